@@ -1,1 +1,1 @@
-"""Use cases: each module is one thing that the system does."""
+"""Use cases: each module is one feature of the system."""

@@ -1,4 +1,4 @@
-"""All use cases in one hand, for the doors and the tools."""
+"""All use cases in one object, for entry points and tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from swarm.store.bridge.database import Database
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:
-    """The use cases that doors and tools call."""
+    """The use cases for entry points and tools."""
 
     agents: AgentRegistry
     polls: Polls
@@ -71,7 +71,7 @@ class Services:
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
         forget_name: Callable[[str], None] = lambda person: None,
     ) -> Self:
-        """Everything over one database, for the bot that we are in Slack."""
+        """Creates all use cases over one database, for the swarm's bot in Slack."""
         triggers = Triggers(directory, me, conduct)
         presence = Presence(database, conduct)
         credentials = AgentTokenCache(database)

@@ -1,1 +1,1 @@
-"""What built-in agents need: runs, sessions, the use of models, documents."""
+"""Services for built-in agents: runs, sessions, model usage, documents."""

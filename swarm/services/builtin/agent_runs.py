@@ -1,10 +1,10 @@
-"""Runs of built-in agents that somebody asks for and listens to: one at a time in a conversation.
+"""Runs of built-in agents for clients that read the events: one at a time in a conversation.
 
-Who may do what: a conversation belongs to the client that leads it, so two clients with the same id for theirs never
-meet. One run at a time has it, over all coordinator processes: `swarm.services.builtin.conversation_locks`. A run has a
-task of its own, in which the agent's generator lives from its first step to its last; the task waits when nobody takes
-what the agent says. A run ends by itself, when its listener leaves, when its client cancels it, when it has taken too
-long, when it loses its conversation, or with the coordinator; whoever listens is told at once which.
+Who may act: a conversation belongs to its client, so equal conversation ids of two clients never collide. One run at a
+time uses a conversation, across all coordinator processes: `swarm.services.builtin.conversation_locks`. A run has a
+task of its own, which drives the agent's generator from the first step to the last and waits while the client reads no
+events. A run ends by itself, when its client leaves or cancels, after a time limit, when it loses its conversation
+lock, or with the coordinator; the client gets the reason at once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from swarm.domain.model.agents import Agent
 from swarm.services.builtin.conversation_locks import RESTARTING, ConversationKey, ConversationLock, ConversationLocks
 
 MOST_RUNS: Final = 100
-"""So many runs at once are taken on in one process."""
+"""The maximum number of concurrent runs in one process."""
 
 MOST_RUNS_EACH: Final = 50
-"""So many of them are one client's: nobody takes the whole room."""
+"""The maximum number of concurrent runs of one client, so that no client takes the whole capacity."""
 
 EVENTS_AHEAD: Final = 16
-"""An agent is so many events ahead of its listener at most."""
+"""The maximum number of unread events of a run."""
 
 PATIENCE_SECONDS: Final = 2.0
-"""So long a new run waits for the one before it in its conversation, which a client has left perhaps just now."""
+"""The time that a new run waits for the previous run of its conversation, whose client may just have left."""
 
 ENDING_SECONDS: Final = 2.0
-"""So long runs have to end when the coordinator stops."""
+"""The time for runs to end when the coordinator stops."""
 
 OPEN_QUESTIONS: Final = 1000
-"""Of so many conversations the questions that wait for people are kept; of older ones they are forgotten."""
+"""The number of conversations whose open questions are kept; questions of older conversations are dropped."""
 
 CALLERS_HINT: Final = "The operator lists who may call an agent in agents.builtin.NAME.callers."
 
@@ -52,35 +52,35 @@ _log = structlog.get_logger(__name__)
 
 
 class AgentRun:
-    """One run, to be listened to: `next` again and again until a `RunEnd`, and `leave` in any case."""
+    """One run of a client: call `next` until a `RunEnd`, and `leave` in any case."""
 
     def __init__(self, events: AsyncGenerator[AgentEvent, None], *, id: str, longest_seconds: float) -> None:
         self.id = id
-        self.end: RunEnd | None = None  # how it ended, as far as anybody is told
+        self.end: RunEnd | None = None  # the end, as reported to the client
         self._waiting: asyncio.Queue[AgentEvent] = asyncio.Queue()
         self._room = asyncio.Semaphore(EVENTS_AHEAD)
         self.task = asyncio.create_task(self._work(events, longest_seconds), name=f"agent run {id}")
 
     async def next(self) -> AgentEvent:
-        """What the agent does next. After a `RunEnd` nothing comes any more."""
+        """Returns the next event. After a `RunEnd` no event follows."""
         event = await self._waiting.get()
         self._room.release()
         return event
 
     def leave(self) -> None:
-        """Nobody listens any more: the run ends, unless it has ended anyway."""
+        """Ends the run, if unfinished, because its client has left."""
         self.stop(Cancelled())
 
     def stop(self, last: RunEnd, *, tell_rest: bool = True) -> bool:
-        """End it now, with this as its last event; whether it had not ended before.
+        """Ends the run now, with ``last`` as its last event. Returns whether the run was unfinished.
 
-        The agent may take a moment to clear up; its listener need not wait for that. Without ``tell_rest`` the listener
-        gets nothing of what the agent has done and nobody has taken yet.
+        The agent may take a moment to clean up; the client need not wait. Without ``tell_rest`` the client gets none of
+        the unread events.
         """
         if not tell_rest and not self._waiting.empty():
             while not self._waiting.empty():
                 self._waiting.get_nowait()
-            self.end = None  # of which nobody has been told
+            self.end = None  # not yet reported
         is_first = self._conclude(last)
         if is_first:
             self.task.cancel()
@@ -94,9 +94,9 @@ class AgentRun:
                     await self._tell(event)
             self._conclude(NO_END)
         except asyncio.CancelledError:
-            self._conclude(NO_END)  # by nobody who said why: a timer of the agent's own
+            self._conclude(NO_END)  # cancelled without a reason, by a timer of the agent
             raise
-        except Exception:  # noqa: BLE001 - logged there; whoever listens needs an end
+        except Exception:  # noqa: BLE001 - logged there; the client needs an end
             if limit.expired():
                 self._conclude(Broken(reason=f"it did not finish within {longest_seconds:g} s"))
                 return
@@ -104,7 +104,7 @@ class AgentRun:
             self._conclude(OUR_FAULT)
 
     async def _tell(self, event: AgentEvent) -> None:
-        """Hand on an event, once there is room; what comes after the end concerns nobody."""
+        """Passes on an event when there is room; events after the end are dropped."""
         if isinstance(event, RunEnd):
             self._conclude(event)
         elif self.end is None:
@@ -113,7 +113,7 @@ class AgentRun:
                 self._waiting.put_nowait(event)
 
     def _conclude(self, end: RunEnd) -> bool:
-        """The first end counts, and needs no room."""
+        """Sets the end. The first end counts, and needs no room."""
         if self.end is not None:
             return False
         self.end = end
@@ -122,9 +122,9 @@ class AgentRun:
 
 
 class AgentRuns:
-    """The built-in agents, for clients; the first one is the default.
+    """The built-in agents, for clients; the first agent is the default.
 
-    The agents are not closed here: Slack may be served by the same ones.
+    The agents are not closed here: Slack may use the same agents.
     """
 
     def __init__(
@@ -153,21 +153,21 @@ class AgentRuns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The agents there are, the default first."""
+        """The agents' names, the default first."""
         return tuple(self._agents)
 
     def callable_by(self, caller: Agent | None) -> tuple[str, ...]:
-        """The agents that an agent may call, or, if None, the operator; their default first."""
+        """Returns the agents that a caller may call, the default first. None is the operator."""
         return tuple(name for name in self._agents if self._policies[name].allows(caller))
 
     def tells_tools(self, name: str) -> bool:
-        """Whether callers of this agent are told what it says to its tools, and what these answer."""
+        """Whether callers of this agent get the arguments and results of its tools."""
         return self._policies[name].tool_details
 
     def named(self, name: str | None, caller: Agent | None) -> str:
-        """The name of an agent that the caller may call; the default's for None.
+        """Returns the name of an agent that the caller may call; the default's for None.
 
-        Raises NotFound, naming those there are; for the caller there are no others.
+        Raises NotFound with the names of the callable agents; the caller sees no others.
         """
         there = self.callable_by(caller)
         chosen = name or next(iter(there), "")
@@ -182,7 +182,7 @@ class AgentRuns:
         return await self._agents[name].health()
 
     async def begin(self, talk: ConversationKey, turn: RunInput) -> AgentRun:
-        """A run whose events come as they happen.
+        """Starts a run whose events come as they happen.
 
         Raises Conflict while the conversation has another run, RateLimited, and Unavailable without the database or at
         shutdown.
@@ -191,12 +191,15 @@ class AgentRuns:
         return self._start(held, self._agents[talk.agent].run(turn), self._longest_run_seconds)
 
     async def invoke(self, talk: ConversationKey, turn: RunInput) -> AgentRun:
-        """A run of which only its end is told, with the whole answer in it. Raises as `begin` does."""
+        """Starts a run that reports only its end, with the whole answer. Raises the errors of `begin`."""
         held = await self._held(talk, turn)
         return self._start(held, _whole(self._agents[talk.agent], turn), self._invoke_seconds)
 
     def cancel(self, client: str, conversation: str, agent: str | None = None) -> bool:
-        """End a client's run in a conversation, with any agent or with this one; whether this process had one."""
+        """Ends a client's run in a conversation, optionally of one agent.
+
+        Returns whether this process had such a run.
+        """
         stopped = [
             run.stop(Cancelled())
             for run, talk in self._running.items()
@@ -205,14 +208,14 @@ class AgentRuns:
         return any(stopped)
 
     def questions(self, talk: ConversationKey) -> tuple[Asked, ...]:
-        """What the last run of a conversation has asked people, if this process ran it and nothing came after."""
+        """Returns the open questions of a conversation's last run, if this process ran it and no run followed."""
         for run, of in self._running.items():
-            if of == talk and isinstance(run.end, Interrupted):  # it still clears up
+            if of == talk and isinstance(run.end, Interrupted):  # still cleaning up
                 return run.end.asked
         return self._questions.get(talk, ())
 
     async def close(self) -> None:
-        """Take no more runs, and end those there are; their listeners are told at once. Takes seconds at most."""
+        """Takes no more runs and ends the present runs; their clients are informed at once. Takes seconds at most."""
         self._is_closed = True
         tasks = [run.task for run in self._running]
         for run in self._running:
@@ -225,7 +228,7 @@ class AgentRuns:
         await self._talks.close()
 
     async def _held(self, talk: ConversationKey, turn: RunInput) -> ConversationLock:
-        """The conversation, taken for a run that begins before anything is waited for."""
+        """Takes the conversation lock for a run, which begins without any further waiting."""
         self._check_room(talk.client)
         held = await self._talks.take(talk, turn.run_id, patience_seconds=self._patience_seconds)
         try:

@@ -1,10 +1,10 @@
-"""Conversations that clients lead with built-in agents: one run at a time in each, in whichever process it is.
+"""Locks on clients' conversations with built-in agents: one run at a time in each, across all processes.
 
-Who may run: whoever has the conversation's row in the database, which is taken with an expiry and renewed while the run
-lives. What is guaranteed: of two runs in one conversation the second begins no work before the first was told to end.
-A holder counts its own time from before the call that granted it, and ends its run `STOP_SECONDS` before the row's time
-is over, so that it may clear up. What happens on failure: a process that was killed leaves its conversations blocked
-for `LEASE_SECONDS` at most; a run that cannot renew for want of the database ends.
+Who may run: the holder of the conversation's row in the database, which is taken with an expiry and renewed during the
+run. What is guaranteed: of two runs in one conversation, the second begins no work before the first was told to end. A
+holder measures its time from before the granting call, and ends its run `STOP_SECONDS` before the row expires, to leave
+time for cleaning up. What happens on failure: a killed process leaves its conversations locked for at most
+`LEASE_SECONDS`; a run that cannot renew without the database ends.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
 
 LEAVING_SECONDS: Final = 1.0
-"""So long the end of the coordinator waits until conversations are given up; after that their time runs out."""
+"""The time that the shutdown waits for the release of conversations; after that their rows expire."""
 
-_LOOK_SECONDS: Final = 0.5  # another process's end may come to us late, or not at all
+_LOOK_SECONDS: Final = 0.5  # the end in another process may be noticed late, or not at all
 
 RESTARTING: Final = "The coordinator is being restarted. Ask again in a moment."
 TAKEN: Final = "another run has begun in its conversation"
@@ -40,16 +40,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationKey:
-    """A conversation that a client leads with an agent."""
+    """The key of a client's conversation with an agent."""
 
-    client: str  # an agent's id or "operator": nothing a client can choose
+    client: str  # an agent's id or "operator": not chosen by the client
     agent: str
     id: str  # the client's own name for the conversation
 
 
 @dataclass(kw_only=True, slots=True)
 class ConversationLock:
-    """A conversation that a run has, until so long by the clock of `ConversationLocks`."""
+    """The lock of a run on a conversation, with its expiry by the clock of `ConversationLocks`."""
 
     talk: ConversationKey
     run_id: str
@@ -57,12 +57,12 @@ class ConversationLock:
 
     @property
     def row(self) -> tuple[str, str, str, str]:
-        """How the database knows it."""
+        """The key of the lock in the database."""
         return self.talk.client, self.talk.agent, self.talk.id, self.run_id
 
 
 class ConversationLocks:
-    """The part of this process: takes conversations for its runs, keeps them, and gives them up."""
+    """Takes, renews and releases the conversation locks of this process's runs."""
 
     def __init__(
         self,
@@ -81,16 +81,16 @@ class ConversationLocks:
         self._leaving: set[asyncio.Task[Any]] = set()
 
     async def take(self, talk: ConversationKey, run_id: str, *, patience_seconds: float) -> ConversationLock:
-        """Take a conversation for a run; of one that a run has just now, its end is waited for.
+        """Takes a conversation for a run, after the end of the present run, if there is one.
 
-        Raises Conflict if that does not come in time, Unavailable without the database, and when the process stops.
+        Raises Conflict if that end does not come in time, Unavailable without the database, and when the process stops.
         """
         ends_at = asyncio.get_running_loop().time() + patience_seconds
         while True:
             seen = self._database.wakeups.generation(conversation_locks.LOCKS)
             if held := await self._taken(talk, run_id):
                 return held
-            left = ends_at - asyncio.get_running_loop().time()  # of the patience with the run, not with the database
+            left = ends_at - asyncio.get_running_loop().time()  # of the time for the other run, not for the database
             if left <= 0:
                 raise Conflict(
                     "The agent is still at work in this conversation.",
@@ -99,7 +99,10 @@ class ConversationLocks:
             await self._until_left(seen, min(left, _LOOK_SECONDS))
 
     async def keep(self, held: ConversationLock, lost: Callable[[str], object]) -> None:
-        """Renew until cancelled. Once the run may not go on, tell ``lost`` why, as a clause, and return."""
+        """Renews until cancelled.
+
+        When the run may not continue, calls ``lost`` with the reason, a clause, and returns.
+        """
         why = NO_DATABASE
         while (left := held.ends_at - self._clock()) > 0:
             await asyncio.sleep(min(self._renew_seconds, left))
@@ -110,13 +113,13 @@ class ConversationLocks:
         lost(why)
 
     def leave(self, held: ConversationLock) -> None:
-        """The run is over: somebody else may take the conversation."""
+        """Releases the conversation after the run."""
         self._own(
             attempt(self._database.write(conversation_locks.release, *held.row), "agent_talk_leave", run_id=held.run_id)
         )
 
     async def close(self) -> None:
-        """Wait until what was left is given up, but not for long."""
+        """Waits a limited time for pending releases."""
         if self._leaving:
             await asyncio.wait(set(self._leaving), timeout=LEAVING_SECONDS)
 
@@ -128,7 +131,7 @@ class ConversationLocks:
         try:
             return held if await asyncio.shield(taking) else None
         except asyncio.CancelledError:
-            self._own(self._undone(taking, held))  # nobody would know that it is ours
+            self._own(self._undone(taking, held))  # the lock would have no holder
             raise
 
     async def _undone(self, taking: asyncio.Task[bool], held: ConversationLock) -> None:
@@ -142,12 +145,12 @@ class ConversationLocks:
         await self._database.wakeups.wait(conversation_locks.LOCKS, seen, seconds)
 
     async def _is_lost(self, held: ConversationLock) -> bool:
-        """Renew; whether somebody else has it. Without an answer its time goes on."""
+        """Renews. Returns whether another run has the lock. Without a reply its time runs on."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(held.ends_at - asked_at):
                 is_ours = await self._database.write(conversation_locks.renew, *held.row, self._lease_seconds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run ends when its time does
+        except Exception as error:  # noqa: BLE001 - after any failure the run ends when its time does
             _log.warning("A conversation cannot be kept.", action="agent_talk", run_id=held.run_id, error=repr(error))
             return False
         if is_ours:

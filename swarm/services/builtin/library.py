@@ -16,15 +16,15 @@ _LONGEST_ID: Final = 4_096
 
 
 class DocumentLibrary:
-    """The documents in the database, put there by `library_index`. Implements `domain.documents.documents.Library`."""
+    """The documents in the database, written by `library_index`. Implements `domain.documents.documents.Library`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def search(self, query: str, limit: int = SEARCH_LIMIT) -> Sequence[FoundDocument]:
-        """The documents that fit best, best first; none for words that occur nowhere. Any text is a query.
+        """Returns the best documents first; none for words without a match. Any text is a valid query.
 
-        ``limit`` is taken as at least 1 and at most `MOST_RESULTS`. Raises `Unavailable` without the database.
+        ``limit`` is restricted to 1 … `MOST_RESULTS`. Raises `Unavailable` without the database.
         """
         terms = terms_of(query)
         if not terms:
@@ -32,7 +32,7 @@ class DocumentLibrary:
         return await self._database.read(_find, terms, min(max(limit, 1), MOST_RESULTS))
 
     async def fetch(self, document_id: str) -> Document | None:
-        """A document by the id that a search gave; None if there is none. Nothing but the index is looked at.
+        """Returns a document by the id from a search; None for an unknown id. Reads only the index.
 
         Raises `Unavailable` without the database.
         """
@@ -42,7 +42,7 @@ class DocumentLibrary:
 
 
 def _find(tx: Transaction, terms: tuple[QueryTerm, ...], limit: int) -> Sequence[FoundDocument]:
-    """Excerpts are made here too, on the database's thread: they take as long as the search."""
+    """Searches and makes the excerpts, also on the database's thread: they take as long as the search."""
     return [
         FoundDocument(id=hit.path, title=hit.title, excerpt=excerpt_of(hit.text, terms), score=hit.score)
         for hit in document_search.search(tx, terms, limit)

@@ -1,7 +1,8 @@
-"""The folder that documents come from: which files it has, and what one of them says.
+"""The folder of documents: its files and their contents.
 
-Nothing outside the folder is read. Links to files inside it are followed, as Kubernetes mounts a ConfigMap; links to
-folders are not. Names that begin with a dot are not looked at. All of this blocks; call it on a thread.
+Nothing outside the folder is read. Links to files inside it are followed, because Kubernetes mounts a ConfigMap this
+way; links to folders are not. Names that begin with a dot are ignored. All functions block and should be called on a
+thread.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Final
 from swarm.domain.documents.documents import FileState
 
 SUFFIXES: Final = (".md", ".markdown", ".txt", ".rst", ".html", ".htm")
-"""What documents are called; other files are not looked at."""
+"""The suffixes of documents; other files are ignored."""
 
 _BYTE_ORDER_MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 class Unreadable(Exception):
-    """A file that is no document; the message says why."""
+    """Raised for a file that is no document; the message has the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Folder:
-    """Where documents are, and which files are documents."""
+    """The place of the documents, and the limits for them."""
 
     path: Path
     suffixes: Collection[str] = SUFFIXES
@@ -37,7 +38,7 @@ class Folder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inventory:
-    """What was found in a folder."""
+    """The files found in a folder."""
 
     files: dict[str, FileState]  # by path below the folder, with slashes
     unknown: tuple[str, ...]  # folders that could not be read, each with a slash at its end
@@ -45,9 +46,9 @@ class Inventory:
 
 
 def look(folder: Folder) -> Inventory:
-    """The documents in a folder, without reading them. Raises OSError if it cannot be read at all."""
+    """Lists the documents in a folder, without reading them. Raises OSError if the folder cannot be read at all."""
     root = os.path.realpath(folder.path)
-    os.scandir(root).close()  # os.walk would keep an error to itself, and find nothing
+    os.scandir(root).close()  # os.walk would ignore an error, and find nothing
     unknown: list[str] = []
     found = sorted(_files(root, folder.suffixes, lambda error: unknown.append(_below(root, error.filename) + "/")))
     chosen = found[: folder.most_documents]
@@ -55,15 +56,15 @@ def look(folder: Folder) -> Inventory:
 
 
 def read(folder: Folder, path: str) -> tuple[bytes, FileState]:
-    """The bytes of a document and its state before they were read. Raises `Unreadable` with the reason, and OSError."""
+    """Reads the bytes of a document, and its state before. Raises `Unreadable` with the reason, and OSError."""
     root = os.path.realpath(folder.path)
-    # Not blocking: it may have become a pipe since it was found.
+    # Not blocking, because the file may have become a pipe since it was listed.
     opened = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with open(opened, "rb") as file:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file")
-        if not _is_inside(root, os.readlink(f"/proc/self/fd/{opened}")):  # where it is, whatever links led there
+        if not _is_inside(root, os.readlink(f"/proc/self/fd/{opened}")):  # the real place, after all links
             raise Unreadable("it lies outside the folder")
         content = b"" if status.st_size > folder.most_bytes else file.read(folder.most_bytes + 1)
     if max(len(content), status.st_size) > folder.most_bytes:
@@ -72,7 +73,7 @@ def read(folder: Folder, path: str) -> tuple[bytes, FileState]:
 
 
 def decode(content: bytes) -> str:
-    """The text of a document, its lines ended by a newline. Raises `Unreadable` if it is not text."""
+    """Decodes a document, with newlines as line ends. Raises `Unreadable` for content that is not text."""
     encoding = _BYTE_ORDER_MARKS.get(content[:2], "utf-8-sig")
     try:
         text = content.decode(encoding)
@@ -96,14 +97,14 @@ def _files(
 
 
 def _state(root: str, path: str) -> FileState | None:
-    """The state of a regular file inside the folder; None for anything else."""
+    """Returns the state of a regular file inside the folder; None for anything else."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             if not _is_inside(root, os.path.realpath(path)):
                 return None
             status = os.stat(path)
-    except OSError:  # it went away, or leads nowhere
+    except OSError:  # missing, or a broken link
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
@@ -111,7 +112,7 @@ def _state(root: str, path: str) -> FileState | None:
 
 
 def _is_usable(name: str) -> bool:
-    """Neither hidden nor with characters that an id cannot have."""
+    """Whether a name is neither hidden nor has characters that are invalid in an id."""
     return not name.startswith(".") and name.isprintable()
 
 

@@ -1,13 +1,13 @@
-"""Keeping the index of documents like the folder that they come from.
+"""Keeps the index of documents in step with their folder.
 
-Who may act: any process; one in office is enough. What is guaranteed: those who search find each document as a whole,
-as it was at some time; a file that changed is found with its new text after the next scan; a file whose size and time
-of change are as before is not read again. What happens on failure: a file that cannot be read for the moment stays as
-it was; a folder that is not there empties nothing; a scan that breaks off is finished by the next. Several processes
-that do this at once store each change once, or twice with the same result.
+Who may act: any process; the elected process is enough. What is guaranteed: a search finds each document as a whole, in
+one of its versions; a changed file is found with its new text after the next scan; a file with unchanged size and time
+of change is not read again. What happens on failure: a file that cannot be read at the moment keeps its old state; a
+missing folder empties nothing; an interrupted scan is finished by the next one. Several processes at once store each
+change once, or twice with the same result.
 
-Files are read and cut into pieces on a thread, with pauses as long as the work, and are written a little at a time, so
-that whoever polls does not have to wait.
+Files are read and split on a thread, with pauses as long as the work, and written in small portions, so that polls do
+not have to wait.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from swarm.store.builtin import documents
 
 SCAN_SECONDS: Final = 30.0
 
-_AT_ONCE: Final = 100  # rows that one transaction changes
+_AT_ONCE: Final = 100  # rows changed by one transaction
 _LONGEST_PAUSE_SECONDS: Final = 0.5
-_FOLDER, _LIMIT = ".", "…"  # what is told of neither a file nor a folder in it
+_FOLDER, _LIMIT = ".", "…"  # keys of warnings about the folder itself and about the limit
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scanned:
-    """What a scan came to."""
+    """The result of a scan."""
 
-    stored: int = 0  # documents that are new or have changed
+    stored: int = 0  # new or changed documents
     removed: int = 0
-    skipped: int = 0  # files that are no documents, though they are called so
+    skipped: int = 0  # files named like documents that are none
 
 
 class FolderIndex:
-    """The index of one folder's documents, as one process keeps it."""
+    """The index of one folder's documents, as kept by one process."""
 
     def __init__(
         self, database: Database, folder: Folder, *, scan_seconds: float = SCAN_SECONDS, clock: Clock | None = None
@@ -57,18 +57,18 @@ class FolderIndex:
         self._folder = folder
         self._scan_seconds = scan_seconds
         self._clock = clock or SystemClock()
-        self._skipped: dict[str, FileState] = {}  # files that are no documents, as they were when they were read
-        self._same: dict[str, tuple[FileState, str]] = {}  # files that look different but say the same, by digest
-        self._told: dict[str, str] = {}  # what the log says already
+        self._skipped: dict[str, FileState] = {}  # files that are no documents, in the state in which they were read
+        self._same: dict[str, tuple[FileState, str]] = {}  # files with a new state and the same text, by digest
+        self._told: dict[str, str] = {}  # warnings already in the log
 
     async def run(self) -> None:
-        """Scan until cancelled, at once and then every so many seconds; a database that is away is waited for."""
+        """Scans until cancelled, at once and then periodically; waits while the database is unavailable."""
         while True:
             await attempt(self.scan(), "documents_scan")
             await asyncio.sleep(self._scan_seconds)
 
     async def scan(self) -> Scanned:
-        """Bring the index up to date with the folder once. Raises `Unavailable` without the database."""
+        """Brings the index up to date with the folder once. Raises `Unavailable` without the database."""
         try:
             found = await asyncio.to_thread(library_folder.look, self._folder)
         except OSError as error:
@@ -124,7 +124,7 @@ class FolderIndex:
     async def _take_in(
         self, path: str, state: FileState, outcome: FileRead | Unreadable | OSError, intake: _Intake
     ) -> None:
-        """Store what a file says if that is new, or note why it is not a document."""
+        """Stores the text of a file if it is new, or notes why the file is not a document."""
         self._skipped.pop(path, None)
         match outcome:
             case FileRead():
@@ -135,11 +135,11 @@ class FolderIndex:
             case Unreadable():
                 self._skipped[path] = state
                 self._tell(path, f"{path} is left out of the documents: {outcome}", action="documents_skip")
-            case OSError():  # perhaps for the moment only; the next scan tries again
+            case OSError():  # possibly temporary; the next scan tries again
                 self._tell(path, f"{path} cannot be read: {outcome.strerror}", action="documents_skip")
 
     def _keep_to(self, found: Inventory) -> None:
-        """Forget files that are not there, and tell what could not be looked at."""
+        """Drops the state of missing files, and warns about places that could not be read."""
         there = {*found.files, *found.unknown, *([_LIMIT] if found.left_out else [])}
         for kept in (self._skipped, self._same, self._told):
             for path in kept.keys() - there:
@@ -150,14 +150,14 @@ class FolderIndex:
             self._tell(_LIMIT, f"{found.left_out} documents beyond the limit are left out", action="documents_scan")
 
     def _tell(self, what: str, sentence: str, *, action: str) -> None:
-        """Warn once; again when there is something else to say."""
+        """Warns once per message."""
         if self._told.get(what) != sentence:
             self._told[what] = sentence
             _log.warning(sentence, action=action, folder=str(self._folder.path), path=what or None)
 
 
 class _Intake:
-    """What is to be written, until there is enough of it for a transaction."""
+    """The rows to be written, collected until they fill a transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -166,7 +166,7 @@ class _Intake:
         self.stored = 0
 
     async def add(self, path: str, file: FileRead) -> None:
-        """A file that was read."""
+        """Adds a file after reading."""
         if not file.parts:
             self._unchanged.append(IndexedFile(path=path, state=file.state, digest=file.digest))
             if len(self._unchanged) >= _AT_ONCE:
@@ -179,7 +179,7 @@ class _Intake:
             self._parts.append(part)
 
     async def flush(self) -> None:
-        """Write what is left."""
+        """Writes the rest."""
         await self._store()
         await self._note()
 

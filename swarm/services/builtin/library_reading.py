@@ -1,4 +1,6 @@
-"""From a file to what the index stores of it. This blocks and takes processor time; call it on a thread."""
+"""Reads a file into rows of the index. All functions block and use processor time; they should be
+called on a thread.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +19,20 @@ from swarm.domain.text.html_text import text_of
 from swarm.services.builtin.library_folder import Folder, Unreadable, decode, read
 
 PART_PIECES: Final = 20
-"""So many pieces, of about 1,000 characters each, are written in one transaction."""
+"""The number of pieces, of about 1,000 characters each, that are written in one transaction."""
 
 _MOST_FILES: Final = 50  # in one batch
 _PAGES: Final = (".html", ".htm")
-_SETTLED_NS: Final = 2_000_000_000  # what changed so recently may change again in the same tick of the file's clock
+_SETTLED_NS: Final = 2_000_000_000  # a file changed this recently may change again in the same tick of the file's clock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileRead:
-    """A file that was read."""
+    """The result of reading a file."""
 
-    state: FileState  # as the index should keep it
+    state: FileState  # as stored in the index
     digest: str
-    parts: Sequence[DocumentBatch]  # empty if it says what it said before
+    parts: Sequence[DocumentBatch]  # empty for an unchanged text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,11 +40,11 @@ class Batch:
     """Some files, one after another."""
 
     files: Sequence[tuple[str, FileRead | Unreadable | OSError]]  # by path
-    seconds: float  # of processor time that it took
+    seconds: float  # of processor time
 
 
 def read_some(folder: Folder, wanted: Sequence[tuple[str, str | None]], now_ns: int) -> Batch:
-    """Read the first of the files, given by path and digest before, until there is enough for a transaction."""
+    """Reads the first of the files, given by path and previous digest, until they fill a transaction."""
     begun = time.thread_time()
     files: list[tuple[str, FileRead | Unreadable | OSError]] = []
     pieces = 0
@@ -63,7 +65,10 @@ def _read_or_not(folder: Folder, path: str, digest_before: str | None, now_ns: i
 
 
 def read_file(folder: Folder, path: str, digest_before: str | None, now_ns: int) -> FileRead:
-    """Read a document and cut it into pieces, if it has changed. Raises `Unreadable` with the reason, and OSError."""
+    """Reads a document and splits it into pieces, if it has changed.
+
+    Raises `Unreadable` with the reason, and OSError.
+    """
     content, state = read(folder, path)
     digest = hashlib.sha256(content).hexdigest()
     if now_ns - state.modified_ns < _SETTLED_NS:

@@ -1,4 +1,4 @@
-"""What runs of built-in agents have used: noted down when they are over, and shown to the operator."""
+"""The model usage of built-in agents: stored after each run, and shown to the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.builtin import model_usage
 
 MOST_DAYS = 90
-"""So many days are kept."""
+"""The number of days kept."""
 
 
 class ModelUsageLog:
@@ -21,7 +21,7 @@ class ModelUsageLog:
         self._database = database
 
     async def note(self, run: ModelUsageRecord) -> None:
-        """Note a run that is over; one that is noted already stays as it is."""
+        """Stores the usage of a finished run; an existing record stays unchanged."""
         await self._database.write(model_usage.note, _storable(run))
 
     async def latest(
@@ -32,9 +32,10 @@ class ModelUsageLog:
         *,
         purpose: UsagePurpose | None = None,
     ) -> list[ModelUsageRecord]:
-        """The runs that ended last, newest first: of one agent (its name) or of all, for one purpose or for any.
+        """Returns the runs that ended last, newest first: of one agent (its name) or of all, for one purpose or for
+        any.
 
-        With ``before``, a run's id, those that ended before it. Raises Invalid if there is no such run.
+        With ``before``, a run's id, only runs that ended earlier. Raises Invalid for an unknown id.
         """
         found = await self._database.read(model_usage.latest, agent, purpose, limit, before)
         if found is None:
@@ -42,15 +43,15 @@ class ModelUsageLog:
         return found
 
     async def usage(self, days: int = 30, *, purpose: UsagePurpose | None = None) -> list[UsageTotal]:
-        """What was used on so many days, today included and `MOST_DAYS` at most, by day (UTC), agent and model.
+        """Returns the usage of the last days, today included and `MOST_DAYS` at most, by day (UTC), agent and model.
 
-        ``purpose``: by runs for it alone; None: by answers and summaries.
+        ``purpose`` restricts the runs to one purpose; None: answers and summaries.
         """
         return await self._database.read(model_usage.totals, days, purpose)
 
 
 def _storable(run: ModelUsageRecord) -> ModelUsageRecord:
-    """A run with text that every database takes: models, clients and people have a hand in it."""
+    """Returns the run with text that every database accepts: models, clients and people influence its text."""
     return replace(
         run,
         id=kept_text(run.id),

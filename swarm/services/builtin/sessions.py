@@ -32,11 +32,11 @@ _log = structlog.get_logger(__name__)
 
 
 class DatabaseMemory:
-    """The `swarm.domain.model.sessions.Memory` of one agent, whose name it has.
+    """The `swarm.domain.model.sessions.Memory` of one agent, identified by name.
 
-    Over ``compaction_threshold`` messages, `compact_session` puts all but the last ``keep_recent_messages`` into the
-    words that ``summarise`` finds for them; None: nothing is ever summarised. Every method raises Invalid for an id
-    that no session can have, and Unavailable while the database is away.
+    Over ``compaction_threshold`` messages, `compact_session` replaces all but the last ``keep_recent_messages`` by the
+    summary that ``summarise`` returns; with None, nothing is ever summarised. Every method raises Invalid for an
+    invalid session id, and Unavailable without the database.
     """
 
     def __init__(
@@ -53,43 +53,45 @@ class DatabaseMemory:
         self._summarise = summarise
         self._threshold = compaction_threshold
         self._keep_recent = keep_recent_messages
-        self._under_way: set[str] = set()  # the sessions that this process summarises
+        self._under_way: set[str] = set()  # the sessions being summarised by this process
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-        """The session, which counts as used now; one that is there keeps its metadata, but for the keys given."""
+        """Returns the session and marks it as used now. An existing session keeps its metadata,
+        except for given keys.
+        """
         name = checked_name(session_id, "session")
         return await self._database.write(sessions.use, self._agent, name, plain(metadata or {}))
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
     ) -> list[SessionMessage]:
-        """What the agent is told, oldest first: the summary, if there is one, and what came after it.
+        """Returns the messages for the agent, oldest first: the summary, if there is one, and the later messages.
 
-        With ``limit`` the last so many, and beyond that what keeps a tool's use with its result. Whatever has lost its
-        other half is left out, and so is what has no words. Empty for a session that is not there. With ``turn_id``
-        nothing of other attempts at what this turn answers; if the summary knows of one, the last of the messages
-        themselves in its place.
+        With ``limit``, the last so many, and more where a tool's use and its result would be separated. Messages
+        without their other half and messages without text are left out. Empty for an unknown session. With ``turn_id``,
+        nothing of other attempts at the same trigger; if the summary includes such an attempt, the last messages
+        themselves replace the summary.
         """
         if limit is not None and limit < 0:
             raise Invalid("A limit is 0 or more.", fields={"limit": "0 or more"})
         return recent_messages((await self._told(session_id, turn_id)).messages, limit)
 
     async def shown_before(self, turn_id: str) -> frozenset[str]:
-        """Where in Slack (``ts``) other attempts at what a turn answers were shown."""
+        """Returns the Slack timestamps (``ts``) of messages shown by other attempts at the trigger of a run."""
         return await self._database.read(attempts.shown, turn_id)
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
-        """Everything that was ever said, oldest first, with all attempts and halves, and without summaries."""
+        """Returns all messages ever added, oldest first, with all attempts and halves, and without summaries."""
         return await self._database.read(sessions.originals, self._agent, checked_name(session_id, "session"))
 
     async def add_message(
         self, session_id: str, role: MessageRole | str, content: str | Mapping[str, object]
     ) -> SessionMessage:
-        """Add one message; it, as it is kept. The session is made if it is not there.
+        """Adds one message and returns the stored message. A missing session is created.
 
         ``content`` is text, or for tools a mapping: ``{"id", "name", "arguments"}`` of a use, ``{"id", "name",
-        "content", "failed"}`` of a result. What is longer than a megabyte is cut. Raises Invalid for a role or content
-        that cannot be.
+        "content", "failed"}`` of a result. Content over a megabyte is cut. Raises Invalid for an invalid role or
+        content.
         """
         message = kept(message_of(role, content))
         return await self._database.write(sessions.add, self._agent, checked_name(session_id, "session"), message)
@@ -103,12 +105,12 @@ class DatabaseMemory:
         turn_id: str = "",
         has_answered: bool = True,
     ) -> None:
-        """Add all messages of a run, named by its id, at once; what is there of it already stays as it is.
+        """Adds all messages of a run, named by its id, at once; messages already stored stay unchanged.
 
-        So to repeat it, when the outcome is not known, is harmless. A run that ``has_answered`` takes the place of all
-        earlier attempts at what its turn answers, as far as they are not in a summary; one that broke off of none. If a
-        newer attempt is there, because this one comes from a process that was deposed, its messages are kept among the
-        originals and never told, which is logged. What is longer than a megabyte is cut.
+        So a repetition after an unknown outcome is harmless. A run that ``has_answered`` replaces all earlier attempts
+        at the same trigger that are not in a summary; an interrupted run replaces none. If a newer attempt exists,
+        because this one comes from a deposed process, the messages are kept among the originals but never returned,
+        which is logged. Content over a megabyte is cut.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
         block = [kept(each) for each in messages]
@@ -123,10 +125,11 @@ class DatabaseMemory:
             )
 
     async def compact_session(self, session_id: str) -> bool:
-        """Summarise all but the last messages, if there are more than the threshold; whether that was done.
+        """Summarises all but the last messages if there are more than the threshold. Returns whether a summary was
+        stored.
 
-        It may take as long as a model does, and holds up nobody: what is said meanwhile is kept after the summary. Two
-        at once do no harm: one of them does nothing. A summary that fails leaves the session as it was, and is logged.
+        The model may take its time without blocking others: new messages are kept after the summary. Of two concurrent
+        calls, one has no effect. A failed summary leaves the session unchanged and is logged.
         """
         if self._summarise is None or session_id in self._under_way:
             return False
@@ -150,11 +153,14 @@ class DatabaseMemory:
         return done
 
     async def _summary_of(self, session_id: str, older: Sequence[SessionMessage], summarise: Summarise) -> str:
-        """The summary, or nothing if it fails. What went wrong is named by its kind: it may quote what was said."""
+        """Returns the summary, or an empty string on failure.
+
+        The log names only the kind of an unexpected error, because its text may quote the conversation.
+        """
         try:
             summary = kept_text(await summarise(session_id, messages_for_model(older))).strip()
             problem = "" if summary else "the model said nothing"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the session can go on as it is
+        except Exception as error:  # noqa: BLE001 - any failure leaves the session usable
             summary, problem = "", error.message if isinstance(error, SwarmError) else type(error).__name__
         if problem:
             _log.warning(

@@ -1,4 +1,4 @@
-"""Attachments: what a file is, and its content, for agents that take part in a thread where it was shared."""
+"""Attachments: information and content of a file, for agents that take part in a thread with the file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from swarm.store.threads import transcript
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileContent:
-    """A file, with its content if that is a text of at most `TEXT_BYTES`."""
+    """A file, with its content for a text of at most `TEXT_BYTES`."""
 
     info: FileInfo
     about: ThreadReference
     text: str | None
-    sha256: str | None  # of the content, in hex, where it was read
+    sha256: str | None  # of the content, in hex; None if it was not read
 
 
 class ThreadFiles:
-    """Files of threads. No file larger than ``cap_bytes`` is moved."""
+    """Files of threads. No file larger than ``cap_bytes`` is transferred."""
 
     def __init__(self, database: Database, slack: SlackFiles, *, cap_bytes: int) -> None:
         self._database = database
@@ -34,10 +34,9 @@ class ThreadFiles:
         self._cap_bytes = cap_bytes
 
     async def show(self, agent: Agent, about: ThreadReference, file_id: str) -> FileContent:
-        """A file and, if it is a small text, what it says.
+        """Returns a file and, for a small text, its content.
 
-        Raises NotFound for a file that occurs in no such thread of the agent's, TooLarge, and what
-        `SlackFiles.open` raises.
+        Raises NotFound for a file outside the agent's threads, TooLarge, and the errors of `SlackFiles.open`.
         """
         info = await self._info(agent, about, file_id)
         content = await self._small_content(info)
@@ -49,7 +48,7 @@ class ThreadFiles:
         )
 
     async def open(self, agent: Agent, about: ThreadReference, file_id: str) -> tuple[FileInfo, OpenFile]:
-        """A file and its content on its way, to be closed by the caller. Raises what :meth:`show` does."""
+        """Returns a file and its open content, to be closed by the caller. Raises the errors of :meth:`show`."""
         info = await self._info(agent, about, file_id)
         return info, await self._slack.open(info, self._cap_bytes)
 

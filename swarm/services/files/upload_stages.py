@@ -1,7 +1,7 @@
-"""How far an upload has come, kept in the receipt of its call: the steps of `swarm.domain.model.files`, one transaction
-each.
+"""The stage of an upload, stored under the idempotency key of its call: the steps of `swarm.domain.model.files`, one
+transaction each.
 
-Whoever changes the stage holds the thread's lock, so of two equal calls only one shares the file.
+Every change of the stage holds the thread's lock, so of two equal calls only one shares the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING: Final = "null"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Upload:
-    """One call: who puts which file where."""
+    """One call: caller, thread and file."""
 
     caller: Caller
     about: ThreadReference
@@ -40,7 +40,7 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UploadClaim:
-    """A call on its way. ``ours``: this run, and no other, may share the file now."""
+    """A call in progress. ``ours``: this run alone may share the file now."""
 
     key: str
     thread: Thread
@@ -50,22 +50,22 @@ class UploadClaim:
 
 
 def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim | Shared | None:
-    """The right to share the file that was placed as ``file_id``, or what became of the same call before.
+    """Returns the right to share the file uploaded as ``file_id``, or the result of an earlier equal call.
 
-    None where nothing did and no file is placed yet. Raises what `authorize_message` and `authorize_task` raise,
-    Invalid for a call about a thread or a task without one, and Conflict where the thread's root is gone. A repeated
-    call that has its result needs no lease any more.
+    None without an earlier call and without an uploaded file. Raises the errors of `authorize_message` and
+    `authorize_task`, Invalid for a call with only a thread id or about a task without a thread, and Conflict if the
+    thread's root is deleted. A repeated call with a stored result needs no lease any more.
     """
     key = _key(tx, upload)
     done = _stage(tx, key)
     if isinstance(done, Shared):
         return done
     thread = _held(tx, upload)
-    stage = _stage(tx, key)  # anew, now that the thread is locked
+    stage = _stage(tx, key)  # read again under the thread's lock
     if not isinstance(stage, Sharing):
         return stage or (_begin(tx, upload, key, thread, file_id) if key and file_id else None)
-    assert key is not None  # or there would be no stage
-    # No doubt lasts longer: the clock has been set back since.
+    assert key is not None  # a stage implies a key
+    # A doubt beyond its maximum means that the clock has been set back since.
     ours = stage.until <= tx.now or stage.until > _doubt_ends(tx)
     if ours:
         stage = replace(stage, until=_doubt_ends(tx))
@@ -74,7 +74,7 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim |
 
 
 def settle(tx: Transaction, upload: Upload, turn: UploadClaim, ts: str | None) -> Shared:
-    """Slack has it: the call has its result, and the transcript the message. Without its ``ts`` the thread is stale."""
+    """Stores the result of the call, and adds the message to the transcript. Without its ``ts`` the thread is stale."""
     threads.locked(tx, turn.thread.id)
     stage = _stage(tx, turn.key)
     if isinstance(stage, Shared):
@@ -93,7 +93,7 @@ def settle(tx: Transaction, upload: Upload, turn: UploadClaim, ts: str | None) -
 
 
 def drop(tx: Transaction, upload: Upload, turn: UploadClaim, reason: str) -> None:
-    """Slack certainly does not have it in the thread: the call may be repeated as if it had never been made."""
+    """Drops a call that Slack certainly did not execute: it may be repeated as if never made."""
     threads.locked(tx, turn.thread.id)
     if _stage(tx, turn.key) == turn.sharing:
         idempotency_keys.complete(tx, turn.key, _NOTHING)
@@ -117,7 +117,7 @@ def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: s
 
 
 def _held(tx: Transaction, upload: Upload) -> Thread:
-    """The thread, locked, for a run that may act in it."""
+    """Returns the thread, locked, for a run that may act in it."""
     caller, about = upload.caller, upload.about
     if about.inbox_message_id is not None:
         thread: Thread | None = authorize_message(tx, caller.agent, about.inbox_message_id, caller.lease_token).thread
@@ -137,7 +137,7 @@ def _held(tx: Transaction, upload: Upload) -> Thread:
 
 
 def _key(tx: Transaction, upload: Upload) -> str | None:
-    """The call's name among the receipts; None as long as it depends on content that has not been read."""
+    """Returns the idempotency key of the call; None as long as it depends on unread content."""
     caller, about, file = upload.caller, upload.about, upload.file
     if caller.request_id is None and file.sha256 is None:
         return None
@@ -175,7 +175,7 @@ def _record(tx: Transaction, change: str, upload: Upload, thread: Thread, file_i
 
 
 def _message(thread: Thread, sharing: Sharing, ts: str, author: Author) -> SlackMessage:
-    """The message that shows the file, as it enters the transcript."""
+    """Returns the message with the file, for the transcript."""
     return SlackMessage(
         channel=thread.channel,
         ts=ts,

@@ -1,10 +1,10 @@
-"""Putting a file into a thread, once.
+"""Uploads a file into a thread, once.
 
-Who may: a run whose lease holds, when the upload begins and again when the file is shared. What is guaranteed: bringing
-the content to Slack is invisible and may be repeated; sharing it happens once for each call, whatever is repeated and
-whoever dies in between. From `Sharing` on nobody shares this call's file again before Slack was asked whether it is
-there, and before the call in doubt can no longer land. On failure: what Slack certainly did not do is forgotten, so
-the call may be made again; what is in doubt stays so until the call is made again, and is then looked up first.
+Who may act: a run with a valid lease, both when the upload begins and when the file is shared. What is guaranteed:
+transferring the content to Slack is invisible and may be repeated; sharing happens once per call, despite repetitions
+and crashes. From `Sharing` on, this call's file is not shared again before Slack was asked for the file, and before the
+call in doubt can no longer arrive. What happens on failure: a call that Slack certainly did not execute is dropped and
+may be repeated; a call in doubt stays so until its repetition, which looks for the file first.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from swarm.services.rules.idempotency import Caller
 from swarm.store.bridge.database import Database
 
 LOOKS_SECONDS: Final = (0.0, 0.5, 1.5)
-"""The pauses before each look for a file that Slack has accepted; it shows files a little later."""
+"""The pauses before each lookup of a file that Slack has accepted; it appears a little later."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Uploads:
-    """Files of agents on their way into threads. No file larger than ``cap_bytes`` is moved."""
+    """Uploads of agents' files into threads. No file larger than ``cap_bytes`` is transferred."""
 
     def __init__(self, database: Database, slack: SlackFiles, *, cap_bytes: int) -> None:
         self._database = database
@@ -51,7 +51,10 @@ class Uploads:
         title: str | None = None,
         comment: str | None = None,
     ) -> Shared:
-        """Put a small file into a thread. Raises TooLarge above `INLINE_BYTES`, and what :meth:`upload` raises."""
+        """Uploads a small file into a thread.
+
+        Raises TooLarge above `INLINE_BYTES`, and the errors of :meth:`upload`.
+        """
         if len(content) > INLINE_BYTES:
             raise TooLarge(
                 f"The file has {len(content)} bytes; a tool call carries at most {INLINE_BYTES}.",
@@ -72,12 +75,12 @@ class Uploads:
         title: str | None = None,
         comment: str | None = None,
     ) -> Shared:
-        """Put a file into the thread of an inbox message or a task; ``chunks`` are its ``size_bytes`` bytes.
+        """Uploads a file into the thread of an inbox message or a task; ``chunks`` are its ``size_bytes`` bytes.
 
-        The same call again returns the first result; without a request id, the same includes the content. Raises
-        Invalid and TooLarge for what may not be uploaded, BadRequest for another number of bytes, what `grip` raises,
-        Conflict if Slack refuses, RateLimited and Unavailable if it does not take the file now, and OutcomeUnknown
-        if nobody knows.
+        A repeated call returns the first result; without a request id, equality includes the content. Raises Invalid
+        and TooLarge for a file that may not be uploaded, BadRequest for another number of bytes, the errors of
+        `authorize_message`, Conflict if Slack refuses, RateLimited and Unavailable if Slack does not take the file now,
+        and OutcomeUnknown if the outcome is in doubt.
         """
         file = new_file(name, size_bytes, title=title, comment=comment, cap_bytes=self._cap_bytes)
         return await self._upload(Upload(caller=caller, about=about, file=file), chunks)
@@ -101,7 +104,7 @@ class Uploads:
                 raise AssertionError("a placed file has a stage")
 
     async def _repeat(self, upload: Upload, turn: UploadClaim) -> Shared:
-        """Share it only if Slack does not have it, and the call before can no longer land."""
+        """Shares the file only if Slack does not have it, and the previous call can no longer arrive."""
         ts = await self._look(turn)
         if ts is not None:
             return await self._database.write(stages.settle, upload, turn, ts)
@@ -131,7 +134,7 @@ class Uploads:
                 assert_never(answer)
 
     async def _give_up(self, upload: Upload, turn: UploadClaim, reason: str, error: SwarmError) -> Shared:
-        """Forget the call and raise; but a refusal may come because the call before had landed after all."""
+        """Drops the call and raises ``error``. A refusal after a repetition may mean that the file is there already."""
         ts = await self._look(turn) if turn.is_repeat else None
         if ts is not None:
             return await self._database.write(stages.settle, upload, turn, ts)
@@ -139,7 +142,7 @@ class Uploads:
         raise error
 
     async def _message_of(self, turn: UploadClaim) -> str | None:
-        """The message that shows the file, which Slack makes a moment after it has accepted it; None if it is late."""
+        """Returns the message with the file, which Slack creates a moment after accepting it; None if it is late."""
         for pause_seconds in LOOKS_SECONDS:
             await asyncio.sleep(pause_seconds)
             try:

@@ -1,7 +1,7 @@
-"""A poll: lease what is due to the caller, or wait until there is something.
+"""A poll: leases due work to the caller, or waits for new work.
 
-A waiting poll does no database work. It reads its agent's generation, claims, and if there was nothing waits for the
-generation to move; whoever stores something for the agent moves it after the commit.
+A waiting poll does no database work. The poll reads its agent's generation, claims, and without a result waits for a
+new generation; each transaction that stores work for the agent advances the generation after the commit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from swarm.store.tasks import Task
 R = TypeVar("R")
 
 MOST_WAITING: Final = 20
-"""So many polls of one agent wait at once in one process; each of its runs needs one."""
+"""The maximum number of waiting polls per agent and process; each run of an agent needs one."""
 
 
 _log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ _NEWS_WHILE: Final = {
     NoticeKind.TASK_OFFERED: TaskStatus.OFFERED,
     NoticeKind.TASK_RETURNED: TaskStatus.UNASSIGNED,
 }
-"""What a task must be for news of it to be news."""
+"""The task state in which a notice of this kind is still relevant."""
 
 
 class Polls:
@@ -71,10 +71,11 @@ class Polls:
         self._waiting: Counter[str] = Counter()  # polls by agent
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
-        """Up to ``limit`` triggers under fresh leases; an empty list when nothing came in ``wait_seconds``.
+        """Returns up to ``limit`` triggers under new leases; an empty list when nothing came in ``wait_seconds``.
 
         Raises Unauthorized if the agent's token has ended meanwhile, and RateLimited instead of waiting beside
-        `MOST_WAITING` others of the same agent. Then, and cancelled at any moment, it leaves nothing leased.
+        `MOST_WAITING` others of the same agent. On an error, or cancelled at any moment, the poll leaves nothing
+        leased.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
@@ -108,27 +109,27 @@ class Polls:
     async def claimed(
         self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[ClaimContents]]
     ) -> R:
-        """The result of a transaction that claims; a caller who goes away meanwhile leaves nothing claimed."""
+        """Returns the result of a claiming transaction; a caller that leaves meanwhile leaves nothing claimed."""
         mark = self._credentials.mark()
         claiming = asyncio.ensure_future(claim)
         try:
             result = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            await asyncio.shield(self._undo(claiming, found_in))  # to its end, also if cancelled once more
+            await asyncio.shield(self._undo(claiming, found_in))  # to its end, even if cancelled again
             raise
-        if found_in(result):  # which only a claim with a valid token finds
+        if found_in(result):  # only a claim with a valid token finds something
             self._credentials.confirm(agent, mark)
         return result
 
     async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
-        with contextlib.suppress(Exception):  # what could not be claimed need not be given back
+        with contextlib.suppress(Exception):  # a failed claim needs no return
             await self.give_back(_tokens(found_in(await claiming)))
 
     async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
-        """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation.
+        """Returns the triggers of new claims. On an error or cancellation, the claims are given back.
 
-        Raises Unauthorized, and gives it back, if the agent's token has ended meanwhile: to ask Slack for names takes a
-        while.
+        Raises Unauthorized, and gives the claims back, if the agent's token has ended meanwhile: asking Slack for names
+        takes a while.
         """
         if not claimed:
             return []
@@ -144,14 +145,14 @@ class Polls:
         return [trigger for trigger in described if isinstance(trigger, Trigger)]
 
     async def _fail(self, whole: ClaimContents, error: BaseException) -> None:
-        """What cannot be described counts an attempt, so that it ends visibly instead of coming for ever."""
+        """Counts an attempt for a trigger that cannot be described, so that it is not handed out forever."""
         lease = whole.claimed.lease
         _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
         reason = "the coordinator could not describe it"
         await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._conduct)
 
     async def give_back(self, tokens: Sequence[str]) -> None:
-        """Return what was claimed and reached nobody; no attempt is counted."""
+        """Returns claims that reached no caller, without counting an attempt."""
         if tokens:
             await asyncio.shield(self._database.write(give_back, tokens))
 
@@ -164,7 +165,7 @@ def take(
     lease_seconds: float = LEASE_SECONDS,
     token_hash: str | None = None,
 ) -> list[ClaimContents]:
-    """Lease up to ``limit`` due triggers and read what they are about: a second transaction would cost as much."""
+    """Leases up to ``limit`` due triggers and reads their contents, since a second transaction would cost as much."""
     claimed = lease_due(tx, agent_id, limit, hold, lease_seconds, token_hash)
     return [read_whole(tx, claim) for claim in claimed]
 
@@ -177,9 +178,9 @@ def lease_due(
     lease_seconds: float = LEASE_SECONDS,
     token_hash: str | None = None,
 ) -> list[Claimed]:
-    """Lease up to ``limit`` due triggers, in their order, each under a lease of its own.
+    """Leases up to ``limit`` due triggers in order, each under its own lease.
 
-    Nothing for a caller with a token that has ended; the coordinator itself claims without one.
+    Returns nothing for a caller with an ended token; the coordinator itself claims without a token.
     """
     news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
     work = [(head.order_key, head) for head in queues.next_heads(tx, agent_id, limit, token_hash)]
@@ -191,7 +192,7 @@ def lease_due(
         for _, what in due[:limit]
     ]
     got = [claim for claim in claimed if claim]
-    if len(got) < len(due):  # meanwhile our locks kept others from the rest, so they should look again
+    if len(got) < len(due):  # meanwhile our locks kept other polls from the rest, so they should try again
         tx.wake(agent_id)
     return _told(tx, got)
 
@@ -203,14 +204,14 @@ def take_notices(
     lease_seconds: float = LEASE_SECONDS,
     token_hash: str | None = None,
 ) -> list[ClaimContents]:
-    """Lease up to ``limit`` notices, oldest first; none for a caller with a token that has ended."""
+    """Leases up to ``limit`` notices, oldest first; none for a caller with an ended token."""
     unread = notices.unread(tx, agent_id, limit, token_hash)
     claimed = [take_notice(tx, notice, lease_seconds) for notice in unread]
     return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
 
 
 def take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claimed | None:
-    """Lease one notice; it locks nothing. News that is no news any more is dropped."""
+    """Leases one notice without locks. An outdated notice is dropped."""
     if not notices.move(tx, NoticeStep.CLAIM, notice.id):
         return None
     if _is_over(tx, notice):
@@ -230,8 +231,10 @@ def take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claime
 
 
 def _is_over(tx: Transaction, notice: Notice) -> bool:
-    """Whether a follow-up was answered before its agent was told of it, or its task runs no more, so that it comes as a
-    message; whether an offer has ended, or a returned task has been given to somebody.
+    """Whether a notice is outdated.
+
+    A follow-up is outdated if it was answered, or if its task runs no more, so that it comes as a message; an offer
+    after its end; a returned task after its assignment.
     """
     wanted = _NEWS_WHILE.get(notice.kind)
     task = tasks.get(tx, notice.task_id) if notice.task_id and wanted else None
@@ -244,9 +247,10 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
 
 
 def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
-    """Lease what comes first in a lane, a task or the due messages; its head is locked, so no other claimer is at it.
+    """Leases the first work of a lane, a task or the due messages.
 
-    The lease comes first: the partial unique index on it is the lock. A lease that got nothing is taken back.
+    The queue head is locked, so no other poll claims here. The lease comes first: its partial unique index is the lock.
+    A lease without work is removed again.
     """
     due = inbox.due_of_thread(tx, agent_id, head.lane_id)
     task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
@@ -292,8 +296,8 @@ def _take_messages(
 
 
 def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) -> Claimed | None:
-    """What people have said meanwhile does not wait for the task's end: its agent gets it as news."""
-    assert task.agent_id is not None  # it was found as due for an agent
+    """Leases a task. Unread messages do not wait for the task's end: its agent gets them as notices."""
+    assert task.agent_id is not None  # found as due for an agent
     lease = leases.grant(
         tx,
         new_token(),
@@ -319,7 +323,7 @@ def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) ->
 
 
 def _told(tx: Transaction, claimed: list[Claimed]) -> list[Claimed]:
-    """What was claimed; whoever watches is told of it."""
+    """Reports the claims as metric events and returns them."""
     for claim in claimed:
         tx.note(claim.told(tx.now))
     return claimed

@@ -1,4 +1,4 @@
-"""What a claim leased, and what the database knows of it, read in the claim's own transaction."""
+"""The work leased by a claim, with all its data from the database, read in the claim's own transaction."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 _TO_THE_END = "~"
-"""Behind every timestamp."""
+"""Greater than every timestamp."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claimed:
-    """What a claim leased: inbox messages of one thread, a task, or a notice."""
+    """The work leased by a claim: inbox messages of one thread, a task, or a notice."""
 
     lease: Lease
     entries: tuple[InboxMessage, ...] = ()
@@ -35,7 +35,7 @@ class Claimed:
 
     @property
     def kind(self) -> TriggerKind:
-        """Of the trigger that an agent sees."""
+        """The kind of the trigger for the agent."""
         if self.notice:
             return TriggerKind(self.notice.kind.value)
         return TriggerKind.TASK_ASSIGNED if self.task else TriggerKind.SLACK_INBOX_MESSAGE
@@ -45,7 +45,7 @@ class Claimed:
         return (self.notice or self.task or self.entries[0]).created_at
 
     def told(self, now: int) -> TriggerClaimed:
-        """What a watcher is told."""
+        """Returns the metric event of the claim."""
         return TriggerClaimed(
             kind=self.kind,
             trigger_id=self.lease.trigger_id,
@@ -57,14 +57,14 @@ class Claimed:
 
     @property
     def _also(self) -> tuple[str, ...]:
-        """The messages that it is about as well: those that came with the first, or what a task was delegated from."""
+        """The ids of further messages of the trigger: the later ones of a bundle, or the source of a delegated task."""
         delegated = (self.task.inbox_message_id,) if self.task and self.task.inbox_message_id else ()
         return (*(entry.id for entry in self.entries[1:]), *delegated)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadTranscript:
-    """What the database knows of a thread up to a message, in Slack's own text."""
+    """A thread's messages in the database up to a message, in Slack's own text."""
 
     thread: Thread
     said: tuple[TranscriptMessage, ...]
@@ -74,18 +74,18 @@ class ThreadTranscript:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimContents:
-    """A claim with everything that the database knows of it."""
+    """A claim with all its data from the database."""
 
     claimed: Claimed
     conversation: ThreadTranscript | None
     task: TaskView | None
-    actor: str | None  # the name of the agent that caused a notice; None: a person did, or nobody
+    actor: str | None  # the name of the agent that caused a notice; None: a person or no one in particular
     channel: str | None  # the internal channel of an agent's message
     started_by: StartedBy = StartedBy.MEMBERS
 
 
 def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
-    """Everything that an agent is to see of a claim, but for the names that Slack knows."""
+    """Reads everything that the agent is to see of a claim, except the names known to Slack."""
     notice = claimed.notice
     task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
     message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
@@ -101,7 +101,7 @@ def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
 
 
 def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
-    """Of messages by their authors; of a task, and of news about one, by what it was made of."""
+    """Returns the origin: for messages by their authors; for a task, and notices about a task, by the task's origin."""
     if task and not claimed.entries:
         return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
     stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
@@ -111,7 +111,7 @@ def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscr
 
 
 def read_conversation(tx: Transaction, entries: Sequence[InboxMessage]) -> ThreadTranscript | None:
-    """The thread of some entries up to the last of them."""
+    """Reads the thread of inbox messages up to the last of them."""
     if not entries:
         return None
     last = max(entries, key=lambda entry: entry.ts)
@@ -119,7 +119,7 @@ def read_conversation(tx: Transaction, entries: Sequence[InboxMessage]) -> Threa
 
 
 def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
-    """Of messages the thread up to them; of a task, and of news about one, the whole thread as it is now."""
+    """Reads the thread of a claim: up to its messages, or whole for a task and for notices about a task."""
     if claimed.entries:
         return read_conversation(tx, claimed.entries)
     notice = claimed.notice

@@ -1,4 +1,4 @@
-"""Reading a thread's transcript, page by page."""
+"""Pages of a thread's transcript."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ThreadMessagesPage:
 
     place: ThreadView
     messages: tuple[TranscriptMessage, ...]
-    next_after_ts: str | None  # None: these are the last that are known
-    context_incomplete: bool  # the thread is not, or no longer, known as a whole
+    next_after_ts: str | None  # None: no later messages are known
+    context_incomplete: bool  # the thread is not fully known, or not any more
 
 
 class Conversations:
-    """Threads, as far as an agent takes part in them."""
+    """Threads in which an agent takes part."""
 
     def __init__(self, database: Database, triggers: Triggers) -> None:
         self._database = database
@@ -39,7 +39,10 @@ class Conversations:
     async def read(
         self, agent: Agent, about: ThreadReference, *, after_ts: str | None = None, limit: int = 100
     ) -> ThreadMessagesPage:
-        """The first messages of a thread, or those after ``after_ts``. Raises NotFound, and Invalid for a bad ts."""
+        """Returns the first messages of a thread, or those after ``after_ts``.
+
+        Raises NotFound, and Invalid for a bad ts.
+        """
         if after_ts is not None and not _TS.fullmatch(after_ts):
             raise Invalid("Not valid: after_ts.", fields={"after_ts": "a timestamp such as 1700000000.000100"})
         raw, next_after_ts = await self._database.read(_page, agent, about, after_ts or "", limit)

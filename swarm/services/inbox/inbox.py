@@ -1,4 +1,4 @@
-"""Reading: an inbox message by id, and what an operator sees and sets right."""
+"""Reading an inbox message by id, and listing and redriving for operators."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from swarm.store.threads import threads
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InboxMessageDetails:
-    """An inbox message with everything around it."""
+    """An inbox message with its context."""
 
     entry: InboxMessageView
     place: ThreadView
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     previous_reply: str | None
-    task: TaskView | None  # what it was delegated as, or what it is a follow-up to
+    task: TaskView | None  # the task of its delegation, or the task of a follow-up
 
 
 class Inbox:
-    """Inbox messages, to be read."""
+    """Reading of inbox messages."""
 
     def __init__(self, database: Database, triggers: Triggers, reactions: Reactions) -> None:
         self._database = database
@@ -43,7 +43,7 @@ class Inbox:
         self._reactions = reactions
 
     async def read(self, agent: Agent, entry_id: str) -> InboxMessageDetails:
-        """An agent's own inbox message; no lease is needed. Raises NotFound, for another agent's as well."""
+        """Returns an agent's own inbox message, without a lease. Raises NotFound, also for another agent's message."""
         raw, task = await self._database.read(_read, agent.id, entry_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
@@ -56,11 +56,11 @@ class Inbox:
         )
 
     async def latest(self, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
-        """The newest entries, for an operator."""
+        """Returns the newest inbox messages, for an operator."""
         return await self._database.read(inbox.latest, status, limit)
 
     async def redrive(self, entry_id: str) -> InboxMessage:
-        """Hand a dead message out again, its attempts forgotten. Raises NotFound, or Conflict if it is not dead."""
+        """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
         return await self._database.write(_redrive, entry_id, self._reactions)
 
 
@@ -69,7 +69,7 @@ def _read(tx: Transaction, agent_id: str, entry_id: str) -> tuple[ThreadTranscri
     if entry is None or entry.agent_id != agent_id:
         raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
     conversation = read_conversation(tx, [entry])
-    assert conversation is not None  # an entry always has a thread
+    assert conversation is not None  # an inbox message always has a thread
     task = tasks.get(tx, entry.task_id) if entry.task_id else None
     return conversation, view(tx, task) if task else None
 

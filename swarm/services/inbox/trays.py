@@ -1,4 +1,4 @@
-"""The tray: what lies before an agent, counted, with the beginning of what is new."""
+"""The tray: counts of an agent's unread messages and tasks, with previews."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.threads import threads, transcript
 
 PREVIEWS: Final = 20
-"""So many messages from Slack, and as many of other agents, are shown; all are counted."""
+"""The number of messages shown from Slack, and of other agents' messages; all are counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Raw:
-    """A tray as the database has it: texts as Slack writes them."""
+    """A tray from the database, with texts in Slack's markup."""
 
     unread: int
     newest: tuple[ThreadTranscript, ...]
@@ -35,14 +35,14 @@ class _Raw:
 
 
 class Trays:
-    """Looks into trays, which changes nothing: neither is anything read by it, nor is it a sign of life."""
+    """Reads trays without any change: messages stay unread, and a call is no sign of life."""
 
     def __init__(self, database: Database, triggers: Triggers) -> None:
         self._database = database
         self._triggers = triggers
 
     async def of(self, agent: Agent) -> Tray:
-        """An agent's tray."""
+        """Returns an agent's tray."""
         raw = await self._database.read(_read, agent.id)
         return Tray(
             unread=raw.unread,
@@ -74,9 +74,9 @@ def _read(tx: Transaction, agent_id: str) -> _Raw:
 
 
 def _alone(tx: Transaction, entry: InboxMessage) -> ThreadTranscript:
-    """An entry with its own message and nothing else of the thread: a preview needs no more."""
+    """Returns an inbox message with its own text and no other message of the thread, as needed for a preview."""
     thread = threads.get(tx, entry.thread_id)
-    assert thread is not None  # threads that entries refer to are never removed
+    assert thread is not None  # threads of inbox messages are never removed
     row = transcript.find(tx, thread.team, thread.channel, entry.ts)
     said = (transcript.transcript_message(row),) if row else ()
     return ThreadTranscript(thread=thread, said=said, entries=(entry,), previous_answer=None)

@@ -24,11 +24,11 @@ from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.notices import Notice
 
 _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
-"""Notices whose text is Slack's own; the others' is what an agent wrote, and means what it says."""
+"""Notices whose text is Slack's own markup; the text of other notices is plain text of an agent."""
 
 
 class Triggers:
-    """Turns what was claimed, or what is read by id, into what an agent sees."""
+    """Turns claims and messages read by id into the agent's view."""
 
     def __init__(self, directory: Directory, me: Me, conduct: OperatingPolicy) -> None:
         self._directory = directory
@@ -36,12 +36,12 @@ class Triggers:
         self._conduct = conduct
 
     async def describe(self, agent: Agent, claims: Sequence[ClaimContents]) -> list[Trigger | BaseException]:
-        """The triggers of what an agent has just claimed; in place of one that cannot be described, the reason."""
+        """Returns the triggers of new claims; in place of a trigger that cannot be described, the exception."""
         described = (self._trigger(agent, claim) for claim in claims)
         return list(await asyncio.gather(*described, return_exceptions=True))
 
     async def conversation(self, conversation: ThreadTranscript) -> tuple[ThreadView, ThreadTranscript]:
-        """The same conversation in readable text, and where it takes place."""
+        """Returns the place of a conversation, and the conversation in readable text."""
         names = await self._names(conversation.said)
         said = tuple(_named(message, names) for message in conversation.said)
         answer = conversation.previous_answer
@@ -131,7 +131,7 @@ class Triggers:
         )
 
     async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
-        """Names of everybody who speaks or is mentioned; our own agents bring theirs."""
+        """Returns the names of all authors and mentioned people; agents' messages have their names already."""
         wanted: dict[str, AuthorKind] = {}
         for message in said:
             wanted |= dict.fromkeys(mentioned_ids(message.text), AuthorKind.USER)
@@ -160,7 +160,10 @@ class Triggers:
 
 
 def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageView, ...]:
-    """The entries of a readable conversation, each with its message whole. A deleted message has no text."""
+    """Returns the inbox messages of a readable conversation, each with its whole text.
+
+    A deleted message has no text.
+    """
     messages = {message.ts: message for message in conversation.said}
     return tuple(_view(entry, messages.get(entry.ts)) for entry in conversation.entries)
 

@@ -1,7 +1,7 @@
-"""What a run does with the leases it holds: renew them, give them back, finish.
+"""A run's operations on its leases: renew, release, finish.
 
-Renewing is a sign of life, and the moment to tell a run the news: a run that works for an hour would otherwise hear of
-an edit only after it.
+Renewing is a sign of life, and also delivers notices: otherwise a run of an hour would learn of an edit only after its
+end.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 NOTIFICATION_LIMIT: Final = 20
-"""At most so many notices ride on one renewal."""
+"""The maximum number of notices per renewal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
-    """What a renewal answers: the leases as they stand, and news for the agent, handed to this call only."""
+    """The result of a renewal: the present leases, and notices for the agent, handed to this call only."""
 
     renewed: Renewed
     notices: tuple[Trigger, ...]
 
 
 class Work:
-    """Leases in the hands of agents."""
+    """Operations of agents on their leases."""
 
     def __init__(self, database: Database, polls: Polls, presence: Presence, conduct: OperatingPolicy) -> None:
         self._database = database
@@ -45,18 +45,18 @@ class Work:
         self._conduct = conduct
 
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
-        """Prolong leases by their full time. Without any token it is a mere sign of life."""
+        """Prolongs leases by their full time. Without a token the call is only a sign of life."""
         await self._presence.note(agent)
         renewal = self._database.write(_renew, agent, tokens, self._conduct.lease_seconds)
         renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
     async def release(self, agent: Agent, tokens: Sequence[str], delay_seconds: float = 0) -> Ended:
-        """Give work back: due again at once or after a delay, and no attempt is counted."""
+        """Gives work back: due again at once or after a delay, without counting an attempt."""
         return await self._database.write(leases.release, agent, tokens, delay_seconds)
 
     async def finish(self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "") -> Ended:
-        """End work. Raises Unresolved if it is called done and messages have no answer; then nothing is changed."""
+        """Ends work. Raises Unresolved, without any change, if unanswered work is finished as done."""
         return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._conduct)
 
 

@@ -1,1 +1,1 @@
-"""From Slack to the inbox: storing events, reading threads, and catching up on what was missed."""
+"""From Slack to the inbox: storing events, reading threads, and catching up on missed messages."""

@@ -1,11 +1,11 @@
-"""Reads threads from Slack that the swarm meets in the middle or may have missed a part of: all pages, outside ingest.
+"""Reads incompletely known threads from Slack: all pages, outside ingest.
 
-Messages of such a thread wait until it has been read, at most ten seconds; then they go out with
-``context_incomplete``. A thread that Slack does not let us read lets them out at once, in the same way.
+Messages of such a thread wait for the read, at most ten seconds; then they are handed out with ``context_incomplete``.
+Messages of a thread that Slack does not let the swarm read are handed out at once, in the same way.
 
-Slack's history is the truth: what was said after the thread's watermark and was never routed, what was edited and what
-was deleted without an event reaches us is handed to ingest as if its event had come, in order, before the thread counts
-as known. Ingest takes each once, so an event that does come late changes nothing.
+Slack's history is the truth: messages after the thread's watermark that were never routed, and missed edits and
+deletions, are handed to ingest like their events, in order, before the thread counts as known. Ingest takes each event
+once, so a late event changes nothing.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ READERS: Final = 4
 RETRY_SECONDS: Final = 5.0
 _LOOK_EVERY_SECONDS: Final = 5.0
 _JUST_STORED: Final = 10 * SECOND
-"""A message stored so shortly before a read may be missing in it: the read may be older than the message."""
+"""A message stored this shortly before a read may be missing from it: the read may be older than the message."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Backfill:
-    """The background task that reads threads which are not known as a whole. ``handle`` takes what was missed."""
+    """The background task that reads incompletely known threads. ``handle`` takes the missed events."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Backfill:
         self._missed = Missed(database, handle, watcher)
 
     async def run(self) -> None:
-        """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        """Reads due threads until cancelled or shut down; errors do not end the task."""
         wakeups = self._database.wakeups
         while not wakeups.closed:
             seen = wakeups.generation(CONTEXTS)
@@ -84,9 +84,9 @@ class Backfill:
             pass
 
     async def read_due(self) -> int:
-        """Read a few threads that are due; how many there were."""
+        """Reads a few due threads. Returns their number."""
         due = await self._database.write(threads.begin_reads, READERS)
-        # Whoever cannot even write down that a read failed has silence for it: after a minute another tries.
+        # If even the failure cannot be stored, the lock of the read expires: after a minute another process tries.
         await asyncio.gather(*(attempt(self._read(thread), "backfill", thread=thread.id) for thread in due))
         return len(due)
 
@@ -106,7 +106,7 @@ class Backfill:
             raise
 
     async def _marked(self, messages: list[SlackMessage]) -> list[SlackMessage]:
-        """Each message with the standing of its author; whom Slack does not name in time counts as unverified."""
+        """Returns each message with its author's standing; unverified if Slack does not identify the author in time."""
         authors = people_among(message.author for message in messages)
         known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
         return [_marked(message, known, self._conduct.policy(message.channel)) for message in messages]
@@ -118,16 +118,16 @@ def _marked(message: SlackMessage, known: Mapping[str, Author], policy: ChannelP
 
 
 def now(tx: Transaction) -> int:
-    """The database's present moment."""
+    """Returns the database's present time."""
     return tx.now
 
 
 def missed(
     tx: Transaction, thread: Thread, messages: Sequence[SlackMessage], me: Me, began_at: int
 ) -> list[SlackEvent]:
-    """The events that should have come, in the order in which their messages stand in the thread; deletes last.
+    """Returns the missed events in the order of the thread; deletions last.
 
-    ``messages`` are all that Slack has, read from ``began_at`` on.
+    ``messages`` are all messages that Slack has, read from ``began_at`` on.
     """
     stored = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
     events: list[SlackEvent] = []
@@ -154,9 +154,9 @@ def _within(thread: Thread, ts: str) -> str | None:
 
 
 def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
-    """Store a thread as Slack has it, and let out what waited for that. Routes nothing.
+    """Stores a thread as Slack has it, and releases its waiting messages. Routes nothing.
 
-    Where the thread was doubted during the read, what waits goes on waiting, for the next read.
+    If the thread became stale during the read, the messages wait for the next read.
     """
     locked = threads.locked(tx, thread.id)
     for message in messages:
@@ -170,7 +170,7 @@ def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], m
 
 
 def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
-    """Slack does not let us read a thread: what waited for that goes out with what we know."""
+    """Releases the waiting messages of a thread that Slack does not let the swarm read."""
     threads.locked(tx, thread.id)
     threads.read_refused(tx, thread.id)
     history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
@@ -178,7 +178,7 @@ def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
 
 
 def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:
-    """A post of ours with the name of the agent that spoke, as far as its delivery can be found."""
+    """Returns a post of the swarm with the name of its agent, as far as its delivery can be found."""
     row = deliveries.get(tx, message.delivery_id) if message.delivery_id else None
     agent = agents.by_id(tx, row["agent_id"]) if row and row["agent_id"] else None
     author = Author(id=agent.id if agent else "swarm", kind=AuthorKind.AGENT, name=agent.name if agent else "swarm")

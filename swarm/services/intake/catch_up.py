@@ -1,19 +1,18 @@
-"""Catching up: what was said while no event could reach us is read from Slack and taken in, once and in order.
+"""Catching up: messages from a time without events are read from Slack and taken in, once and in order.
 
-Who may act: anybody opens a gap (`swarm.store.threads.watermarks`), at the start, when a connection to Slack is a new
-one, when events may have been lost; the elected process reads it.
+Who may act: any process opens a gap (`swarm.store.threads.watermarks`), at the start, after a new connection to Slack,
+or when events may have been lost; the elected process reads the gap.
 
-What is guaranteed: every message in the conversations that we are in, direct messages included, and in the threads that
-we track, said since the gap began and not more than 72 hours ago, reaches ingest before the gap is closed; edits
-and deletes too, those of older messages where we track their thread. Ingest takes each message once, so it does not
-matter that some were heard after all, or that a catch-up is cut short and begins anew. Tracked threads are stale from
-the moment in which the gap is opened and are read whole by `swarm.services.intake.backfill`: a new message in one waits
-for what was said before it. Replies in a thread that we do not track are found where its root is at most
-`LOOK_BACK_SECONDS` older than the gap.
+What is guaranteed: every message since the beginning of the gap, and at most 72 hours old, in the conversations of the
+swarm (direct messages included) and in tracked threads reaches ingest before the gap is closed; so do edits and
+deletions, in tracked threads also of older messages. Ingest takes each message once, so overlaps with events and an
+interrupted catch-up do no harm. Tracked threads are stale from the moment the gap is opened and are read whole by
+`swarm.services.intake.backfill`: a new message in a stale thread waits for the earlier messages. Replies in an
+untracked thread are found if its root is at most `LOOK_BACK_SECONDS` older than the gap.
 
-What happens on failure: the gap stays open and is tried again, from where each conversation was read up to. What can
-never be taken in is set aside (`swarm.services.intake.missed`). A conversation that Slack does not let us read is left
-out.
+What happens on failure: the gap stays open and is retried, from the point where each conversation was read up to.
+Messages that can never be taken in are set aside (`swarm.services.intake.missed`). A conversation that Slack does not
+let the swarm read is left out.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from swarm.store.threads.watermarks import GAPS, Gap
 
 LOOK_BACK_SECONDS: Final = 6 * 3600
 MARGIN_SECONDS: Final = 120
-"""A gap is taken to begin so much earlier, since events are not told in the order in which things happen."""
+"""A gap is read from this much earlier, because events do not arrive in the order of their messages."""
 
 RETRY_SECONDS: Final = 10.0
 
 AT_ONCE: Final = 20
-"""So many messages of a conversation, with their replies, are put in order and taken in together."""
+"""The number of messages of a conversation that are sorted and taken in together with their replies."""
 
 _log = structlog.get_logger(__name__)
 
 
 class CatchUp:
-    """The background task that reads gaps. ``handle`` takes what was missed."""
+    """The background task that reads gaps. ``handle`` takes the missed messages."""
 
     def __init__(
         self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NO_WATCHERS
@@ -62,7 +61,7 @@ class CatchUp:
         self._missed = Missed(database, handle, watcher)
 
     async def run(self) -> None:
-        """Read gaps until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        """Reads gaps until cancelled or shut down; errors do not end the task."""
         wakeups = self._database.wakeups
         while not wakeups.closed:
             seen = wakeups.generation(GAPS)
@@ -70,7 +69,7 @@ class CatchUp:
             await wakeups.wait(GAPS, seen, RETRY_SECONDS)
 
     async def read_gap(self) -> int:
-        """Read the open gap, if there is one; how many messages were missed in conversations."""
+        """Reads the open gap, if any. Returns the number of missed messages."""
         gap = await self._database.read(watermarks.gap, self._me.team)
         if gap is None:
             return 0
@@ -100,7 +99,7 @@ class CatchUp:
             _log.warning("What was said more than 72 hours ago is left alone.", left_alone_up_to=up_to, **about)
 
     async def _read_channel(self, channel: str, gap_since: str) -> int:
-        """Take in what was missed in one conversation, a few messages after another; how much that was."""
+        """Takes in the missed messages of one conversation in batches. Returns their number."""
         read_up_to, oldest = await self._database.read(_bounds, self._me.team, channel)
         since = max(_earlier(max(gap_since, read_up_to), MARGIN_SECONDS), oldest)
         said = await self._slack.read_channel(channel, _earlier(since, LOOK_BACK_SECONDS))
@@ -110,13 +109,13 @@ class CatchUp:
             if len(said) > AT_ONCE:
                 done = f"{min(begin + AT_ONCE, len(said))} of {len(said)}"
                 _log.info("Reading on.", action="catch_up", channel=channel, read=done, messages=missed)
-        if said:  # by Slack's clock, which ours need not agree with
+        if said:  # by Slack's clock, which may differ from the local clock
             newest = max(one.message.ts for one in said)
             await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
         return missed
 
     async def _take(self, said: Sequence[ChannelMessage], since: str) -> int:
-        """Take in what was missed among these messages and the replies to them, in order."""
+        """Takes in the missed messages among these and their replies, in order."""
         messages = [one.message for one in said] + [
             reply for one in said if (one.latest_reply_ts or "") > since for reply in await self._replies(one)
         ]
@@ -126,9 +125,9 @@ class CatchUp:
         return len(missed)
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
-        """The replies in a thread, but for one that is about to be read as a whole: those that we track are.
+        """Returns the replies in a thread; none for a tracked thread, which is about to be read as a whole.
 
-        One that has been read since the gap opened is read again: who owns it says nothing of when.
+        A thread that was read after the gap opened is read again: ownership says nothing about the time of reading.
         """
         place = (self._me.team, root.message.channel, root.message.ts)
         if await self._database.read(threads.is_to_be_read, *place):
@@ -142,7 +141,7 @@ class CatchUp:
 
 
 def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: str) -> list[SlackEvent]:
-    """What was said or edited since then and was not told by an event, in the order in which it was said."""
+    """Returns the messages and edits since then that no event reported, in order of writing."""
     events: list[SlackEvent] = []
     for message in sorted(messages, key=lambda one: slack_ts_to_us(one.ts)):
         if me.wrote(message.author) or forgotten.is_forgotten(tx, message.author.id, message.ts):
@@ -157,19 +156,19 @@ def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: st
 
 
 def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None) -> bool:
-    """Whether somebody has decided about a message or will, or it is the context of a thread that was opened later."""
+    """Whether a message is routed or will be, or is context of a thread that was opened later."""
     if stored and stored["routed_at"]:
         return True
     place = (me.team, message.channel, message.root_ts)
     if not message.is_root and threads.is_to_be_read(tx, *place):
-        return True  # shown in the conversation as well; it is taken in with its thread, which is about to be read
+        return True  # also shown in the conversation; taken in with its thread, which is about to be read
     thread = threads.find(tx, *place)
     is_context = thread is not None and message.ts <= thread.watermark_ts
     return is_context or history.was_routed(tx, message.channel, message.ts)
 
 
 def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
-    """Up to where a conversation was read, and from where on it is worth reading."""
+    """Returns the point up to which a conversation was read, and the oldest point worth reading."""
     return watermarks.of_channel(tx, team, channel), oldest_answered(tx)
 
 

@@ -1,15 +1,18 @@
-"""Whether Slack's events still reach this process: a socket may look healthy and bring nothing.
+"""Checks whether Slack's events still reach this process: a socket may look healthy and bring nothing.
 
-What is guaranteed: a deaf socket is found within `SILENCE_SECONDS` and one look, as soon as somebody has said something
+What is guaranteed: a deaf socket is found within `SILENCE_SECONDS` and one look, as soon as a message has been written
 that should have come there. When no event came for that long, the newest messages of one conversation are read: at
-every second look of the most recently active one, else of the others in turn, and now and then the conversations are
-listed anew; at most one read a minute. A message there that came as an event to no process means deaf.
-So does, sooner, a post of ours that does not come back and after which nothing else came either, where this process has
-the app's only connection and posts in that conversation have come back before. A deaf socket is replaced, and what it
-missed is read as after any gap (`swarm.services.intake.catch_up`). Over HTTP there is nothing to replace, only to read.
+every second look of the most recently active one, otherwise of the others in turn; now and then the conversations are
+listed again; at most one read a minute. A message there that reached no process as an event means that the socket is
+deaf.
 
-What is noted for that: up to which of Slack's timestamps events have come (`swarm.store.threads.watermarks`), every few
-seconds while some come. A new connection and an event that could not be stored open a gap.
+A lost echo is found sooner: a post of the swarm without its event, and with no other event since. This holds where the
+process has the app's only connection and earlier posts in that conversation have come back. A deaf socket is replaced,
+and the missed messages are read as after any gap (`swarm.services.intake.catch_up`). Over HTTP nothing can be replaced,
+only read.
+
+For the catch-up, the latest Slack timestamp of all events is stored (`swarm.store.threads.watermarks`), every few
+seconds while events come. A new connection and an event that could not be stored open a gap.
 """
 
 from __future__ import annotations
@@ -36,10 +39,10 @@ from swarm.store.threads import transcript, watermarks
 
 SILENCE_SECONDS: Final = 60.0
 ECHO_SECONDS: Final = 10.0
-"""A post of ours comes back within a second or two."""
+"""The echo of a post normally comes within a second or two."""
 
 LATE_SECONDS: Final = 5.0
-"""So long after a suspicious look an event may still come."""
+"""The time that an event may be late after a suspicious look."""
 
 TICK_SECONDS: Final = 2.0
 NOTE_SECONDS: Final = 10.0
@@ -53,25 +56,25 @@ _log = structlog.get_logger(__name__)
 
 
 class EventConnection(Protocol):
-    """What brings events."""
+    """A connection that brings events."""
 
     @property
     def connected(self) -> bool:
-        """Whether it stands, as far as anybody knows."""
+        """Whether the connection is up, as far as known."""
         ...
 
     @property
     def is_only_one(self) -> bool:
-        """Whether the app has no other, as Slack said when it was made."""
+        """Whether the app has no other connection, as reported by Slack when it was opened."""
         ...
 
     async def replace(self) -> None:
-        """Make a new one."""
+        """Opens a new connection."""
         ...
 
 
 class EventWatchdog(Watcher):
-    """What this process hears of Slack. As a watcher of deliveries it learns of our posts."""
+    """The events that reach this process. As a watcher of deliveries it learns of the swarm's own posts."""
 
     def __init__(
         self,
@@ -92,21 +95,23 @@ class EventWatchdog(Watcher):
         self._monotonic = monotonic
         self._sleep = sleep
         self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._come_back_in: set[str] = set()  # conversations in which posts of ours have come back
-        self._awaited_since: float | None = None  # the first post of ours since the last event
-        self._newest_ts = ""  # of all events that came
+        self._come_back_in: set[str] = set()  # conversations with echoes of own posts
+        self._awaited_since: float | None = None  # the first own post since the last event
+        self._newest_ts = ""  # of all events
         self._noted_ts = ""
         self._noted_at = -NOTE_SECONDS
-        self._doubts: list[str | None] = []  # gaps to be opened, by their beginnings; None: the last event known to all
-        self._opening = asyncio.Lock()  # who waits for the database counts on the doubts that it has seen
-        self._quiet_since = monotonic()  # the last event, or the last look that found nothing
+        self._doubts: list[
+            str | None
+        ] = []  # gaps to be opened, by their beginnings; None: the last event known to any process
+        self._opening = asyncio.Lock()  # one writer at a time, since it removes only the doubts it has seen
+        self._quiet_since = monotonic()  # the last event, or the last look without a finding
         self._channels: OrderedDict[str, None] = OrderedDict()  # the most recently active one comes last
-        self._others: list[str] = []  # of these, still to be looked at in this turn; the next one comes last
+        self._others: list[str] = []  # channels still to be looked at in this turn; the next one comes last
         self._looks = 0
         self.is_deaf = False
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
-        """An event has come; of a message with its conversation and timestamp."""
+        """Notes an event; for a message with its conversation and timestamp."""
         self._quiet_since = self._monotonic()
         self._awaited_since = None
         self.is_deaf = False
@@ -122,7 +127,7 @@ class EventWatchdog(Watcher):
             self._come_back_in.add(channel)
 
     def delivery_tried(self, delivery: Delivery, answer: Answer, seconds: float) -> None:
-        """A post that has reached Slack comes back as an event."""
+        """Notes a sent post, whose echo is expected as an event."""
         if delivery.kind is not DeliveryKind.POST or not isinstance(answer, DeliveryAccepted) or not answer.ts:
             return
         has_come = (delivery.channel, answer.ts) in self._heard
@@ -130,11 +135,11 @@ class EventWatchdog(Watcher):
             self._awaited_since = self._monotonic()
 
     def missed(self, ts: str) -> None:
-        """An event about a message of then could not be stored."""
+        """Notes an event that could not be stored, by the timestamp of its message."""
         self._doubts.append(ts)
 
     async def connected(self) -> None:
-        """There is a new connection: what was said since the last event may have been missed."""
+        """Opens a gap after a new connection: messages since the last event may have been missed."""
         self.is_deaf = False
         self._awaited_since = None
         self._quiet_since = self._monotonic()
@@ -142,7 +147,10 @@ class EventWatchdog(Watcher):
         await attempt(self._open_gaps(), "hearing")
 
     async def run(self, connection: EventConnection | None) -> None:
-        """Note what is heard, and look into silence, until cancelled. Without a connection events come over HTTP."""
+        """Stores the newest timestamp and checks silences, until cancelled.
+
+        Without a connection events come over HTTP.
+        """
         while True:
             await self._sleep(TICK_SECONDS)
             await attempt(self._note(), "hearing")
@@ -150,7 +158,7 @@ class EventWatchdog(Watcher):
                 await attempt(self.look(connection), "hearing")
 
     async def look(self, connection: EventConnection) -> None:
-        """Find out whether the silence is one; replace a connection that is deaf."""
+        """Checks whether a silence is real, and replaces a deaf connection."""
         self._quiet_since = self._monotonic()
         if not (self._is_echo_lost(connection) or await self._has_missed_something()):
             return
@@ -160,7 +168,7 @@ class EventWatchdog(Watcher):
         await connection.replace()
 
     async def _note(self) -> None:
-        """Open gaps that could not be opened before; store how far events have come, now and then."""
+        """Opens pending gaps, and periodically stores the timestamp of the newest event."""
         await self._open_gaps()
         now = self._monotonic()
         if self._newest_ts > self._noted_ts and now - self._noted_at >= NOTE_SECONDS:
@@ -184,7 +192,7 @@ class EventWatchdog(Watcher):
         return connection.is_only_one and since is not None and self._monotonic() - since >= ECHO_SECONDS
 
     async def _has_missed_something(self) -> bool:
-        """Whether the next conversation has a message that no process was told of."""
+        """Whether the next conversation has a message that reached no process as an event."""
         channel = await self._next_channel()
         if channel is None:
             return False
@@ -201,12 +209,12 @@ class EventWatchdog(Watcher):
         return bool(suspects) and await self._database.read(_is_any_missed, self._me, channel, suspects)
 
     async def _next_channel(self) -> str | None:
-        """The conversation to look at; None if this time they were listed, or if we are in none."""
+        """Returns the conversation to look at; None if this look listed them, or without any conversation."""
         self._looks += 1
         is_known = bool(self._channels)
         if not is_known or self._looks % _LISTED_EVERY == 0:
             for channel in reversed(await self._slack.conversations()):
-                self._channels.setdefault(channel)  # a new one is suspicious: no event told of it
+                self._channels.setdefault(channel)  # a new conversation is suspicious: no event announced it
             if is_known or not self._channels:
                 return None
         *others, latest = self._channels
@@ -216,9 +224,9 @@ class EventWatchdog(Watcher):
         return self._others.pop()
 
     def _unheard(self, channel: str, said: list[ChannelMessage], known_ts: str) -> list[str]:
-        """What is newer than all that came, by Slack's clock, and was not told to this process.
+        """Returns the timestamps newer than all events, by Slack's clock, that did not reach this process.
 
-        Our own posts tell nothing: some kinds may never come back.
+        The swarm's own posts are ignored: some kinds may have no echo.
         """
         people = [one for one in said if not self._me.wrote(one.message.author)]
         found = [ts for one in people for ts in (one.message.ts, one.latest_reply_ts) if ts]
@@ -226,7 +234,7 @@ class EventWatchdog(Watcher):
 
 
 def _is_any_missed(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
-    """Whether one of these messages came to no process at all, and is not about to be read with an open gap."""
+    """Whether one of these messages reached no process at all, and no open gap is about to read it."""
     return watermarks.gap(tx, me.team) is None and any(not _is_known(tx, me, channel, ts) for ts in suspects)
 
 

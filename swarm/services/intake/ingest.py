@@ -1,11 +1,11 @@
-"""What Slack tells becomes inbox messages: one transaction for each event, and the ack only after it.
+"""Turns Slack events into inbox messages: one transaction per event, acknowledged only after the commit.
 
-A message that would be work, or belongs to a thread of ours, needs to be somebody's. If the process does not know the
-author's standing, the transaction ends without an effect, Slack is asked, and the event is handled anew. If Slack does
-not answer in time, the message waits in the database (`verify`).
+A message that would be work, or that belongs to a tracked thread, needs the standing of its author. If the process does
+not know the standing, the transaction ends without an effect, Slack is asked, and the event is handled again. If Slack
+does not answer in time, the message waits in the database (`verify`).
 
-Storing is not routing: a message may have been stored before, by a history read that overtook its event. Whoever sets
-``routed_at`` routes, so a message is routed once, however often and in whatever guise Slack tells of it.
+Storing is not routing: a history read may have stored a message before its event came. The transaction that sets
+``routed_at`` routes the message, so a message is routed once, however often and in whichever form Slack reports it.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from swarm.store.inbox import inbox, notices
 from swarm.store.threads import early, people, threads, transcript, watermarks
 
 EARLY_SECONDS: Final = 600
-"""A reply that comes so long after its thread's first message cannot have overtaken it."""
+"""A reply this long after its thread's first message cannot have overtaken the first message."""
 
 _CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
 
 LATE_SECONDS: Final = 120
-"""A message that is taken in so long after it was written was missed, and is one of many that come together."""
+"""A message taken in this long after its writing was missed, and is one of many that come together."""
 
 
 class Ingest:
-    """Takes Slack events in. Returns after the commit; an error means that nothing was stored."""
+    """Takes in Slack events. Returns after the commit; an error means that nothing was stored."""
 
     def __init__(
         self, database: Database, rosters: Rosters, me: Me, conduct: OperatingPolicy, standings: Standings
@@ -65,7 +65,7 @@ class Ingest:
         self._standings = standings
 
     async def handle(self, event: SlackEvent) -> None:
-        """Store and route one event; the same event again changes nothing."""
+        """Stores and routes one event. A repeated event changes nothing."""
         roster = await self._rosters.current()
         match event:
             case SlackMessage(author=author):
@@ -82,21 +82,23 @@ class Ingest:
                 await self._database.write(self._deleted, event)
 
     async def resume(self, message: SlackMessage) -> None:
-        """Route a message that has waited until its author was verified."""
+        """Routes a message after its author is verified."""
         await self._database.write(self._resumed, message, await self._rosters.current())
 
     async def postpone(self, message: SlackMessage, seconds: float) -> None:
-        """Let a message wait longer for its author to be verified."""
+        """Prolongs the wait of a message for the verification of its author."""
         await self._database.write(early.postpone, self._me.team, message, seconds)
 
     def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
         if early.unpark(tx, self._me.team, message):
             self._posted(tx, message, roster, is_final=True)
-            if message.edited_ts:  # the edit may be what added the mention
+            if message.edited_ts:  # the edit may have added the mention
                 self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
 
     def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster, *, is_final: bool = False) -> bool:
-        """False, and nothing has happened, if the author's standing has to be known first. ``is_final``: it waits."""
+        """Returns False without an effect if the author's standing is needed first. With
+        ``is_final``, parks instead.
+        """
         if self._me.wrote(message.author):
             return True  # own posts enter the transcript when they are sent
         team = self._me.team
@@ -117,7 +119,7 @@ class Ingest:
             thread, is_new = self._open(
                 tx, message, message.ts, known_whole=message.is_root and not message.has_replies
             )
-            if not is_new:  # somebody else has opened it meanwhile
+            if not is_new:  # another process has opened the thread meanwhile
                 decision = self._decide(tx, message, thread, roster)
         if thread is None and decision.outcome is RoutingOutcome.STOP:
             self._stop_latest(tx, message, decision)
@@ -141,7 +143,7 @@ class Ingest:
         *,
         routed: bool = False,
     ) -> Decision:
-        """What routing says, unless this person has said too much within a minute."""
+        """Returns the routing decision, or a refusal if the person has exceeded the limit per minute."""
         decision = decide(message, self._situation(tx, message, thread, roster, routed=routed), change)
         if decision.targets and self._limited_since(tx, message) is not None:
             return Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=self._limit_reason(), is_refusal=True)
@@ -161,7 +163,10 @@ class Ingest:
         return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
 
     def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
-        """A refusal is told once a day and person, their limit once a minute, that of bots once a day and thread."""
+        """Returns the key under which a refusal is posted once.
+
+        A refusal is posted once per day and person, a limit once a minute, the limit of bots once per day and thread.
+        """
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if decision.outcome is RoutingOutcome.BOT_CAPPED:
             return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
@@ -170,7 +175,7 @@ class Ingest:
         return f"refused:{who}:{day}"
 
     def _park(self, tx: Transaction, message: SlackMessage, thread: Thread | None) -> None:
-        """Slack has not said who wrote it: it waits, and is context meanwhile."""
+        """Parks a message until Slack names its author's standing. Meanwhile the message is context."""
         if thread:
             transcript.keep(tx, self._me.team, [message])
         early.park(tx, self._me.team, message)
@@ -178,24 +183,24 @@ class Ingest:
         self._note(tx, message, waits, thread)
 
     def _marked(self, message: SlackMessage) -> SlackMessage:
-        """As it is kept: with the standing of its author in this channel."""
+        """Returns the message as stored: with the author's standing in this channel."""
         standing = standing_in(message.author, self._conduct.policy(message.channel))
         return replace(message, author=replace(message.author, standing=standing))
 
     def _stop_latest(self, tx: Transaction, message: SlackMessage, decision: Decision) -> None:
-        """It begins no thread of its own."""
+        """Stops the latest run without opening a thread."""
         stopped = stop_latest(tx, self._me.team, message, self._conduct)
         if stopped:
             self._note(tx, message, decision, stopped)
 
     def _in_gap(self, tx: Transaction) -> bool:
-        """Whether what opens a thread may have been missed, and comes later than the replies to it."""
+        """Whether events were missed, so that the first message of a thread may come after its replies."""
         return watermarks.gap(tx, self._me.team) is not None
 
     def _if_unopened(
         self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
     ) -> Thread | None:
-        """Treat a reply for the case that its thread concerns us after all; the thread, if it was opened just now."""
+        """Keeps or changes a reply in case its thread is opened later. Returns the thread if it is open by now."""
         early.lock(tx, self._me.team, message.channel, message.root_ts)
         thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
         if thread is None:
@@ -203,17 +208,17 @@ class Ingest:
         return thread
 
     def _route_early(self, tx: Transaction, opening: SlackMessage, roster: Roster) -> None:
-        """What was said after the message that opens the thread, and came before it, is a follow-up to it."""
+        """Routes the replies that came before the message that opens the thread, as follow-ups."""
         for reply in early.take(tx, self._me.team, opening.channel, opening.root_ts):
             if reply.ts > opening.ts:
                 known = replace(reply, author=self._standings.known(reply.author))
                 self._posted(tx, known, roster, is_final=True)
 
     def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> bool:
-        """An edit changes what is still to be read, and is told to whoever reads already. False as in `_posted`."""
+        """Applies an edit to unread messages, and notifies agents that already work on them. False as in `_posted`."""
         message, team = event.message, self._me.team
         if message.edited_ts is None or self._me.wrote(message.author):
-            return True  # Slack unfurled a link, or the post is ours
+            return True  # Slack unfurled a link, or the post is the swarm's own
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
             return True
         adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(event.previous_text or "", self._me)
@@ -224,10 +229,10 @@ class Ingest:
         if thread is None and not message.is_root:
             thread = self._if_unopened(tx, message, early.change)
         else:
-            early.change(tx, team, message)  # it may wait for its author
+            early.change(tx, team, message)  # the message may wait for its author
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
-            return True  # it comes late: what it says is no longer so
+            return True  # a late event: its text is outdated
         entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._marked(message)])
@@ -244,7 +249,7 @@ class Ingest:
         return True
 
     def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.InboxMessage]) -> None:
-        """Runs that have the old text are told at once; what is unread is read from the transcript anyway."""
+        """Notifies the agents whose runs have the old text. Unread messages are read from the transcript anyway."""
         for entry in entries:
             agent_id, task_id = concerned(tx, entry)
             if agent_id:
@@ -262,7 +267,7 @@ class Ingest:
     def _route_edit(
         self, tx: Transaction, message: SlackMessage, thread: Thread | None, decision: Decision, roster: Roster
     ) -> None:
-        """An edit that adds a mention to a message that nobody got routes it."""
+        """Routes a message without recipients after an edit has added a mention."""
         if decision.targets or self._is_to_be_told(tx, message, decision):
             if thread is None:
                 thread, _ = self._open(tx, message, message.edited_ts or message.ts, known_whole=False)
@@ -270,12 +275,12 @@ class Ingest:
             self._act(tx, message, thread, decision, roster)
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
-        """A delete withdraws what is not answered, is told to whoever reads already, and reaches all that was kept."""
+        """Withdraws the inbox messages of a deleted message, notifies agents at work, and erases stored copies."""
         team, root_ts = self._me.team, event.thread_ts or event.ts
         thread = threads.at(tx, team, event.channel, root_ts)
         if thread is None and event.thread_ts:
             early.lock(tx, team, event.channel, root_ts)
-        early.drop(tx, team, event.channel, root_ts, event.ts)  # it may wait for its thread, or for its author
+        early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
         was = transcript.find(tx, team, event.channel, event.ts)
         if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
             return
@@ -331,7 +336,7 @@ class Ingest:
         *,
         is_new: bool = False,
     ) -> None:
-        """Carry a decision out: entries, owner, 👀, and a word to people. In a new thread nothing waits."""
+        """Carries out a decision: inbox messages, owner, 👀, and posts to people. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
         if decision.outcome is RoutingOutcome.STOP:
             stop_thread(tx, thread, message, self._conduct)
@@ -339,8 +344,8 @@ class Ingest:
         if decision.is_refusal:
             tell_refused(tx, thread, message, decision, self._told_key(tx, message, decision))
             return
-        in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
-        if decision.new_owner_id:  # first, since messages are locked before heads
+        in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # the lock order of queue heads
+        if decision.new_owner_id:  # first, since messages are locked before queue heads
             hand_over(tx, thread, decision.new_owner_id, decision.reason)
         made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):
@@ -353,14 +358,17 @@ class Ingest:
     def _address(
         self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
     ) -> bool:
-        """Whether it is new to the target. It belongs to the task that the target has in this thread, if any."""
+        """Adds the message for one agent, with the agent's task in this thread, if any.
+
+        Returns whether it is new to the agent.
+        """
         asks = target.agent_id is not None and not is_new
         task = task_queries.active_in_thread(tx, target.agent_id or "", thread.id) if asks else None
         whole = thread.context is ContextState.COMPLETE
         if not whole:
             threads.want_whole(tx, thread)
         if asks and message.author.kind is AuthorKind.USER:
-            answer(tx, thread)  # before the message and its head are there, in the order of locks
+            answer(tx, thread)  # before the message and its queue head exist, in lock order
         entry_id = inbox.add(
             tx,
             thread_id=thread.id,
@@ -378,7 +386,7 @@ class Ingest:
         return entry_id is not None
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
-        """Record why, for ``explain``; of a message that does not concern us, nothing else is kept."""
+        """Records the reason for ``explain``. Of a message without concern for the swarm, nothing else is kept."""
         if decision.outcome is not RoutingOutcome.OWN:
             history.record(
                 tx,
@@ -390,14 +398,15 @@ class Ingest:
 
 
 def _counts(tx: Transaction, message: SlackMessage) -> bool:
-    """Whether a message counts against its author's limit. What was missed and comes late was said at another time."""
+    """Whether a message counts against its author's limit. A missed message was written earlier and does not count."""
     is_late = tx.now - slack_ts_to_us(message.ts) > LATE_SECONDS * SECOND
     return message.author.kind is AuthorKind.USER and not is_late
 
 
 def _may_have_overtaken(message: SlackMessage) -> bool:
-    """Whether a reply follows its thread's first message so soon that this may still be on its way: Slack repeats what
-    was not acknowledged for a little over six minutes.
+    """Whether the thread's first message may still be on its way when this reply comes.
+
+    Slack repeats an unacknowledged event for a little over six minutes.
     """
     return float(message.ts) - float(message.root_ts) < EARLY_SECONDS
 

@@ -1,9 +1,9 @@
-"""Takes in what was missed, one event after another, as if Slack had told of it just now.
+"""Takes in missed events one after another, as if Slack had just sent them.
 
-What is guaranteed: an event is taken in, or it is set aside, or nothing that follows it is taken in either. A fault of
-the moment (the database, the disk, memory, the network) never costs an event: everything waits and is tried again. An
-event is set aside when it failed `TRIES` times for another reason and the database has stored that it did: on the
-timeline as ``route.set_aside``, which ``explain`` and the metrics show.
+What is guaranteed: an event is taken in or set aside; otherwise no later event is taken in either. A temporary fault
+(the database, the disk, memory, the network) never costs an event: everything waits and is tried again. An event is set
+aside after `TRIES` failures for another reason, once the database has stored this: on the timeline as
+``route.set_aside``, which ``explain`` and the metrics show.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 MOST_SECONDS: Final = 72 * 3600
-"""What was said longer ago is not answered any more."""
+"""Older messages are not answered any more."""
 
 TRIES: Final = 3
 PAUSE_SECONDS: Final = 0.5
@@ -34,7 +34,7 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 
 
 class Missed:
-    """Events that were missed, on their way to ``handle``, which stores and routes one."""
+    """Passes missed events to ``handle``, which stores and routes one event."""
 
     def __init__(self, database: Database, handle: Handle, watcher: Watcher = NO_WATCHERS) -> None:
         self._database = database
@@ -42,7 +42,7 @@ class Missed:
         self.handle = handle
 
     async def take(self, event: SlackEvent) -> None:
-        """Have an event handled, or set it aside. Raises Unavailable if it has to wait, and what follows it as well."""
+        """Handles an event or sets it aside. Raises Unavailable if the event and its successors have to wait."""
         for tries_left in reversed(range(TRIES)):
             try:
                 await self.handle(event)
@@ -51,7 +51,7 @@ class Missed:
                 raise
             except (OSError, MemoryError) as error:
                 raise Unavailable(f"What was missed cannot be taken in at the moment: {error!r}.") from error
-            except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this event only
+            except Exception as error:  # noqa: BLE001 - any other failure concerns this event only
                 if not tries_left:
                     return await self._set_aside(event, error)
             await asyncio.sleep(PAUSE_SECONDS)
@@ -74,5 +74,5 @@ def _note(tx: Transaction, channel: str, ts: str, reason: str) -> None:
 
 
 def oldest_answered(tx: Transaction) -> str:
-    """What was said before is not answered any more: a timestamp of Slack's."""
+    """Returns the Slack timestamp before which messages are not answered any more."""
     return us_to_slack_ts(max(0, tx.now - MOST_SECONDS * SECOND))

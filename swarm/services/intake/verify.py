@@ -1,8 +1,8 @@
-"""Messages of people whom Slack has not named in time: routed as soon as it has, so that no colleague is lost.
+"""Verification of authors whom Slack did not identify in time: their messages are routed after the verification.
 
 Who may act: the elected process. What is guaranteed: such a message stays in the database until its author is verified,
-over restarts, and is then routed once; nothing of it reaches an agent before. What happens on failure: it is tried
-again every few seconds, and after a day the author counts as unverifiable.
+also across restarts, and is then routed once; no agent sees it before. What happens on failure: the verification is
+tried again every few seconds, and after a day the author counts as unverifiable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swarm.store.threads.early import Parked
 
 AT_ONCE: Final = 20
 ASK_SECONDS: Final = 10.0
-"""So long one look waits for Slack."""
+"""The time that one attempt waits for Slack."""
 
 RETRY_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 24 * 3600
@@ -30,7 +30,7 @@ _LOOK_EVERY_SECONDS: Final = 5.0
 
 
 class Verifier:
-    """The background task that asks again."""
+    """The background task that repeats the verification."""
 
     def __init__(self, database: Database, ingest: Ingest, standings: Standings) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class Verifier:
         self._standings = standings
 
     async def run(self) -> None:
-        """Verify until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        """Verifies until cancelled or shut down; errors do not end the task."""
         wakeups = self._database.wakeups
         while not wakeups.closed:
             seen = wakeups.generation(early.UNVERIFIED)
@@ -46,7 +46,7 @@ class Verifier:
             await wakeups.wait(early.UNVERIFIED, seen, _LOOK_EVERY_SECONDS)
 
     async def verify_due(self) -> None:
-        """Ask for the authors of the messages that are due; those that Slack names are routed."""
+        """Asks Slack for the authors of due messages, and routes the messages of identified authors."""
         due = await self._database.read(early.parked, AT_ONCE)
         await asyncio.gather(*(attempt(self._verify(parked), "verify") for parked in due))
 

@@ -1,4 +1,4 @@
-"""Who takes part: registering agents, knowing them by their tokens, and letting them go."""
+"""The registry of agents: registration, tokens, presence and removal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from swarm.store.inbox.leases import Lease
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registered:
-    """A new agent, and its token, which is shown this once."""
+    """A new agent and its token, which is shown only once."""
 
     agent: Agent
     token: str
@@ -32,7 +32,7 @@ class Registered:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Present:
-    """An agent, and whether it has been heard of lately."""
+    """An agent and its presence."""
 
     agent: Agent
     online: bool
@@ -55,10 +55,10 @@ class AgentRegistry:
         *,
         enrolled: bool = False,
     ) -> Registered:
-        """Add an agent; ``enrolled`` by the bearer of an enrolment key, not by the operator.
+        """Adds an agent. ``enrolled`` means by the bearer of an enrolment key, not by the operator.
 
-        Raises Invalid for a name it cannot have, Conflict for one that is taken and where there are as many agents as
-        there may be: for an enrolment key fewer than for the operator.
+        Raises Invalid for an invalid name, Conflict for a name in use or at the maximum number of agents, which is
+        lower for an enrolment key than for the operator.
         """
         token = new_agent_token()
         added = _New(
@@ -70,47 +70,50 @@ class AgentRegistry:
             enrolled=enrolled,
         )
         agent = await self._database.write(_register, added, self._conduct)
-        await failover_offline_agents(self._database, self._conduct)  # what waited for a lead has one now
+        await failover_offline_agents(self._database, self._conduct)  # messages may have waited for a lead
         return Registered(agent=agent, token=token)
 
     async def ensure(
         self, name: str, role: Role, reach: Reach, description: str = "", capabilities: Sequence[str] = ()
     ) -> Agent:
-        """An agent that the coordinator runs itself, without a token: added, or brought up to date.
+        """Adds or updates an agent without a token, which the coordinator runs itself.
 
-        Raises Invalid for a name it cannot have, Conflict for one of an agent that is reached in another way.
+        Raises Invalid for an invalid name, Conflict for the name of an agent that is reached in another way.
         """
         agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
         await failover_offline_agents(self._database, self._conduct)
         return agent
 
     async def everyone(self) -> list[Agent]:
-        """All agents, oldest first."""
+        """Returns all agents, oldest first."""
         return await self._database.read(agents.everyone)
 
     async def present(self) -> list[Present]:
-        """All agents, oldest first, and whether each is there now."""
+        """Returns all agents and their presence, oldest first."""
         return await self._database.read(_present, self._conduct)
 
     async def get(self, id_or_name: str) -> Agent:
-        """One agent; raises NotFound."""
+        """Returns one agent; raises NotFound."""
         return await self._database.read(_find, id_or_name)
 
     async def describe(self, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
-        """Change what an agent says of itself; None leaves a part as it is. Raises NotFound."""
+        """Changes the description or capabilities of an agent; None leaves a value unchanged. Raises NotFound."""
         return await self._database.write(_describe, id_or_name, description, capabilities)
 
     async def rotate(self, id_or_name: str) -> Registered:
-        """A new token for an agent; the old ones end now. Raises NotFound, or Conflict for one that needs none."""
+        """Returns a new token for an agent; the old ones end now.
+
+        Raises NotFound, or Conflict for an agent without tokens.
+        """
         token = new_agent_token()
         agent = await self._database.write(_rotate, id_or_name, token_hash(token))
         return Registered(agent=agent, token=token)
 
     async def revoke(self, id_or_name: str) -> Agent:
-        """Remove an agent: its tokens end, its work goes to the default lead. Raises NotFound.
+        """Removes an agent: its tokens end, and its work goes to the default lead. Raises NotFound.
 
-        The tokens first, then each lease in a transaction of its own, since one that ended several would lock what
-        others lock in another order. Where this stops half way, the sweep goes on.
+        The tokens end first, then each lease in its own transaction, because a common transaction would lock rows in
+        another order than other transactions. After an interruption the sweep does the rest.
         """
         agent, held = await self._database.write(_revoke, id_or_name)
         for lease in held:
@@ -152,7 +155,7 @@ def _register(tx: Transaction, new: _New, conduct: OperatingPolicy) -> Agent:
 
 
 def _check_room(tx: Transaction, conduct: OperatingPolicy, by_key: bool) -> None:
-    """Two at the same moment may pass both: a cap, not a promise to the last agent."""
+    """Raises Conflict at the limit. Two concurrent calls may both pass: the limit is not exact."""
     everyone, enrolled = agents.count(tx)
     if everyone >= conduct.most_agents:
         raise Conflict(
@@ -211,7 +214,7 @@ def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
 
 
 def _revoke(tx: Transaction, id_or_name: str) -> tuple[Agent, list[Lease]]:
-    """End the agent and its tokens; the leases that it still holds."""
+    """Ends the agent and its tokens. Returns the leases that the agent still holds."""
     agent = _find(tx, id_or_name)
     agents.revoke(tx, agent.id)
     history.record(tx, "agent.revoke", agent.id, agent_id=agent.id)

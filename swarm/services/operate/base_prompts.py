@@ -1,4 +1,4 @@
-"""The base prompts: what a model-driven agent is told once, before any trigger."""
+"""The base prompts: the instructions for a model-driven agent, given once before any trigger."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from swarm.domain.model.agents import Role
 
 
 class BasePrompts:
-    """One text for each role. A file ``lead.md`` or ``worker.md`` in ``overrides`` takes the place of the built-in."""
+    """One text for each role. A file ``lead.md`` or ``worker.md`` in ``overrides`` replaces the built-in text."""
 
     def __init__(self, overrides: Path | None = None) -> None:
         self._overrides = overrides
 
     def text(self, role: Role) -> str:
-        """The prompt as it reads now: an edited file counts at once. Raises ConfigurationError if it cannot be read."""
+        """Returns the present prompt: an edited file counts at once.
+
+        Raises ConfigurationError for an unreadable file.
+        """
         own = self._overrides / f"{role}.md" if self._overrides else None
         if own is None or not own.exists():
             return (files("swarm.domain.prompts") / f"{role}.md").read_text(encoding="utf-8")

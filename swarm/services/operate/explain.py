@@ -1,4 +1,4 @@
-"""Why a message went where it went: the timeline of one Slack message, in words."""
+"""The timeline of one Slack message in words, which explains its routing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InboxMessageExplanation:
-    """What became of a message for one agent."""
+    """The handling of a message by one agent."""
 
     inbox_message_id: str
     agent: str | None
@@ -45,7 +45,7 @@ class InboxMessageExplanation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskExplanation:
-    """What became of a task that the message was made."""
+    """The course of a task made from the message."""
 
     task_id: str
     title: str
@@ -57,7 +57,7 @@ class TaskExplanation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """Everything that is known of one Slack message."""
+    """Everything known about one Slack message."""
 
     channel: str
     ts: str
@@ -69,7 +69,7 @@ class Explanation:
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
-    """Channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
+    """Returns channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
     link = _PERMALINK.search(reference)
     if link:
         return link["channel"], f"{link['seconds']}.{link['micros']}"
@@ -91,7 +91,8 @@ class Explanations:
         self._team = team
 
     async def explain(self, reference: str) -> Explanation:
-        """The timeline of one message, by ``CHANNEL:TS``, link, or the id of an inbox message or a task of it.
+        """Returns the timeline of one message, by ``CHANNEL:TS``, link, or the id of one of its inbox messages or
+        tasks.
 
         Raises Invalid or NotFound.
         """
@@ -126,13 +127,13 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explanation:
-    """A task that came from no message."""
+    """Explains a task that came from no message."""
     explained = _task(tx, task, agents.names(tx))
     return Explanation(channel="", ts="", stored=False, routing=(), owner=None, entries=(), tasks=(explained,))
 
 
 def _tasks(tx: Transaction, entries: list[InboxMessage], names: dict[str, str]) -> Iterator[TaskExplanation]:
-    """The tasks as which the message was delegated, or to which it was a follow-up."""
+    """Yields the tasks of which the message is the source or a follow-up."""
     for task_id in dict.fromkeys(entry.task_id for entry in entries if entry.task_id):
         task = tasks.get(tx, task_id)
         if task:
@@ -167,7 +168,7 @@ def _delivery(row: Row) -> str:
 
 
 def steps(rows: list[Row], names: dict[str, str]) -> tuple[Step, ...]:
-    """Rows of the history as lines of a timeline."""
+    """Returns rows of the history as lines of a timeline."""
     return tuple(
         Step(at=row["at"], change=row["change"], agent=names.get(row["agent_id"]), reason=row["reason"]) for row in rows
     )

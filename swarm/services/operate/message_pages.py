@@ -1,4 +1,4 @@
-"""Reading messages between agents, a page at a time: only what the reader may see."""
+"""Pages of messages between agents, limited to the messages that the reader may see."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from swarm.store.agent_messages import FIRST_ID, LAST_ID, Scope
 from swarm.store.bridge.transaction import Transaction
 
 MAX_PAGE_CHARACTERS: Final = 100_000
-"""A page ends when it has so much text: a model cannot read without limit."""
+"""A page ends at this length, because models have limits on their input."""
 
 _SHOWN_CHANNELS: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageRequest:
-    """Which messages an agent wants to read."""
+    """The selection of messages to read."""
 
     channel: str | None = None
     partner: str | None = None  # an agent's name or id
@@ -34,14 +34,14 @@ class PageRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentMessagesPage:
-    """Messages, oldest first; ``more`` if there are further ones in the direction of reading."""
+    """Messages, oldest first; ``more`` if there are further messages in the direction of reading."""
 
     messages: tuple[AgentMessage, ...]
     more: bool
 
 
 def check_page(request: PageRequest) -> PageRequest:
-    """The request itself; raises Invalid for one that cannot be answered."""
+    """Returns the request unchanged; raises Invalid for an invalid one."""
     if request.channel is not None and request.partner is not None:
         expected = "one of 'channel' and 'agent', not both"
         raise Invalid("Say which messages you want.", fields={"channel": expected, "agent": expected})
@@ -55,7 +55,7 @@ def check_page(request: PageRequest) -> PageRequest:
 
 
 def read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
-    """The page. Raises NotFound for an unknown agent, and for a channel in which nothing was said."""
+    """Returns the page. Raises NotFound for an unknown agent or an empty channel."""
     if request.channel is not None:
         return _of_channel(tx, reader, request, check_channel(request.channel))
     if request.partner is not None:
@@ -75,7 +75,7 @@ def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: s
 
 
 def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **place: str) -> AgentMessagesPage:
-    """What is unread, and what comes after an id, from its beginning; else the latest."""
+    """Returns unread messages, or messages after an id, from the beginning; otherwise the latest."""
     newest = request.after is None and not request.unread_only and scope is not Scope.UNREAD
     found = agent_messages.page(
         tx,
@@ -93,7 +93,7 @@ def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **
 
 
 def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:
-    """As many as fit into a page, at least one."""
+    """Returns as many messages as fit into a page, at least one."""
     length = 0
     for count, message in enumerate(messages):
         length += len(message.text)
@@ -103,7 +103,7 @@ def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:
 
 
 def _is_id(text: str) -> bool:
-    """Whether it is an id as we write them: other spellings of a UUID have another order."""
+    """Whether a text is an id in the swarm's spelling: other spellings of a UUID have another order."""
     try:
         return str(UUID(text)) == text
     except ValueError:

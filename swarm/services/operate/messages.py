@@ -1,4 +1,4 @@
-"""What agents say to each other: stored once, told to those whom it is meant for, read by whoever may."""
+"""Messages between agents: stored once, notified to their addressees, readable by every agent with access."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MINUTE = 60 * SECOND
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sent:
-    """A message on its way: whom it is meant for, and the names in it that nobody has."""
+    """A sent message: its addressees, and the unknown names in its text."""
 
     message_id: str
     addressees: tuple[Present, ...]
@@ -42,7 +42,7 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Letter:
-    """A message that is to be sent: to a recipient or into a channel."""
+    """A message to be sent, to a recipient or into a channel."""
 
     sender: Agent
     text: str
@@ -57,18 +57,18 @@ class _Letter:
 
 
 class Messages:
-    """Messages between agents. Each is told by a notice, which waits for who is offline."""
+    """Messages between agents. Each has a notice, which waits for offline agents."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
     async def send(self, caller: Caller, text: str, *, to: str | None = None, channel: str | None = None) -> Sent:
-        """Send a text to one agent, or into a channel, where those whom it mentions are told.
+        """Sends a text to one agent, or into a channel, where the mentioned agents are notified.
 
-        The same call again, by its ``request_id`` or else under the same lease, sends nothing and has the first result;
-        without both, the same words to the same place count as repeated for a minute. Raises Invalid, NotFound for an
-        unknown agent, Conflict for a ``request_id`` that stands for other words, and RateLimited.
+        A repeated call, by its ``request_id`` or else under the same lease, sends nothing and gets the first result;
+        without both, an equal text to the same place counts as repeated for a minute. Raises Invalid, NotFound for an
+        unknown agent, Conflict for a ``request_id`` that was used with another text, and RateLimited.
         """
         if (to is None) == (channel is None):
             expected = "one of 'to' and 'channel'"
@@ -77,10 +77,10 @@ class Messages:
         return await self._database.write(_send, caller, check_text(text), to, name, self._conduct)
 
     async def read(self, agent: Agent, request: PageRequest) -> AgentMessagesPage:
-        """Messages of a channel or with another agent; if neither is named, all unread ones that are meant for you.
+        """Returns messages of a channel or with another agent; without either, all unread messages for the caller.
 
-        Of those the ones after an id, else the latest. What is meant for the reader counts as read from now on. Raises
-        Invalid, and NotFound for an unknown agent and for a channel in which nothing was said.
+        The page starts after a given id, otherwise it has the latest messages. Messages addressed to the reader count
+        as read from now on. Raises Invalid, and NotFound for an unknown agent or an empty channel.
         """
         page = await self._database.read(read_page, agent, check_page(request))
         unread = [message.id for message in page.messages if message.unread]
@@ -113,7 +113,7 @@ def _letter(sender: Agent, text: str, to: str | None, channel: str | None, team:
 
 
 def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Sequence[Present]) -> str:
-    """The id of the message, stored now or by the same call before."""
+    """Returns the id of the message, stored now or by an earlier equal call."""
     before = agent_messages.earlier(tx, letter.sender.id, letter.place, letter.text, MAX_PER_MINUTE)
     if caller.request_id is None and caller.lease_token is None:
         return _said_lately(tx, before) or _store(tx, letter, before, present)
@@ -127,7 +127,7 @@ def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Seque
     )
     message_id = str(idempotent(tx, call, lambda: {"message_id": _store(tx, letter, before, present)})["message_id"])
     stored = agent_messages.get(tx, message_id)
-    if stored is None or stored.text != letter.text:  # or words would be lost, since models like the id "1"
+    if stored is None or stored.text != letter.text:  # otherwise the text would be lost, since models like the id "1"
         raise Conflict(
             f"With the request_id '{caller.request_id}' you have sent other words there; they have arrived.",
             hint="Give a new message a request_id of its own.",
@@ -141,7 +141,7 @@ def _said_lately(tx: Transaction, before: Sequence[Earlier]) -> str | None:
 
 
 def _store(tx: Transaction, letter: _Letter, before: Sequence[Earlier], present: Sequence[Present]) -> str:
-    """Store a message, and tell those whom it is meant for."""
+    """Stores a message and adds notices for its addressees."""
     _check_rate(tx, before)
     meant = _addressees(letter, present)
     message_id = agent_messages.add(
@@ -165,7 +165,7 @@ def _store(tx: Transaction, letter: _Letter, before: Sequence[Earlier], present:
 
 
 def _addressees(letter: _Letter, present: Sequence[Present]) -> list[str]:
-    """The recipient; in a channel those mentioned by name, and with @all everybody who is online. Never the sender."""
+    """Returns the recipient; in a channel the mentioned agents, and for @all every online agent. Never the sender."""
     if letter.recipient:
         return [letter.recipient.id]
     named = {agent.id for agent in letter.mentions.agents} - {letter.sender.id}
@@ -174,7 +174,7 @@ def _addressees(letter: _Letter, present: Sequence[Present]) -> list[str]:
 
 
 def _check_rate(tx: Transaction, before: Sequence[Earlier]) -> None:
-    """Raise RateLimited for a sender whose last messages are all of the last minute."""
+    """Raises RateLimited for a sender over the limit per minute."""
     left = before[-1].created_at + _MINUTE - tx.now if len(before) >= MAX_PER_MINUTE else 0
     if left > 0:
         raise RateLimited(

@@ -1,4 +1,4 @@
-"""What an operator looks at: the timeline of a thread, what is sent to Slack, and how much there is to do."""
+"""The operator's view: the timeline of a thread, the deliveries, and the counts of open work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swarm.store.threads import threads, watermarks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """A thread, its owner's name, and what happened in it, oldest first."""
+    """A thread, its owner's name, and its events, oldest first."""
 
     thread: Thread
     owner: str | None
@@ -30,43 +30,43 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """How much waits."""
+    """Counts of open work."""
 
     inbox_unread: int
-    oldest_unread_seconds: int  # 0 while there is none
+    oldest_unread_seconds: int  # 0 without unread messages
     tasks_open: int
-    deliveries_open: int  # not sent yet, or sent with an outcome that is not known
+    deliveries_open: int  # not sent yet, or in doubt
 
 
 class Overview:
-    """Reads for an operator."""
+    """Queries for an operator."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._storing = Storing(database)
 
     async def timeline(self, thread_id: str) -> Timeline:
-        """What happened in a thread. Raises NotFound."""
+        """Returns the events of a thread. Raises NotFound."""
         return await self._database.read(_timeline, thread_id)
 
     async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[Row]:
-        """The newest deliveries, of one status or of all."""
+        """Returns the newest deliveries, of one status or of all."""
         return await self._database.read(deliveries.latest, status, limit)
 
     async def backlog(self) -> Backlog:
-        """Counts of what is open; their cost does not depend on what is done. Raises Unavailable."""
+        """Returns counts of open work; their cost does not depend on finished work. Raises Unavailable."""
         return await self._database.read(_backlog)
 
     async def gap_seconds(self) -> int:
-        """How long ago events began to be missed that are being read from Slack; 0 if none are. Raises Unavailable."""
+        """Returns the age of the gap being read from Slack; 0 without a gap. Raises Unavailable."""
         return await self._database.read(_gap_seconds)
 
     async def why_not_stored(self) -> str | None:
-        """Why nothing can be stored at the moment; None if something can. Costs a write now and then."""
+        """Returns why nothing can be stored at the moment; None if storing works. Costs a write now and then."""
         return await self._storing.problem()
 
     async def agent_names(self) -> Mapping[str, str]:
-        """The names of the agents that are not revoked, by id."""
+        """Returns the names of the agents that are not revoked, by id."""
         return await self._database.read(_names)
 
 

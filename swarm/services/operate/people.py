@@ -1,8 +1,8 @@
-"""Forgetting people: what somebody wrote and what names them, for good.
+"""Forgetting people: a person's messages and names are removed for good.
 
-Who may: the operator. What is guaranteed: it is remembered first that they are forgotten, so that nothing comes back
-when Slack's history is read; then each message goes in a transaction of its own, as if it were deleted in Slack, and at
-last what names them. What happens on failure: some of it is done; the same again does the rest.
+Who may act: the operator. What is guaranteed: the request is stored first, so that reading Slack's history brings
+nothing back; then each message is removed in its own transaction, as if deleted in Slack, and finally the person's
+names. What happens on failure: a part is done; a repetition does the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from swarm.store.threads import threads
 AT_ONCE: Final = 50
 
 MOST_AUTHORS: Final = 1_000
-"""So many people are asked about for the one of a name."""
+"""The maximum number of authors whose names are compared."""
 
 _USER_ID: Final = re.compile(r"[UW][A-Z0-9]{1,30}")
 
@@ -41,7 +41,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forgotten:
-    """What was removed of a person, or would be; by kind, and only what there was."""
+    """The removed rows about a person, or with a dry run the rows to be removed; by kind, without zeros."""
 
     person: str  # the Slack user's id
     dry_run: bool
@@ -49,10 +49,10 @@ class Forgotten:
 
 
 class PersonalData:
-    """What is kept of people.
+    """The stored data about people.
 
-    ``directory`` knows the names of users; without one they go by id. ``forget_name`` drops what is known of a user
-    beside the database.
+    ``directory`` resolves the names of users; without a directory only ids are accepted. ``forget_name`` drops cached
+    data about a user outside the database.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class PersonalData:
         self._forget_name = forget_name
 
     async def forget(self, who: str, *, dry_run: bool = False) -> Forgotten:
-        """Forget a Slack user, by id, or by ``@name`` as Slack shows them, of those who have written something.
+        """Forgets a Slack user, given by id or by ``@name`` as Slack shows the author of a stored message.
 
-        With ``dry_run`` nothing changes; copies of what they wrote, in what agents wrote, are counted only when they
-        are cut. Raises Invalid, NotFound for a name that nobody has, and Conflict for one that several have.
+        With ``dry_run`` nothing changes; copies of the person's texts in agents' texts are counted only when they are
+        cut. Raises Invalid, NotFound for an unknown name, and Conflict for an ambiguous one.
         """
         person = await self._person(who)
         if dry_run:
@@ -117,7 +117,7 @@ class PersonalData:
 
 
 def _forget_message(tx: Transaction, message: Row) -> int:
-    """As if it were deleted in Slack; the number of rows that had something of it."""
+    """Erases a message as if it were deleted in Slack. Returns the number of rows with a part of it."""
     thread = threads.at(tx, message["team"], message["channel"], message["thread_ts"])
     entries = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
     forgotten.blank(tx, message)

@@ -1,4 +1,4 @@
-"""Signs of life: who polls or renews is there, and that is written down now and then."""
+"""Signs of life: agents that poll or renew are online, which is stored at intervals."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 _WRITES_BEFORE_OFFLINE: Final = 3
-"""Where silence counts early, signs of life are written more often than usual: so often in that time."""
+"""With a short time until offline, signs of life are written more often: this many times in that period."""
 
 
 class Presence:
-    """Writes signs of life, of each agent at most every 30 seconds: a heartbeat is not worth a write per poll."""
+    """Writes signs of life, at most every 30 seconds per agent, to save a write per poll."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
         self._every_seconds = min(SEEN_EVERY_SECONDS, conduct.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
-        self._written: dict[str, float] = {}  # agent id -> when that was, on the loop's clock
+        self._written: dict[str, float] = {}  # agent id -> time of the last write, on the loop's clock
         self._forget_at = 0.0
 
     async def note(self, agent: Agent) -> None:
-        """The agent was heard of just now; an agent counts as seen only once that is written."""
+        """Notes a sign of life; an agent counts as seen only after the write."""
         now = asyncio.get_running_loop().time()
         if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
             return
@@ -39,10 +39,10 @@ class Presence:
 
 
 def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
-    """Write that an agent was heard of. Whoever routes is told only if it was offline: else nothing has changed."""
+    """Writes a sign of life. Routing is notified only if the agent was offline: otherwise nothing has changed."""
     agent = agents.by_id(tx, agent_id)
     if agent is None:
-        return  # it was removed a moment ago
+        return  # just removed
     agents.record_seen(tx, agent_id)
     if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
         tx.wake(AGENTS)

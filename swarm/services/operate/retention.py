@@ -1,4 +1,6 @@
-"""Tidying: what nobody will ask for is dropped, a little at a time, so that the database does not grow for ever."""
+"""The retention job: data past its retention is deleted in small portions, so that the database
+does not grow forever.
+"""
 
 from __future__ import annotations
 
@@ -23,39 +25,39 @@ from swarm.store.runs import runs
 from swarm.store.threads import early, threads, watermarks
 
 AT_ONCE: Final = 1_000
-"""So many rows are dropped in one transaction, so that nobody else has to wait long."""
+"""The number of rows per transaction, so that others do not have to wait long."""
 
 TRANSACTIONS: Final = 20
-"""So many transactions a part may take in one round; the next round does the rest."""
+"""The number of transactions per part and round; the next round does the rest."""
 
 _DISOWN_AT_ONCE: Final = 200  # two statements each
-_SESSIONS_AT_ONCE: Final = 50  # each with all that was said in it
+_SESSIONS_AT_ONCE: Final = 50  # each with all its messages
 _DAY = 24 * 3600 * SECOND
 _KEEP_EARLY = 900 * SECOND
 _REWRITE_EVERY = 3600 * SECOND
-_LATE = _DAY  # an answer is over by then, for a turn's lease has ended
+_LATE = _DAY  # every answer has ended by then, because the lease of its run has ended
 
 Forget = Callable[[Transaction, int, int], int]
-"""Drops at most so many rows from before a moment; how many there were."""
+"""Deletes up to a number of rows from before a moment. Returns the number of deleted rows."""
 
 Part = Callable[[Transaction], bool]
-"""One step of a part of a round; whether there may be more."""
+"""One step of a part of a round. Returns whether there may be more."""
 
 _log = structlog.get_logger(__name__)
 
 
 class RetentionJob:
-    """Tidies, one part after another; a part that fails keeps no other from its work."""
+    """Deletes old data, one part after another; a failed part does not affect the others."""
 
     def __init__(self, database: Database, retention: Retention) -> None:
         self._database = database
         self._retention = retention
         self._keep_threads = retention.threads_days * _DAY
-        self._rewritten_at = 0  # when the database's files were last written anew, as far as this process knows
-        self._walked = ""  # the last thread that was looked at; the walk begins anew when it has seen all
+        self._rewritten_at = 0  # the time of the last rewrite of the database's files, as far as this process knows
+        self._walked = ""  # the last thread looked at; the walk restarts after the last thread
 
     async def tidy(self) -> None:
-        """One round."""
+        """Makes one round."""
         for name, part in _parts(self._retention).items():
             await attempt(self._in_steps(part), "tidy", part=name)
         await attempt(self._forget_threads(), "tidy", part="forget_threads")
@@ -63,9 +65,9 @@ class RetentionJob:
         await attempt(self._scrub(), "tidy", part="scrub")
 
     async def _scrub(self) -> None:
-        """Have the database's files forget what was deleted; write them anew at most once an hour."""
+        """Removes deleted data from the database's files; rewrites the files at most once an hour."""
         deleted_at, now = await self._database.write(erase_late_answers)
-        self._rewritten_at = self._rewritten_at or now - _DAY  # what was deleted earlier, another process has seen to
+        self._rewritten_at = self._rewritten_at or now - _DAY  # earlier deletions were handled by another process
         is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
         if await self._database.scrub(rewrite=is_due) and is_due:
             self._rewritten_at = now
@@ -76,7 +78,7 @@ class RetentionJob:
                 return
 
     async def _forget_threads(self) -> None:
-        """Look at some threads, and drop what was said in those that are idle."""
+        """Looks at some threads, and deletes the messages of idle ones."""
         seen = await self._database.read(_walk, self._walked, self._keep_threads)
         for thread_id, forgettable in seen:
             if forgettable:
@@ -89,19 +91,22 @@ class RetentionJob:
 
 
 def forget_early(tx: Transaction) -> bool:
-    """Drop replies whose thread was opened by nobody; whether there may be more."""
+    """Deletes replies whose thread was not opened. Returns whether there may be more."""
     if watermarks.first_gap(tx):
-        return False  # what opens their threads may still be missing
+        return False  # the first messages of their threads may still be missing
     return early.forget(tx, tx.now - _KEEP_EARLY, AT_ONCE) >= AT_ONCE
 
 
 def disown_idle(tx: Transaction) -> bool:
-    """End ownership of threads in which nothing happens; whether there may be more."""
+    """Ends the ownership of idle threads. Returns whether there may be more."""
     return threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY, _DISOWN_AT_ONCE) >= _DISOWN_AT_ONCE
 
 
 def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
-    """Drop what was said in a thread, which is then not known whole, if it is still idle; whether there may be more."""
+    """Deletes the messages of a thread, which is then incomplete, if it is still idle.
+
+    Returns whether there may be more.
+    """
     thread = threads.locked(tx, thread_id)
     if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
         return False
@@ -114,13 +119,13 @@ def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
 
 
 def erase_late_answers(tx: Transaction) -> tuple[int, int]:
-    """Erase answers that were deleted in Slack before they were over; when a message was last deleted, and the time."""
+    """Erases answers deleted in Slack before their end. Returns the time of the last deletion, and the present time."""
     erase_late(tx, tx.now - _LATE)
     return erasure.last_deleted(tx), tx.now
 
 
 def repair_queue_heads(tx: Transaction) -> None:
-    """Make queue heads that are missing. There should be none."""
+    """Creates missing queue heads. There should be none."""
     repaired = queues.repair(tx)
     if repaired:
         _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
@@ -131,7 +136,10 @@ def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
 
 
 def _parts(kept: Retention) -> dict[str, Part]:
-    """What is dropped row by row. No answer is kept longer than its thread, for its messages may be run again."""
+    """Returns the parts that delete rows by age.
+
+    Answers are deleted with their thread at the latest, as they allow retries.
+    """
     days: dict[str, tuple[Forget, int]] = {
         "forget_leases": (leases.forget, 1),
         "forget_receipts": (idempotency_keys.forget, 3),

@@ -1,4 +1,4 @@
-"""The state of the whole swarm in figures, for gauges: read from the database now and then, however often asked."""
+"""Figures of the whole swarm for gauges, cached between reads of the database."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 KEPT_SECONDS: Final = 5.0
-"""So long a reading is good, so that nobody who asks every moment costs the database anything."""
+"""The time that a reading is cached, so that frequent requests cost no queries."""
 
 DEAD_KEPT_SECONDS: Final = 5.0
-"""The same for dead letters."""
+"""The cache time of dead letters."""
 
 T = TypeVar("T")
 
@@ -30,10 +30,10 @@ class Figures:
     """One reading. All processes on one database read the same."""
 
     inbox_unread: int
-    oldest_unread_seconds: float  # 0 while there is none
-    tasks: Mapping[str, int]  # by status, those that are open or dead
-    deliveries: Mapping[str, int]  # by status, those that are not over
-    agents: Mapping[tuple[str, bool], int]  # by role, and whether they are online
+    oldest_unread_seconds: float  # 0 without unread messages
+    tasks: Mapping[str, int]  # by status, open or dead
+    deliveries: Mapping[str, int]  # by status, not final
+    agents: Mapping[tuple[str, bool], int]  # by role and presence
     inbox_dead: int = 0
 
 
@@ -53,13 +53,13 @@ class FigureReader:
         self._rest = _Kept(lambda: database.read(read_figures, conduct), kept_seconds, monotonic)
 
     async def figures(self) -> Figures:
-        """The latest reading. Raises Unavailable when the database cannot say."""
+        """Returns the latest reading. Raises Unavailable without the database."""
         dead = await self._dead.get()
         return replace(await self._rest.get(), inbox_dead=dead)
 
 
 class _Kept(Generic[T]):
-    """What was read last, read anew once it is old."""
+    """A cached value, read again when old."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], kept_seconds: float, monotonic: Callable[[], float]) -> None:
         self._read = read
@@ -75,7 +75,7 @@ class _Kept(Generic[T]):
 
 
 def read_figures(tx: Transaction, conduct: OperatingPolicy) -> Figures:
-    """The figures as they are now, but for dead letters."""
+    """Reads the present figures, except dead letters."""
     unread, oldest = open_counts.unread(tx)
     agents = Counter({(role.value, online): 0 for role in Role for online in (True, False)})
     agents.update((agent.role.value, agent.online) for agent in read_roster(tx, conduct).agents)

@@ -1,7 +1,7 @@
-"""The sweep: what time makes due, it makes due by a write, once a second.
+"""The sweep: once a second, changes that time makes due are written.
 
-Leases that expired, delays that passed, messages that wait for nobody, ownership that went stale. The elected process
-sweeps (`swarm.services.outbox.elections`); that two do it is harmless.
+Expired leases, ended delays, messages without an available agent, stale ownership. The elected process sweeps
+(`swarm.services.outbox.elections`); two sweeps at once are harmless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SWEEP_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 60.0
 LISTEN_SECONDS: Final = 1.0
 BATCH: Final = 200
-"""So many things are treated in one transaction, so that nobody else has to wait long."""
+"""The number of rows per transaction, so that others do not have to wait long."""
 
 
 class Sweeper:
@@ -37,7 +37,7 @@ class Sweeper:
         self._tidier = RetentionJob(database, conduct.retention)
 
     async def run(self) -> None:
-        """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""
+        """Sweeps until cancelled; errors do not end the task. Waits while the database is unavailable."""
         loop = asyncio.get_running_loop()
         tidy_at = loop.time()
         while True:
@@ -48,19 +48,22 @@ class Sweeper:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
-        """One round; each part, lease and thread in a transaction of its own, and none fails for another's sake."""
+        """Makes one round.
+
+        Each part, lease and thread has its own transaction, and a failure does not affect the others.
+        """
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._conduct), "sweep", part="tend_tasks")
         await attempt(failover_offline_agents(self._database, self._conduct), "sweep", part="look_after_offline")
 
     async def tidy(self) -> None:
-        """Drop what nobody will ask for."""
+        """Deletes data past its retention."""
         await self._tidier.tidy()
 
     async def _end_expired(self) -> None:
-        """One by one: a transaction that ended many would lock what others lock in another order."""
-        last: Lease | None = None  # one that cannot be ended is tried again in the next round, not in this one
+        """Ends leases one by one: a common transaction would lock rows in another order than other transactions."""
+        last: Lease | None = None  # a failed lease is tried again in the next round, not in this one
         while expired := await self._database.read(leases.expired, last, BATCH):
             await asyncio.gather(*(self._end(lease) for lease in expired))
             last = expired[-1]
@@ -70,7 +73,7 @@ class Sweeper:
         await attempt(ending, "end_expired", trigger=lease.trigger_id, thread=lease.thread_id)
 
     async def _make_due(self) -> None:
-        """Thread by thread, for the same reason."""
+        """Makes messages due thread by thread, for the same reason."""
         over = await self._database.read(queues.ended_delays)
         for start in range(0, len(over), BATCH):
             await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
@@ -80,10 +83,11 @@ class Sweeper:
 
 
 async def listen(database: Database, lease_seconds: float) -> None:
-    """Tell the database once a second that this process hears agents, until cancelled.
+    """Records once a second that this process hears agents, until cancelled.
 
-    A process that was asleep (a closed laptop, SIGSTOP) could hear nobody, so nobody counts as silent or gone for that:
-    if it slept for as long as agents take between two renewals, it listens from its waking on, as after a start.
+    A suspended process (a closed laptop, SIGSTOP) hears no agents, so no agent counts as silent or offline for that
+    time: after a sleep as long as agents take between two renewals, the process counts as listening only since its
+    waking, as after a start.
     """
     while True:
         database.listens(asleep_seconds=LISTEN_SECONDS + lease_seconds / 3)
@@ -91,6 +95,6 @@ async def listen(database: Database, lease_seconds: float) -> None:
 
 
 def make_due(tx: Transaction, thread_id: str) -> None:
-    """End the holds of a thread whose time is over."""
+    """Ends the expired holds of a thread."""
     threads.locked(tx, thread_id)
     queues.make_due(tx, thread_id)

@@ -1,4 +1,4 @@
-"""The team as its members see it: who is there, and how much each has before it."""
+"""The team as its members see it: presence and load of each agent."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class TeamDirectory:
         self._conduct = conduct
 
     async def members(self) -> list[Member]:
-        """Everybody, oldest first."""
+        """Returns all agents, oldest first."""
         return await self._database.read(_members, self._conduct)
 
 
 def read_team(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
-    """Everybody, oldest first, and whether each is there now."""
+    """Returns all agents and their presence, oldest first."""
     return [
         Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
         for agent in agents.everyone(tx)
@@ -44,7 +44,7 @@ def read_team(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
 
 
 def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
-    """The agent that ``me`` calls by this name or id; raises NotFound with the names that there are."""
+    """Returns the agent with this name or id; raises NotFound with the names of the other agents."""
     bare = name.removeprefix("@").removeprefix("swarm#")
     found = next((agent for agent in team if bare in (agent.id, agent.name)), None)
     if found is None:

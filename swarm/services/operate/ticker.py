@@ -1,10 +1,9 @@
-"""The ticker: behind the notifications between processes, one look a second for all polls that wait in this one.
+"""The ticker: a fallback for notifications between processes, one query a second for all polls waiting in this process.
 
-A notification can be lost with the connection that should have brought it. Then the database still knows what is due,
-so that is what the ticker asks: for which agents is there something that nobody works on? Of those it wakes the ones
-that wait here. Where every notification arrived, nobody who waits has something due, and nobody is woken; no writer
-writes anything for its sake, and it does not matter what was lost, or why. The sender, the backfill and the roster look
-by themselves every few seconds. On SQLite the engine notices other processes' commits.
+A notification can be lost with its connection. The database still knows the due work, so the ticker asks for the agents
+with due work that is not leased, and wakes the agents that wait here. If every notification arrived, no waiting agent
+has due work, and no agent is woken. Writers need no extra writes for this. The sender, the backfill and the roster
+query by themselves every few seconds. On SQLite the engine notices other processes' commits.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ TICK_SECONDS: Final = 1.0
 
 
 class Ticker:
-    """The background task of each process that looks for what its polls were not told of."""
+    """The background task of each process that looks for work whose notification was lost."""
 
     def __init__(self, database: Database, *, tick_seconds: float = TICK_SECONDS) -> None:
         self._database = database
         self._tick_seconds = tick_seconds
 
     async def run(self) -> None:
-        """Look until cancelled; a database that is away is waited for."""
+        """Looks until cancelled; waits while the database is unavailable."""
         while True:
             await asyncio.sleep(self._tick_seconds)
             await attempt(self.tick(), "tick")
 
     async def tick(self) -> None:
-        """One look."""
+        """Looks once."""
         found = await self._database.read(queues.agents_with_due_work)
         self._database.wakeups.bump(found & self._database.wakeups.awaited)

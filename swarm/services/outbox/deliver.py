@@ -1,19 +1,19 @@
-"""Sends deliveries: posts in order within a thread, threads side by side, each effect once.
+"""Sends deliveries: posts in order within a thread, threads in parallel, each effect once.
 
-A delivery is marked ``sending`` before the call and settled after it. Whoever finds one that stayed ``sending`` past
-its time (the process died, the connection broke) doubts it: a post is looked up by its key before it is sent again,
-everything else is repeated, since twice is the same as once.
+A delivery is marked ``sending`` before the call and settled afterwards. A delivery that stays ``sending`` past its time
+(the process died, the connection broke) is in doubt: a post is looked up by its key before the next attempt; all other
+calls are idempotent and are repeated.
 
-Only the elected process sends (`swarm.services.outbox.elections`), for the sake of Slack's limits. Two that send at
-once, when one was suspended and does not know yet that its term is over, keep the order and double nothing: a delivery
-is taken by one of them, and one that comes to itself too late after taking it puts it back instead of calling Slack.
-Between that look at the clock and the socket lie a few instructions that nothing can guard.
+Only the elected process sends (`swarm.services.outbox.elections`), because of Slack's limits. Two processes can send at
+once if one was suspended and has not noticed the end of its term. Order is kept and no effect is doubled even then: a
+delivery is taken by one process, and a process that resumes too late after taking a delivery puts it back instead of
+calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
 
-A post that fails for good leaves ❌ on the message that it was meant to answer.
+A post that fails for good leaves ❌ on the message that the post answers.
 
-Reactions share fifty calls a minute in a workspace. When these are scarce and many wait, ✅ and ❌ are sent before
-👀, and no 👀 on a message whose end mark waits. To take one away is another method of Slack's with a limit of its own
-(20 a minute), so those wait for themselves: none holds up a reaction of another thread.
+Reactions share fifty calls a minute in a workspace. When calls are scarce and many reactions wait, ✅ and ❌ are sent
+before 👀, and a message with a waiting end mark gets no 👀. Removing a reaction is another method of Slack with its own
+limit (20 a minute), so removals queue separately and do not delay reactions of other threads.
 """
 
 from __future__ import annotations
@@ -52,29 +52,31 @@ from swarm.store.inbox import inbox
 from swarm.store.threads import threads, transcript
 
 POST_LANES: Final = 500
-"""The posts of so many threads are served side by side; most of their time they wait for Slack's limits."""
+"""The number of threads whose posts are sent in parallel; most of their time they wait for Slack's limits."""
 
 FEW_REACTIONS: Final = 10
-"""So many wait in order for calls: after a start there are none at first, and the first messages get a 👀 as well."""
+"""Up to this number, reactions are sent in order: at the start there are no spare calls, and the first messages should
+get a 👀 as well.
+"""
 
 REACTIONS: Final = 100
-"""So many reactions are on their way side by side, apart from posts: no answer waits behind a 👀."""
+"""The number of parallel calls for reactions, apart from posts: no answer waits behind a 👀."""
 
 ATTEMPTS: Final = 60
-"""A delivery has failed after so many calls, and looks for it, that left it in doubt. It takes about an hour."""
+"""A delivery fails after this number of calls and lookups that left it in doubt. They take about an hour."""
 
 GIVE_UP_SECONDS: Final = 24 * 3600
-"""A delivery that Slack certainly did not get is tried again for so long."""
+"""A delivery that Slack certainly did not get is retried for this long."""
 
 _GONE: Final = frozenset(
     {"channel_not_found", "is_archived", "message_not_found", "not_in_channel", "thread_not_found"}
 )
-"""Refusals where there is no place left for a reaction either."""
+"""Refusals after which a reaction would fail as well."""
 
-_STALE_SECONDS: Final = 1.0  # a call that begins so long after its delivery was taken may meet the doubt about it
+_STALE_SECONDS: Final = 1.0  # a call that begins this long after taking its delivery may overlap the check for doubt
 _UNCERTAIN_SECONDS: Final = 0.2
 _LONGEST_SLEEP_SECONDS: Final = 1.0
-_SHORTEST_SLEEP_SECONDS: Final = 0.005  # what comes at once is looked at together
+_SHORTEST_SLEEP_SECONDS: Final = 0.005  # deliveries that are due at the same moment are read together
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
@@ -85,18 +87,18 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryLimits:
-    """What holds for every delivery."""
+    """The values that hold for every delivery."""
 
     team: str
-    in_flight_seconds: float  # so long after its start a call must be over
+    in_flight_seconds: float  # a call is over this long after its start
     reactions: Reactions
 
 
 class OutboxSender:
     """The background task that empties the queue of deliveries.
 
-    ``http_timeout_seconds`` is the gateway's, for one HTTP call; a delivery may take two. A delivery is doubted, and a
-    post looked up, only when a call that may still be in flight must be over.
+    ``http_timeout_seconds`` is the gateway's timeout of one HTTP call; a delivery may take two calls. A delivery counts
+    as in doubt, and a post is looked up, only after every call in flight must be over.
     """
 
     def __init__(
@@ -118,18 +120,18 @@ class OutboxSender:
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] = _always
         self._lanes: _Tasks = {}  # of posts, by thread
-        self._reactions: _Tasks = {}  # that are on their way, by delivery
-        self._choosing: _Tasks = {}  # who starts them, if somebody does
+        self._reactions: _Tasks = {}  # on their way, by delivery
+        self._choosing: _Tasks = {}  # the tasks that start reactions
         self._expire_at = 0.0
         self._rest_until = 0.0  # on the loop's clock, as the other
 
     async def run(
         self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """Send until cancelled; a call that is under way then is allowed to end.
+        """Sends until cancelled; a call in progress may finish.
 
-        None begins unless ``may_send()``, and unless that ``is_certain`` still: asked once for each delivery, before it
-        is taken, by a process that may have slept since it asked the database.
+        A delivery begins only if ``may_send()``. Before a delivery is taken, ``is_certain`` is asked once, for a
+        process that may have slept since its last question to the database.
         """
         self._may_send = may_send
         self._is_certain = is_certain or _always
@@ -148,20 +150,20 @@ class OutboxSender:
             await self._close_lanes()
 
     async def send_due(self) -> None:
-        """Send what is due now; returns when that is done."""
+        """Sends all deliveries that are due now, then returns."""
         await self._database.write(reactions.expire_late)
         while await self._open_lanes():
             await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
 
     async def _sleep(self, seen: int) -> None:
-        """Until something has come, or a while. During a shutdown nobody is woken, and what comes is still sent."""
+        """Waits for new deliveries, for a limited time. A shutdown wakes no waiters; new deliveries are still sent."""
         if self._database.wakeups.closed:
             await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
         else:
             await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
 
     async def _open_lanes(self) -> bool:
-        """Serve the threads in which a post is due, and the reactions; whether something may still become due."""
+        """Serves the threads with due posts, and the reactions. Returns whether something may still become due."""
         ending = bool(self._lanes or self._choosing or self._reactions)  # perhaps only after the look
         threads_due, *marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
         for thread_id in threads_due:
@@ -175,7 +177,7 @@ class OutboxSender:
         return ending or bool(self._lanes or self._choosing)
 
     async def _expire_late(self) -> None:
-        """Give up together, once a second, what is late: under a load far above Slack's limits, most reactions."""
+        """Expires late deliveries together, once a second: under a load far above Slack's limits, most reactions."""
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
@@ -188,13 +190,13 @@ class OutboxSender:
     def _ended(self, tasks: _Tasks, key: str, task: asyncio.Task[None]) -> None:
         del tasks[key]
         if task.cancelled() or task.exception() is None:
-            self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
-        else:  # the next look comes in its time: what failed once would only fail again at once
+            self._database.wakeups.bump([DELIVERIES])  # new deliveries may have come while the lane was closing
+        else:  # the next lookup follows later: an immediate retry would fail again
             _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
             self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
 
     def _rests(self) -> bool:
-        """No reaction is begun: one has failed inside, or as many as may be are on their way."""
+        """Whether no reaction may begin: a reaction failed internally, or the limit of parallel calls is reached."""
         return len(self._reactions) >= REACTIONS or asyncio.get_running_loop().time() < self._rest_until
 
     async def _close_lanes(self) -> None:
@@ -205,14 +207,15 @@ class OutboxSender:
         await asyncio.gather(*self._reactions.values(), return_exceptions=True)  # their calls have begun
 
     async def _serve(self, thread_id: str) -> None:
-        """Send what is due in one thread, one after another."""
+        """Sends the due posts of one thread, one after another."""
         while self._may_send() and (row := await self._database.read(deliveries.due_in_lane, thread_id)):
             await self._step(row)
 
     async def _serve_reactions(self, due: Look) -> None:
-        """Start the reactions that are ``due``, in order as long as Slack's limits leave calls for them.
+        """Starts the ``due`` reactions, in order as long as Slack's limits leave calls for them.
 
-        When there is none, the wait for the next one comes before the choice: an end mark may come meanwhile.
+        Without spare calls, the wait comes before the choice of the next reaction, because an end mark may come
+        meanwhile.
         """
         while self._may_send() and (rows := await self._reactions_due(due)):
             for row in rows:
@@ -229,7 +232,7 @@ class OutboxSender:
                     break
 
     async def _reactions_due(self, look: Look) -> list[Row]:
-        """As many as there is room for, without those that are on their way; none after one has failed inside."""
+        """Returns the due reactions that fit, without those on their way; none after an internal failure."""
         rows = await self._database.read(look, REACTIONS)
         room = 0 if self._rests() else REACTIONS - len(self._reactions)
         return [row for row in rows if row["id"] not in self._reactions][:room]
@@ -251,12 +254,12 @@ class OutboxSender:
         try:
             await asyncio.shield(call)
         except asyncio.CancelledError:
-            await call  # a call that has begun is brought to its end, so that nobody has to doubt it
+            await call  # a call in progress finishes, so that its delivery is not left in doubt
             raise
 
     async def _call(self, delivery_id: str) -> None:
         if not await self._is_certain():
-            await asyncio.sleep(_UNCERTAIN_SECONDS)  # the term ends soon, or the database comes back
+            await asyncio.sleep(_UNCERTAIN_SECONDS)  # the term ends soon, or the database returns
             return
         if not self._may_send():
             return
@@ -270,13 +273,13 @@ class OutboxSender:
             await self._database.write(put_back, row)
 
     async def _look_up(self, row: Row) -> None:
-        if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack does not show what one person alone saw
+        if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack shows no ephemeral messages
             await self._database.write(resend, row)
             return
         said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
         try:
             found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
-        except NotFound as refused:  # Slack will say no next time too
+        except NotFound as refused:  # Slack will refuse again
             await self._settle(row, DeliveryRefused(error=f"in doubt, and may not be looked up: {refused.message}"))
             return
         except SwarmError as error:
@@ -299,13 +302,13 @@ async def _always() -> bool:
 
 
 def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str], list[str]]:
-    """So many threads in which a post is due, and so many reactions that are to be given, and to be taken away."""
+    """Returns threads with due posts, reactions to add and reactions to remove, up to the given numbers."""
     given, taken = reactions.due(tx, marks), reactions.removals(tx, marks)
     return deliveries.lanes_due(tx, posts), [row["id"] for row in given], [row["id"] for row in taken]
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
-    """Mark a delivery as being sent; None if it is no longer to be sent."""
+    """Marks a delivery as ``sending``. Returns None if the delivery is not to be sent any more."""
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
@@ -328,7 +331,7 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
 
 
 def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> None:
-    """Write what came of a call."""
+    """Records the result of a call."""
     match answer:
         case DeliveryAccepted():
             if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts):
@@ -338,7 +341,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
         case NotSent():
             postpone(tx, row, answer, terms)
         case InDoubt():
-            # A post in flight may still land, so the look comes only when it must be over.
+            # A post in flight may still arrive, so the lookup waits until the call must be over.
             is_post = row["kind"] == DeliveryKind.POST
             doubt(tx, row, answer.reason, terms.in_flight_seconds if is_post else _backoff(row["attempts"]))
         case _:
@@ -346,7 +349,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
 
 
 def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """A delivery has failed for good. Of a lost answer the thread is told by ❌, however late that can be shown."""
+    """Fails a delivery for good. A lost answer is marked with ❌ in the thread, even if that is possible only later."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
     answers = row["inbox_message_id"] or _delegated(tx, row)
@@ -360,13 +363,13 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
 
 
 def _delegated(tx: Transaction, row: Row) -> str | None:
-    """The message that was delegated as the task of which a delivery says something."""
+    """Returns the id of the message that was delegated as the task of a delivery."""
     task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
     return task.inbox_message_id if task else None
 
 
 def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
-    """It was certainly not sent: try again, the more rarely the older it is, until it is too old."""
+    """Retries a delivery that was certainly not sent, less often the older the delivery is, until its time is over."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
         give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
@@ -376,13 +379,13 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) 
 
 
 def put_back(tx: Transaction, row: Row) -> None:
-    """It was taken and certainly not sent, and whoever may send it should do so."""
+    """Returns a delivery to the queue that was taken but certainly not sent, for any process that may send."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender came to itself too late")
     tx.wake(DELIVERIES)
 
 
 def look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Slack could not be asked whether it has a post: ask again later, but not for ever."""
+    """Postpones a lookup that Slack did not answer, up to the limit of attempts."""
     if row["attempts"] + 1 >= ATTEMPTS:
         give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
     else:
@@ -390,17 +393,17 @@ def look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -
 
 
 def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:
-    """Nobody knows whether Slack has it."""
+    """Marks a delivery as in doubt: Slack may have the effect or not."""
     deliveries.move(tx, DeliveryStep.DOUBT, row, due_in_seconds=look_in_seconds, error=reason)
 
 
 def resend(tx: Transaction, row: Row) -> None:
-    """Slack does not have it, or may have it twice: try again."""
+    """Queues a delivery again after the lookup found nothing, or if a second call does no harm."""
     deliveries.move(tx, DeliveryStep.RESEND, row, error=row["error"])
 
 
 def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) -> None:
-    """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
+    """Adds a sent post to the transcript, because Slack sends no event for the swarm's own posts."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
         transcript.store_own_edit(tx, team, row["channel"], row["target_ts"], row["text"])
     if row["kind"] != DeliveryKind.POST or answer.ts is None or row["person"]:
@@ -413,14 +416,17 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 
 
 def _aim(tx: Transaction, row: Row) -> bool:
-    """Point an update at the message that it changes, known only since that was posted; False if it never was."""
+    """Points an update at its message, whose timestamp is known only after posting.
+
+    Returns False if it was never posted.
+    """
     posted = deliveries.get(tx, row["updates_id"])
     sent_ts = posted["sent_ts"] if posted else None
     return sent_ts is not None and deliveries.set_target(tx, row["id"], sent_ts)
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:
-    """Nothing is posted into a channel because its thread's root is gone."""
+    """Whether the thread's root was deleted: a reply would then appear in the channel."""
     thread = threads.get(tx, row["thread_id"])
     if row["kind"] != DeliveryKind.POST or thread is None:
         return False

@@ -1,20 +1,20 @@
-"""Elections: of many coordinator processes on one database, one does what only one should do.
+"""Elections: of many coordinator processes on one database, one process does the work of the office.
 
-Who may act: the process whose term holds. It sends deliveries, sweeps and reads threads; every other process answers
-agents and takes events in, and stands ready. A database on this machine's disk has one coordinator; the one that
-starts last takes over at once, since its predecessor is gone.
+Who may act: the process with a valid term. The elected process sends deliveries, sweeps and reads threads; every other
+process answers agents, takes in events and stands ready. A database on the local disk has one coordinator; the process
+that starts last takes over at once, because its predecessor is gone.
 
-What is guaranteed: two processes are never both in office by the database's clock. A holder counts its own time from
-before the call that granted it, on a clock that goes on while the machine sleeps, and stops `STOP_SECONDS` before its
-lease runs out: local time can only make it stop earlier. One that has missed to prolong its term, since it slept or the
-database was away, asks the database before each call to Slack. So by the time another is elected, it begins no call
-any more.
+What is guaranteed: by the database's clock, at most one process is in office. A holder measures its term from before
+the granting call, on a clock that continues while the machine sleeps, and stops `STOP_SECONDS` before the end of its
+lease: a wrong local clock can only make the holder stop earlier. After a missed renewal, because the process slept or
+the database was unavailable, the holder asks the database before each call to Slack. So a deposed holder begins no call
+after the next election.
 
-What is merely harmless: work that outlives its term, because the process was suspended in the middle of it. Each step
-of a delivery is guarded by its own state, a sweep may be done twice, a thread read twice. What suffers is the pacing.
+What is harmless: work that outlives its term because the process was suspended. Each step of a delivery is guarded by
+its state; a sweep or the reading of a thread may be repeated. Only the pacing suffers.
 
-What happens on failure: a holder that dies or cannot reach the database is replaced when its lease runs out, one that
-shuts down at once. Without the database nobody holds an office, and nothing could be done either.
+What happens on failure: a holder without a connection to the database, or after a crash, is replaced at the end of its
+lease; a holder that shuts down, at once. Without the database there is no holder, and no work would be possible.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from swarm.store.elections import ELECTIONS, Candidacy
 LEASE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
-"""So long before its lease runs out, a holder that could not renew it stops."""
+"""A holder without a renewal stops this long before its lease runs out."""
 
-_AGAIN_SECONDS: Final = 1.0  # after the database could not be asked
-_AFTER_SECONDS: Final = 0.02  # a lease has certainly run out so long after its end
+_AGAIN_SECONDS: Final = 1.0  # after a failed call of the database
+_AFTER_SECONDS: Final = 0.02  # a lease has certainly run out this long after its end
 
 _log = structlog.get_logger(__name__)
 
 
 def boottime() -> float:
-    """Seconds on a clock that goes on while the machine sleeps, where there is one."""
+    """Returns seconds on a clock that continues while the machine sleeps, where there is such a clock."""
     return time.clock_gettime(ELAPSED)
 
 
 class OfficeTerm:
     """A time in office.
 
-    ``confirm`` asks the database, and prolongs the term or ends it: before a call, when less than ``sure_seconds`` of
-    the term are left, since then the process has missed to prolong it, and may have slept.
+    ``confirm`` asks the database, and prolongs or ends the term. A call to Slack needs this confirmation if less than
+    ``sure_seconds`` of the term are left: the process then has missed a renewal and may have slept.
     """
 
     def __init__(
@@ -73,15 +73,18 @@ class OfficeTerm:
 
     @property
     def seconds_left(self) -> float:
-        """So long work may still be begun, if the term is not prolonged."""
+        """The time in which work may still begin if the term is not prolonged."""
         return max(0.0, self._ends_at - self._clock())
 
     def holds(self) -> bool:
-        """Whether work may be begun. Ask right before what must not be done by two."""
+        """Whether work may begin. To be asked right before an action that two processes must not both take."""
         return self.seconds_left > 0
 
     async def is_ours(self) -> bool:
-        """The same by the database's word, if that is not fresh: another one may have taken the office meanwhile."""
+        """Whether the term holds, confirmed by the database if the last renewal is old.
+
+        Another process may have been elected meanwhile.
+        """
         if self._confirm and 0 < self.seconds_left < self._sure_seconds:
             await self._confirm(self)
         return self.holds() and self.seconds_left >= self._sure_seconds
@@ -90,16 +93,16 @@ class OfficeTerm:
         self._ends_at = ends_at
 
     def end(self) -> None:
-        """It was lost."""
+        """Ends a lost term."""
         self._ends_at = -math.inf
 
 
 Work = Callable[[OfficeTerm], Awaitable[None]]
-"""What the holder does until it is cancelled; a call that has begun it may bring to its end."""
+"""The holder's work until cancelled; a call in progress may finish."""
 
 
 class Election:
-    """One process's part in the election for ``role``. ``holder`` names the process and is nobody else's."""
+    """One process in the election for ``role``. ``holder`` names the process uniquely."""
 
     def __init__(
         self,
@@ -122,7 +125,10 @@ class Election:
         self._predecessor_is_gone = database.dialect == "sqlite"
 
     async def run(self, work: Work) -> None:
-        """Stand for the office until cancelled and do ``work`` in each term. Ends as ``work`` does, if that ends."""
+        """Stands for the office until cancelled and runs ``work`` in each term.
+
+        Returns when ``work`` returns by itself.
+        """
         try:
             while await self._serve(await self._elected(), work):
                 pass
@@ -130,7 +136,7 @@ class Election:
             await self._resign()
 
     async def _elected(self) -> OfficeTerm:
-        """Wait until we are."""
+        """Waits until this process is elected."""
         while True:
             seen = self._database.wakeups.generation(ELECTIONS)
             asked_at = self._clock()
@@ -150,26 +156,24 @@ class Election:
         )
         try:
             standing = await asyncio.shield(candidacy)
-            self._predecessor_is_gone = False  # whoever holds the office now has come after us
+            self._predecessor_is_gone = False  # every later holder has started after this process
             return standing
         except asyncio.CancelledError:
-            await asyncio.gather(
-                candidacy, return_exceptions=True
-            )  # an office that we do not know to be ours could not be given up
+            await asyncio.gather(candidacy, return_exceptions=True)  # an office granted unnoticed could not be resigned
             raise
         except SwarmError as error:
             _log.warning("The election has to wait", action="elect", role=self._role, error=error.message)
             return Candidacy(term=None, wait_seconds=_AGAIN_SECONDS)
 
     async def _pause(self, seen: int, seconds: float) -> None:
-        """Until somebody resigns, or a while. During a shutdown nobody is woken."""
+        """Waits until the holder resigns, or for a limited time. A shutdown wakes no waiters."""
         if self._database.wakeups.closed:
             await asyncio.sleep(_AGAIN_SECONDS)
         else:
             await self._database.wakeups.wait(ELECTIONS, seen, seconds)
 
     async def _serve(self, term: OfficeTerm, work: Work) -> bool:
-        """Work for one term; returns when the work has stopped, False if it ended by itself."""
+        """Works for one term. Returns True when the term has ended, False when the work ended by itself."""
         working = asyncio.ensure_future(work(term))
         try:
             while not await self._has_ended(working, min(self._renew_seconds, term.seconds_left)):
@@ -184,18 +188,18 @@ class Election:
             await asyncio.gather(working, return_exceptions=True)
 
     async def _has_ended(self, working: asyncio.Future[None], within_seconds: float) -> bool:
-        """Whether the work ends within a while. Raises what it raised."""
+        """Whether the work ends within the given time. Raises the exception of the work."""
         await asyncio.wait({working}, timeout=within_seconds)
         if working.done():
             await working
         return working.done()
 
     async def _resign(self) -> None:
-        """Whoever stands ready need not wait for the lease to run out."""
+        """Resigns the office, so that the next process need not wait for the lease to run out."""
         await attempt(self._database.write(elections.resign, self._role, self._holder), "resign", role=self._role)
 
     async def _renew(self, term: OfficeTerm) -> None:
-        """Prolong the term; end it if the database says that it is over. Without an answer it runs out by itself."""
+        """Prolongs the term, or ends it if the database says so. Without a reply the term runs out by itself."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(term.seconds_left):
@@ -211,5 +215,5 @@ class Election:
             term.end()
 
     def _end_if_granted(self, asked_at: float) -> float:
-        """Counted from before the database was asked, so that the lease in the database always ends later."""
+        """Counts from before the call of the database, so that the lease in the database always ends later."""
         return asked_at + self._lease_seconds - self._stop_seconds

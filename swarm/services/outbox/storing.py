@@ -1,4 +1,4 @@
-"""Whether anything can be stored: found out by storing something, however often somebody asks."""
+"""Checks whether the database accepts writes, by a cached test write."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from swarm.store.admin import probe
 from swarm.store.bridge.database import Database
 
 KEPT_SECONDS: Final = 5.0
-"""So long the outcome of a probe is good."""
+"""The time that the outcome of a probe is cached."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""So long somebody who asks waits for a probe."""
+"""The time that a caller waits for a probe."""
 
 
 _log = structlog.get_logger(__name__)
 
 
 class Storing:
-    """Asks the database by a write of its own, one at a time and at most every ``kept_seconds``."""
+    """Tests the database with a write of its own, one at a time and at most every ``kept_seconds``."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Storing:
         self._next_at = monotonic()
 
     async def problem(self) -> str | None:
-        """Why nothing can be stored; None if something can. Answers within ``patience_seconds``."""
+        """Returns why nothing can be stored; None if storing works. Returns within ``patience_seconds``."""
         if self._probing is None and self._monotonic() >= self._next_at:
             self._probing = asyncio.create_task(self._probe())
         if self._probing:
@@ -55,7 +55,7 @@ class Storing:
         try:
             await self._database.write(probe.store_something)
             self._problem = None
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was stored
+        except Exception as error:  # noqa: BLE001 - after any failure nothing was stored
             self._problem = probe.reason(error)
             _log.warning("Nothing can be stored.", action="probe", reason=self._problem, error=str(error))
         finally:

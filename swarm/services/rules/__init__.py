@@ -1,1 +1,3 @@
-"""Rules that several rooms apply: leases, idempotency, replies, ownership, failover. Imports no other room."""
+"""Rules shared by the packages of services: leases, idempotency, replies, ownership, failover. Imports no other of
+these packages.
+"""

@@ -1,10 +1,10 @@
-"""The tokens that agents call with: whose one is, and what has to end when it ends.
+"""The tokens of agents: identification of callers, and the end of their work when a token ends.
 
-A token ends when its agent gets another one or is removed. What is guaranteed: no claim is made with a token that has
-ended, since the claim's own transaction looks at the token's row; and whatever a process does for a token ends within
-a second. Each process looks for tokens that have ended as soon as it hears that agents have changed, and every
-`LOOK_SECONDS` while it works for one, since such a notification can be lost. On failure: without the database nothing
-can be looked up, and nothing is handed out.
+A token ends when its agent gets another one or is removed. What is guaranteed: no claim is made with an ended token,
+because the claim's own transaction checks the token's row; other work for a token ends within a second. Each process
+looks for ended tokens after every notification about agents, and every `LOOK_SECONDS` while it works for a token, since
+a notification can be lost. What happens on failure: without the database no lookup is possible, and no work is handed
+out.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 KNOWN_FOR_SECONDS: Final = 0.5
-"""So long a look at a token is believed: a poll should not cost one."""
+"""The time that a lookup of a token is cached, so that a poll costs no extra lookup."""
 
 LOOK_SECONDS: Final = 0.5
 
 _OVERLAP_SECONDS: Final = 60
-"""A look goes back behind the last one by so much: a transaction's moment is that of its beginning."""
+"""The overlap with the previous lookup: the time of a transaction is the time of its beginning."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Known:
-    """An agent as it was found by its token; times are monotonic."""
+    """An agent found by its token; times are monotonic."""
 
     agent: Agent
     read_at: float
@@ -57,49 +57,49 @@ class Watched:
         self._forget = forget
 
     def close(self) -> None:
-        """The work is done."""
+        """Ends the watch after the work is done."""
         self._forget(self)
 
 
 class AgentTokenCache:
-    """The tokens, as this process knows them."""
+    """The tokens known to this process."""
 
     def __init__(self, database: Database, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._database = database
         self._look_seconds = look_seconds
         self._known: dict[str, _Known] = {}  # by token hash
-        self._room = 100  # so many are kept before the stale ones are forgotten
+        self._room = 100  # the size at which stale entries are dropped
         self._watched: dict[str, set[Watched]] = {}  # by token hash
-        self._ended: frozenset[str] = frozenset()  # the hashes that the last look has found
+        self._ended: frozenset[str] = frozenset()  # the hashes found by the last lookup
         self._looked_at: int | None = None  # by the database's clock
 
     async def identify(self, token: str) -> Agent:
-        """The agent with this token; raises Unauthorized."""
+        """Returns the agent with this token; raises Unauthorized."""
         return await self._find(token_hash(token))
 
     async def check(self, agent: Agent) -> None:
-        """Raises Unauthorized if the token that this agent calls with has ended, as far as is known here."""
+        """Raises Unauthorized if the token of this agent has ended, as far as this process knows."""
         if agent.token_hash:
             await self._find(agent.token_hash)
 
     def mark(self) -> tuple[float, int]:
-        """The present moment, for `confirm`."""
+        """Returns the present moment, for `confirm`."""
         return time.monotonic(), self._database.wakeups.generation(AGENTS)
 
     def confirm(self, agent: Agent, mark: tuple[float, int]) -> None:
-        """A transaction that began after ``mark`` has found the agent's token valid."""
+        """Caches the agent's token as valid, as found by a transaction that began after ``mark``."""
         if agent.token_hash and agent.token_hash not in self._ended:
             self._remember(agent.token_hash, agent, mark)
 
     def watch(self, agent: Agent, end: Callable[[], object]) -> Watched:
-        """Call ``end`` when the agent's token ends, unless the result is closed before."""
+        """Calls ``end`` when the agent's token ends, unless the result is closed before."""
         watched = Watched(agent, end, self._forget)
         self._watched.setdefault(agent.token_hash or "", set()).add(watched)
         return watched
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Look for tokens that have ended, until left."""
+        """Looks for ended tokens while the context is open."""
         looking = asyncio.create_task(self._run(), name="credentials")
         try:
             yield
@@ -108,7 +108,7 @@ class AgentTokenCache:
             await asyncio.wait({looking})
 
     async def look(self) -> None:
-        """End what is done for tokens that have ended."""
+        """Ends the work for ended tokens."""
         now, self._ended = await self._database.read(_ended, self._looked_at)
         self._looked_at = now
         for hashed in self._ended & self._watched.keys():
@@ -136,7 +136,7 @@ class AgentTokenCache:
         if known and known.generation == generation and at - known.read_at < KNOWN_FOR_SECONDS:
             return known.agent
         agent = await self._database.read(agents.by_token, hashed)
-        if agent is None or hashed in self._ended:  # which another look may have found meanwhile
+        if agent is None or hashed in self._ended:  # another lookup may have found its end meanwhile
             self._known.pop(hashed, None)
             raise Unauthorized("This bearer token is not known, or was revoked.", hint="Ask the operator for a token.")
         self._remember(hashed, agent, mark)
@@ -144,7 +144,7 @@ class AgentTokenCache:
 
     def _remember(self, hashed: str, agent: Agent, mark: tuple[float, int]) -> None:
         now, generation = mark
-        if len(self._known) >= self._room:  # forget the stale ones now and then, not at each call
+        if len(self._known) >= self._room:  # drop stale entries occasionally, not at each call
             oldest = now - KNOWN_FOR_SECONDS
             self._known = {key: known for key, known in self._known.items() if known.read_at > oldest}
             self._room = 2 * len(self._known) + 100
@@ -160,6 +160,6 @@ class AgentTokenCache:
 
 
 def _ended(tx: Transaction, looked_at: int | None) -> tuple[int, frozenset[str]]:
-    """The moment of this look, and the hashes of all tokens that have ended since shortly before the last one."""
+    """Returns the time of this lookup, and the hashes of all tokens that ended since shortly before the last one."""
     since = min(tx.now, looked_at or tx.now) - _OVERLAP_SECONDS * SECOND
     return tx.now, frozenset(agents.ended_tokens(tx, since))

@@ -1,10 +1,10 @@
-"""What people delete in Slack, or change, is erased from everything that was made of it.
+"""Erasure: text that people delete or edit in Slack is erased from everything derived from it.
 
-Who may act: whoever takes Slack's event in, in its transaction, with the thread locked. What is guaranteed: after the
-commit no row has the text, but for what people have written elsewhere, what agents have put into words of their own,
-and answers of agents, which are posts of their own. Runs that read the message at that moment find it deleted when they
-are remembered (`swarm.store.builtin.sessions.add_run`); an answer of ours that is deleted while it is being written is
-erased by the tidying once it is over. What happens on failure: nothing was stored, and Slack tells of the event again.
+Who may act: the transaction that takes in Slack's event, with the thread locked. What is guaranteed: after the commit
+no row has the text, except for other messages of people, agents' own wording, and answers of agents, which are separate
+posts. Runs that read the message at that moment find it deleted when their session is stored
+(`swarm.store.builtin.sessions.add_run`); an answer deleted while being written is erased by the retention job after its
+end. What happens on failure: nothing was stored, and Slack repeats the event.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.threads import threads
 
 CLOCKS_APART: Final = 60 * SECOND
-"""What was written at most so long before a message was stored may be a copy of it."""
+"""A text written at most this long before a message was stored may be a copy of the message."""
 
 
 def withdraw(tx: Transaction, entries: Iterable[InboxMessage], reason: str) -> None:
-    """Withdraw what is not answered of a message that is gone, and tell whoever works on it. The entries are locked."""
+    """Withdraws the unanswered inbox messages of a deleted message, and notifies agents at work. They are locked."""
     for entry in entries:
         agent_id, task_id = concerned(tx, entry)
         withdrawn = inbox.move(tx, InboxStep.WITHDRAW, entry, reason=reason)
@@ -46,7 +46,7 @@ def withdraw(tx: Transaction, entries: Iterable[InboxMessage], reason: str) -> N
 
 
 def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Iterable[InboxMessage]) -> int:
-    """Erase what was made of a message, which ``was`` stored; the number of rows that had something of it."""
+    """Erases everything derived from a message with the stored row ``was``. Returns the number of changed rows."""
     erased = 0
     for entry in entries:
         erased += erasure.reword_notices(tx, entry.thread_id, entry.id, "")
@@ -57,7 +57,7 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Ite
 
 
 def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, entries: Iterable[InboxMessage]) -> int:
-    """Erase what a message ``was`` before an edit, and put ``text`` in its place where it was told."""
+    """Erases the old text of an edited message, the row ``was``; notices and sessions get ``text`` in its place."""
     erased = 0
     for entry in entries:
         erased += erasure.reword_notices(tx, entry.thread_id, entry.id, text)
@@ -66,7 +66,7 @@ def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, en
 
 
 def erase_late(tx: Transaction, since: int) -> int:
-    """Erase answers of ours that were deleted since then, while they were still being written or sent."""
+    """Erases agents' answers that were deleted since then, while they were still being written or sent."""
     erased = 0
     for post in erasure.gone_posts(tx, since):
         thread = threads.find(tx, post["team"], post["channel"], post["thread_ts"])

@@ -1,6 +1,6 @@
-"""What waits for an agent that is not there goes to a lead that is; where none is, the thread is told that it waits.
+"""Failover: unread messages of an offline agent go to an online lead; without one, the thread gets a post.
 
-Thread by thread, each in a transaction of its own, so that two who do this cannot wait for each other.
+Each thread has its own transaction, so that two concurrent rounds cannot deadlock.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from swarm.store.inbox.notices import Notice
 from swarm.store.threads import threads
 
 BATCH: Final = 200
-"""So many threads are looked after in one round; the next one does the rest."""
+"""The number of threads per round; the next round does the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadOfOffline:
-    """A thread in which something waits for an agent; None: for any lead."""
+    """A thread with unread messages for an agent; None: for any lead."""
 
     thread_id: str
     agent_id: str | None
@@ -38,16 +38,17 @@ class UnreadOfOffline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailoverWork:
-    """What a round has to do."""
+    """The work of one round."""
 
-    waiting: list[UnreadOfOffline]  # where something waits for somebody who is not there, and something can be done
-    stranded: list[Notice]  # news of tasks for creators that are not there, where a lead could take it
-    unheard_results: list[Notice]  # results of which nobody who is there was told, nor anybody in the thread
+    waiting: list[UnreadOfOffline]  # threads with unread messages of offline agents that can be reassigned
+    stranded: list[Notice]  # notices for offline creators of tasks that a lead could take
+    unheard_results: list[Notice]  # results known neither to an online agent nor in the thread
 
 
 async def failover_offline_agents(database: Database, conduct: OperatingPolicy) -> None:
-    """Give what waits for an offline or missing agent, and what it should be told, to a lead that is there; else tell
-    the thread.
+    """Reassigns unread messages and notices of offline or removed agents to an online lead.
+
+    Without a lead, posts in the thread that its messages wait.
     """
     found = await database.read(find_work, conduct)
     for waits in found.waiting:
@@ -62,7 +63,7 @@ async def failover_offline_agents(database: Database, conduct: OperatingPolicy) 
 
 
 def find_work(tx: Transaction, conduct: OperatingPolicy) -> FailoverWork:
-    """What there is to do, found without a lock; who does it looks again."""
+    """Finds the work without locks; each step checks its work again."""
     roster = read_roster(tx, conduct)
     offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
     return FailoverWork(
@@ -74,7 +75,7 @@ def find_work(tx: Transaction, conduct: OperatingPolicy) -> FailoverWork:
 
 def _unheard_results(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
     if roster.default_lead and roster.default_lead.online:
-        return []  # it gets the news, and tells them
+        return []  # the lead gets the notice and posts the result
     found = notices.unreported_results(tx, offline_since, BATCH)
     here = {agent.id for agent in roster.agents if agent.online}
     return [notice for notice in found if notice.agent_id not in here]
@@ -101,7 +102,7 @@ def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[Unread
 
 
 def reassign_notice(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -> None:
-    """The default lead hears of a task in its creator's place, if it is still as it was found."""
+    """Reassigns a task notice of an offline creator to the default lead, if nothing has changed since it was found."""
     roster = read_roster(tx, conduct)
     agent, lead = roster.by_id(notice.agent_id), roster.default_lead
     if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
@@ -110,7 +111,7 @@ def reassign_notice(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -
 
 
 def reassign_unread(tx: Transaction, found: UnreadOfOffline, conduct: OperatingPolicy) -> None:
-    """Do what can be done in one thread, if it is still as it was found."""
+    """Reassigns the messages of one thread, if nothing has changed since they were found."""
     thread = threads.locked(tx, found.thread_id)
     roster = read_roster(tx, conduct)
     if found.agent_id is None:
@@ -122,7 +123,7 @@ def reassign_unread(tx: Transaction, found: UnreadOfOffline, conduct: OperatingP
 
 
 def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
-    """What waited until a lead is registered goes to the default lead."""
+    """Gives messages without an agent to the default lead after a lead is registered."""
     lead = roster.default_lead
     if lead:
         for entry in inbox.unaddressed_in_thread(tx, thread.id):
@@ -130,7 +131,7 @@ def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
 
 
 def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> None:
-    """Its agent is not there: the default lead gets the thread's unread messages, if that one is there."""
+    """Gives an offline agent's unread messages in a thread to the default lead, if the lead is online."""
     lead = roster.default_lead
     gone = roster.by_id(agent_id)
     if lead is None or lead.id == agent_id or not (lead.online or gone is None):
@@ -147,7 +148,7 @@ def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> 
 
 
 def _give(tx: Transaction, thread: Thread, entry: inbox.InboxMessage, agent_id: str, reason: str) -> None:
-    """Address an unread entry to an agent, which owns the thread if nobody else does."""
+    """Reassigns an unread message to an agent, and the thread too if it has no other owner."""
     inbox.readdress(tx, entry, agent_id, reason)
     if thread.owner_id in (None, entry.agent_id):
         threads.hand_over(tx, threads.locked(tx, thread.id), agent_id, reason)

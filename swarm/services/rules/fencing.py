@@ -1,12 +1,12 @@
 """Fencing: whether a run may still act on an inbox message or a task, and which threads an agent may see.
 
-A run proves itself with the token of its lease. A run that names none may act only if the work was leased once in its
-whole life: otherwise a run that comes back late could act under the lease of its successor.
+A run proves its right with the token of its lease. A run without a token may act only if the work was leased just once:
+otherwise a late run could act under the lease of its successor.
 
-Two kinds of runs act without having claimed the message itself. A run of a task answers follow-ups to the task, which
-are drawn under its lease. A run that was told of something by a notice may say something about it.
+Two kinds of runs act without having claimed the message itself. The run of a task answers follow-ups to the task, which
+are added to its lease. A run with a notice may reply about the subject of the notice.
 
-A thread is named by an inbox message, a task or itself, and seen by every agent that takes part in it.
+A thread is named by an inbox message, a task or its own id, and is visible to every agent that takes part in it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAME_LEASE = "Pass the lease token of your own run as lease_token or in the head
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthorizedMessage:
-    """A run's hold on an entry: everything locked, everything checked."""
+    """The right of a run to act on an inbox message: all rows locked, all conditions checked."""
 
     entry: InboxMessage
     thread: Thread
@@ -44,7 +44,7 @@ class AuthorizedMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthorizedTask:
-    """A run's hold on a task: everything locked, everything checked."""
+    """The right of a run to act on a task: all rows locked, all conditions checked."""
 
     task: Task
     thread: Thread | None
@@ -53,7 +53,7 @@ class AuthorizedTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadReference:
-    """Exactly one of the three."""
+    """A reference to a thread by exactly one of the three ids."""
 
     inbox_message_id: str | None = None
     task_id: str | None = None
@@ -69,21 +69,21 @@ class ThreadReference:
 
     @property
     def named(self) -> dict[str, str | None]:
-        """The three by name."""
+        """The three ids by name."""
         return {"inbox_message_id": self.inbox_message_id, "task_id": self.task_id, "thread_id": self.thread_id}
 
     @property
     def query(self) -> str:
-        """The same as part of an address."""
+        """The reference as a query string."""
         return "&".join(f"{name}={value}" for name, value in self.named.items() if value is not None)
 
 
 def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> AuthorizedMessage:
-    """The entry, for a run that may act on it.
+    """Returns the inbox message for a run that may act on it.
 
-    Raises NotFound for an unknown entry and for another agent's alike, Withdrawn if it was deleted in Slack, LeaseLost
-    if the run's lease does not hold. A lease that ended because everything under it was answered still lets its run
-    add to the answer.
+    Raises NotFound for an unknown message and equally for another agent's, Withdrawn for a message deleted in Slack,
+    LeaseLost without a valid lease. A lease that ended because everything under it was answered still lets its run add
+    to the answer.
     """
     found = inbox.get(tx, entry_id)
     if found and found.agent_id != agent.id and _had(tx, agent, found, token):
@@ -93,7 +93,7 @@ def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str |
     thread = threads.locked(tx, found.thread_id)
     lease = _of_task_run(tx, agent, found, token) or _named(tx, agent, found.lease_token, token)
     entry = inbox.locked(tx, entry_id)  # after the lease: finish locks in this order
-    assert entry is not None  # entries are never removed
+    assert entry is not None  # inbox messages are never removed
     if entry.status is InboxStatus.WITHDRAWN:
         raise Withdrawn(hint="Say nothing; finish the lease.")
     if lease and entry.status is InboxStatus.DELEGATED and _told_of(tx, lease, entry):
@@ -110,10 +110,10 @@ def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str |
 
 
 def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> AuthorizedTask:
-    """The task, for a run that may act on it.
+    """Returns the task for a run that may act on it.
 
-    Raises NotFound for an unknown task and for another agent's alike, LeaseLost if the run's lease does not hold, and
-    Conflict with the reason if the task is over.
+    Raises NotFound for an unknown task and equally for another agent's, LeaseLost without a valid lease, and Conflict
+    with the reason if the task is over.
     """
     found = tasks.get(tx, task_id)
     if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
@@ -133,9 +133,7 @@ def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | Non
 
 
 def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
-    """Whether a run may say something about a task that it created, or for whose creator it stands in: it was told of
-    the task's end, just now.
-    """
+    """Whether a run has a valid notice about the end of a task, as the task's creator or in the creator's place."""
     if task.thread_id:
         threads.locked(tx, task.thread_id)  # before the lease
     if token is not None:
@@ -146,7 +144,7 @@ def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None
 
 
 def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
-    """Raises LeaseLost for a run that names a lease which is not its own any more, whatever it wants to do."""
+    """Raises LeaseLost for a run with a lease that is not its own any more, for any call."""
     lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
     own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
     if token is not None and not own:
@@ -154,7 +152,7 @@ def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
 
 
 def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
-    """The thread, not locked. Raises NotFound for what does not exist and for what is not the agent's alike."""
+    """Returns the thread, not locked. Raises NotFound equally for unknown threads and threads of other agents."""
     thread_id = _thread_id(tx, agent, about)
     thread = threads.get(tx, thread_id) if thread_id else None
     if thread is None or not transcript.takes_part(tx, agent.id, thread.id):
@@ -163,7 +161,7 @@ def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
 
 
 def lock_task(tx: Transaction, task_id: str) -> Task | None:
-    """A task, locked after its thread and its lease: in the order in which everybody locks who may change them all."""
+    """Locks and returns a task, after its thread and its lease, in the general lock order."""
     found = tasks.get(tx, task_id)
     if found and found.thread_id:
         threads.locked(tx, found.thread_id)
@@ -182,19 +180,20 @@ def _thread_id(tx: Transaction, agent: Agent, about: ThreadReference) -> str | N
 
 
 def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | None) -> Lease | None:
-    """The lease that a run names, else the last one of the work; locked."""
+    """Returns the lease with the given token, otherwise the last lease of the work; locked."""
     return leases.get(tx, (own_token or "") if token is None else token, agent.id)
 
 
 def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> Lease | None:
-    """The lease of the running task to which an unread entry is a follow-up, if the caller is that run."""
+    """Returns the lease of the running task for an unread follow-up, if the caller is the task's run."""
     task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.UNREAD else None
     if task is None or task.agent_id != agent.id or task.status is not TaskStatus.IN_PROGRESS or not task.lease_token:
         return None
     if token is None and task.claims > 1:
         return None
     if token not in (None, task.lease_token):
-        named = leases.get(tx, token, agent.id)  # it may name the notice by which it was told, but only while it runs
+        # The token may be of the notice about the follow-up, but only while that lease holds.
+        named = leases.get(tx, token, agent.id)
         if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, entry):
             return None
     lease = leases.get(tx, task.lease_token, agent.id)
@@ -202,18 +201,18 @@ def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str 
 
 
 def _draw_in(tx: Transaction, entry: InboxMessage, lease: Lease) -> InboxMessage:
-    """Put a follow-up under the lease of the task's run: it is answered by it, or returned with it."""
+    """Adds a follow-up to the lease of the task's run: it is answered or returned with that lease."""
     claimed = inbox.claim(tx, entry, lease.token)
     if claimed is None:
         return entry
     leases.join(tx, lease.token, [entry.id])
     history.record(tx, "inbox.claim", entry.id, thread_id=entry.thread_id, agent_id=lease.agent_id)
     inbox.refresh_queue_head(tx, entry)
-    return replace(claimed, claims=1)  # the claims of the task have been counted in its place
+    return replace(claimed, claims=1)  # the claims of the task count in its place
 
 
 def _told_of(tx: Transaction, lease: Lease, entry: InboxMessage) -> bool:
-    """Whether a lease is of a notice about the entry, or about the task that it was delegated as."""
+    """Whether a lease is of a notice about the inbox message, or about the task of its delegation."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or not leases.holds(lease, tx.now):
         return False
@@ -230,13 +229,13 @@ def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
 
 
 def _had(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> bool:
-    """Whether the token is of a lease that the agent had on the entry."""
+    """Whether the token is of an earlier lease of the agent on the inbox message."""
     lease = leases.get(tx, token or "", agent.id)
     return lease is not None and entry.id in (member.id for member in inbox.members(tx, lease.token))
 
 
 def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
-    """Whether the token is of a lease that the agent had on the task, or on news about it."""
+    """Whether the token is of an earlier lease of the agent on the task, or on a notice about the task."""
     lease = leases.get(tx, token or "", agent.id)
     if lease is None or lease.task_id == task.id:
         return lease is not None
@@ -245,7 +244,7 @@ def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> b
 
 
 def _checked(tx: Transaction, entry: InboxMessage, token: str | None, lease: Lease | None) -> Lease:
-    """The lease, if it is the entry's and lets its run act."""
+    """Returns the lease if it is the lease of the message and lets its run act."""
     if entry.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
     return _current(tx, entry, "inbox message", token, lease)
@@ -263,7 +262,7 @@ def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease |
 
 
 def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str | None, lease: Lease | None) -> Lease:
-    """The lease, if it is the last one of the work and lets its run act."""
+    """Returns the lease if it is the last lease of the work and lets its run act."""
     if token is None and work.claims > 1:
         raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):

@@ -1,4 +1,4 @@
-"""Tool calls: whose run makes them, and that one which is repeated returns its first result and does nothing."""
+"""Idempotent tool calls: a repeated call of a run returns its first result and changes nothing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ class Caller:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdempotentCall:
-    """What makes a call the same as another.
+    """The identity of a call.
 
-    With a ``request_id``: the same tool, about the same thing, with the same id, whatever else it says. Models choose
-    ids such as "1" again and again, so an id counts only within the thing that the call is about. Without one: the same
-    lease and the same arguments.
+    With a ``request_id``: the same tool, subject and id, with any arguments. Models reuse ids such as "1", so an id
+    counts only within its subject. Without an id: the same lease and the same arguments.
     """
 
     agent_id: str
     tool: str
-    about: str  # the id of the inbox message, of the task, of what else it is about
+    about: str  # the id of the inbox message, task or other subject
     lease_token: str | None
     arguments: Mapping[str, object]
     request_id: str | None
@@ -43,7 +42,7 @@ class IdempotentCall:
     def of(
         cls, caller: Caller, tool: str, about: str, said: Mapping[str, object], lease_token: str | None = None
     ) -> IdempotentCall:
-        """The call of a run, under the lease that it names; where it names none, under ``lease_token``."""
+        """Returns the call of a run, under the given lease or by default ``lease_token``."""
         return cls(
             agent_id=caller.agent.id,
             tool=tool,
@@ -55,7 +54,7 @@ class IdempotentCall:
 
     @property
     def key(self) -> str:
-        """The call's name in the receipts."""
+        """The idempotency key of the call."""
         return f"call:{self.agent_id}:{self.tool}:{self.about}:{self.request_id or self._said()}"
 
     def _said(self) -> str:
@@ -69,10 +68,11 @@ def idempotent(
     *,
     stands: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
-    """The result of ``act``, or of the same call before, as long as what that has done ``stands``. A call that failed
-    may be repeated.
+    """Returns the result of ``act``, or the stored result of an earlier equal call as long as its effect ``stands``.
+
+    A failed call may be repeated.
     """
-    first = idempotency_keys.record(tx, call.key)  # first of all, so that of two calls at once one waits for the other
+    first = idempotency_keys.record(tx, call.key)  # first, so that of two concurrent calls one waits for the other
     if not first and stands():
         return dict(orjson.loads(idempotency_keys.result(tx, call.key) or "{}"))
     result = dict(act())
@@ -81,5 +81,5 @@ def idempotent(
 
 
 def digest(said: object) -> str:
-    """A short name for arguments: the same for the same ones only."""
+    """Returns a short digest, equal only for equal arguments."""
     return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()

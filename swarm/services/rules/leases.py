@@ -1,7 +1,7 @@
-"""Leases in use: renew, release, finish, and what becomes of the work when one is lost.
+"""Leases in use: renew, release, finish, and the return of work when a lease is lost.
 
-Work comes again, and after its last attempt becomes dead. A notice that reaches nobody is dropped after five attempts,
-and what it asked for is settled without its agent.
+Lost work is handed out again, and is dead after its last attempt. A notice is dropped after five failed attempts, and
+its purpose is settled without its agent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ INTERRUPTED: Final = "the coordinator was interrupted while the agent worked"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """What became of each token: ended now, or lost before."""
+    """The given tokens, split into leases ended now and leases lost before."""
 
     ended: tuple[str, ...]
     lost: tuple[str, ...]
@@ -47,14 +47,14 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Renewed:
-    """The new expiries by token, and the tokens that no longer hold."""
+    """The new expiries by token, and the tokens of lost leases."""
 
     expiries: tuple[tuple[str, int], ...]
     lost: tuple[str, ...]
 
 
 def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float = LEASE_SECONDS) -> Renewed:
-    """Prolong leases by their full time. They are locked in a fixed order, so that two callers cannot deadlock."""
+    """Prolongs leases by their full time, locked in a fixed order so that two callers cannot deadlock."""
     renewed = {token: leases.renew(tx, token, agent.id, seconds) for token in sorted(set(tokens))}
     expiries = [(token, renewed[token]) for token in dict.fromkeys(tokens)]
     return Renewed(
@@ -64,7 +64,7 @@ def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float =
 
 
 def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds: float) -> Ended:
-    """Give work back: due again at once or after a delay, and no attempt is counted."""
+    """Gives work back: due again at once or after a delay, without counting an attempt."""
     held = _held(tx, agent, tokens)
     for lease in held.values():
         _give_back(tx, lease, delay_seconds)
@@ -72,7 +72,10 @@ def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds:
 
 
 def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
-    """Undo claims whose answer reached nobody. The tokens are unknown outside, so nobody else can have used them."""
+    """Undoes claims whose response reached no caller.
+
+    The tokens are still unknown outside, so no other call has used them.
+    """
     for token in tokens:
         lease = leases.by_token(tx, token)
         if lease and leases.holds(lease, tx.now):
@@ -86,7 +89,7 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
 def finish(
     tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str, conduct: OperatingPolicy
 ) -> Ended:
-    """End work. Raises Unresolved if it is called done and something has no answer; then nothing is changed."""
+    """Ends work. Raises Unresolved, without any change, if unanswered work is finished as done."""
     if outcome is FinishOutcome.DISMISSED and not reason.strip():
         raise Invalid(
             "Say why these messages need no answer.", fields={"reason": "a sentence, since the outcome is dismissed"}
@@ -102,7 +105,7 @@ def finish(
 
 
 def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
-    """End a lease whose run failed or fell silent: its work is due again with one attempt more, or dead."""
+    """Ends a lease after a failure or silence of its run: the work is due again with one more attempt, or dead."""
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease:
@@ -110,9 +113,9 @@ def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: Opera
 
 
 def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
-    """End a lease that was not renewed in time, unless that has changed meanwhile.
+    """Ends a lease that was not renewed in time, unless it was renewed meanwhile.
 
-    What the coordinator itself runs, or has run to its end, is `run_ends.break_off`'s: together with the turn.
+    Leases of runs in the coordinator are left to `run_ends.break_off`, together with the run.
     """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
@@ -129,10 +132,10 @@ def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
 
 
 def could_not_renew(tx: Transaction, lease: Lease, conduct: OperatingPolicy) -> bool:
-    """Whether a polling agent that works is not to blame, and so gets one more term before its work goes to others.
+    """Whether a polling agent had no chance to renew, and so gets one more term.
 
-    Such agents renew every third of a lease, which they could not do if the coordinator began to listen, or woke up,
-    later than that before its end.
+    Agents renew every third of a lease. They could not if the coordinator began to listen, or woke up, less than that
+    before the end of the lease.
     """
     return lease.expires_at - int(conduct.lease_seconds * SECOND / 3) < began(tx, conduct)
 
@@ -154,7 +157,7 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Op
 
 
 def _lose_notice(tx: Transaction, lease: Lease, reason: str, conduct: OperatingPolicy) -> None:
-    """A run had a notice and fell silent or failed: it comes again, or is dropped and recorded."""
+    """Returns the notice of a lost lease for another attempt, or drops it with a record."""
     if lease.attempt < NOTICE_ATTEMPTS:
         if notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
             tx.wake(lease.agent_id)
@@ -166,7 +169,7 @@ def _lose_notice(tx: Transaction, lease: Lease, reason: str, conduct: OperatingP
 
 
 def _settle_unheard(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -> None:
-    """Nobody acted on what a notice asked for, and people must not wait for ever."""
+    """Settles the purpose of a dropped notice, so that people do not wait forever."""
     task = tasks.locked(tx, notice.task_id) if notice.task_id else None
     if task is None:
         return
@@ -189,13 +192,13 @@ def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct
 
 
 def dead_letter(tx: Transaction, entry: InboxMessage, reason: str, reactions: Reactions) -> None:
-    """Dead-letter a message and tell its thread why."""
+    """Dead-letters a message and posts the reason in its thread."""
     if inbox.move(tx, InboxStep.BURY, entry, reason=reason):
         show_failed(tx, _thread(tx, entry), entry.ts, reason, reactions)
 
 
 def end_if_resolved(tx: Transaction, lease: Lease) -> None:
-    """A tool that resolves the last of a trigger ends its lease, unless the poll asked to hold it."""
+    """Ends a lease after the last of its work is resolved by a tool, unless the poll asked to hold the lease."""
     if lease.hold or lease.ended_as is not None or lease.kind is LeaseKind.NOTICE:
         return
     task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
@@ -205,12 +208,12 @@ def end_if_resolved(tx: Transaction, lease: Lease) -> None:
 
 
 def claimed_members(tx: Transaction, lease: Lease) -> list[InboxMessage]:
-    """The messages of a lease that still wait for an answer."""
+    """Returns the messages of a lease that still wait for an answer."""
     return _claimed(lease, inbox.members(tx, lease.token))
 
 
 def _to_return(tx: Transaction, lease: Lease) -> list[InboxMessage]:
-    """The same, locked all at once: first the messages and then the head, as everybody does who changes them."""
+    """Returns the same messages, locked at once: messages before queue heads, as in the general lock order."""
     return _claimed(lease, inbox.members_locked(tx, lease.token))
 
 
@@ -250,7 +253,7 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
 
 
 def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutcome) -> None:
-    """A task ends by its own tools only; messages may be dismissed."""
+    """Raises Unresolved for open work. A task ends by its own tools only; messages may be dismissed."""
     working = list(held)
     left = [task.id for task in (_returned(tx, lease) for lease in working) if task]
     if left:
@@ -275,7 +278,7 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutco
 
 
 def _returned(tx: Transaction, lease: Lease) -> Task | None:
-    """The task that nobody has, if a lease is of the news of that: finished without a word, it would be lost."""
+    """Returns the unassigned task of a TASK_RETURNED notice, which would be lost without an action of the agent."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or notice.kind is not NoticeKind.TASK_RETURNED or notice.task_id is None:
         return None
@@ -289,19 +292,19 @@ def _still_runs(tx: Transaction, lease: Lease, task_id: str) -> bool:
 
 
 def _runs(task: Task, lease: Lease) -> bool:
-    """Whether a task is in the hands of the run that has this lease."""
+    """Whether a task is held by the run of this lease."""
     return task.status is TaskStatus.IN_PROGRESS and task.lease_token == lease.token
 
 
 def _lock_threads(tx: Transaction, tokens: Iterable[str]) -> None:
-    """Lock the threads of some leases, before these: everybody does so who may have to change more than the lease."""
+    """Locks the threads of leases before the leases, as required of a caller that may change more than the lease."""
     found = (leases.peek(tx, token) for token in set(tokens))
     for thread_id in sorted({lease.thread_id for lease in found if lease and lease.thread_id}):
         threads.locked(tx, thread_id)
 
 
 def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lease]:
-    """The leases among ``tokens`` that are in force, locked, in a fixed order so that two callers cannot deadlock."""
+    """Returns the valid leases among ``tokens``, locked in a fixed order so that two callers cannot deadlock."""
     found = {token: leases.get(tx, token, agent.id) for token in sorted(set(tokens))}
     held = {token: lease for token, lease in found.items() if lease and leases.holds(lease, tx.now)}
     for _ in found.keys() - held.keys():
@@ -310,14 +313,14 @@ def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lea
 
 
 def _thread(tx: Transaction, entry: InboxMessage) -> Thread:
-    """The thread of an entry, not locked: whoever answers locks the thread first and then the lease, we the lease."""
+    """Returns the thread of a message, not locked: the lease is locked here already, and threads come before leases."""
     thread = threads.get(tx, entry.thread_id)
-    assert thread is not None  # threads that entries refer to are never removed
+    assert thread is not None  # threads of inbox messages are never removed
     return thread
 
 
 def _unlock(tx: Transaction, lease: Lease) -> None:
-    """The thread is free: if more is due in it, its agent should know."""
+    """Wakes the agent if more work is due in the freed lane."""
     lane_id = lease.thread_id or lease.task_id
     if lane_id:
         queues.announce(tx, lease.agent_id, lane_id)

@@ -1,11 +1,11 @@
-"""Who takes part: the agents that there are to route to, and the standing of everybody who writes or clicks.
+"""Participants: the agents available for routing, and the standing of each author in Slack.
 
-The roster is read often and changed seldom, so it is kept for a moment. The standing of a person is verified by Slack
+The roster is read often and changes seldom, so it is cached for a moment. The standing of a person is verified by Slack
 and remembered.
 
-Who may act: every process, each for what it is told. What is guaranteed: nobody counts as a member unless Slack said so
-within `MEMBER_SECONDS`; a known person costs neither a statement nor a call; no transaction is open while Slack is
-asked. What happens on failure: the standing stays unknown, which allows nothing; messages then wait (`verify`).
+Who may act: every process, for the events it gets. What is guaranteed: a person counts as a member only if Slack said
+so within `MEMBER_SECONDS`; a known person costs neither a statement nor a call; no transaction is open during calls of
+Slack. What happens on failure: the standing stays unknown, which allows nothing; messages then wait (`verify`).
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from swarm.store.threads import people
 from swarm.store.threads.people import Verified
 
 AGENTS: Final = "agents"
-"""The topic that tells that agents came, went or changed."""
+"""The topic of changes in the set of agents."""
 
 KEPT_SECONDS: Final = 1.0
 
 MEMBER_SECONDS: Final = 24 * 3600
-"""So long a member counts as one without being asked for again."""
+"""The time that a member counts as one without another check."""
 
 STRANGER_SECONDS: Final = 3600
-"""A guest may become a member meanwhile; nobody should have to wait for that until tomorrow."""
+"""Shorter than for members: a guest may become a member and should not have to wait until the next day."""
 
 WAIT_SECONDS: Final = 1.5
-"""So long an event waits for Slack's answer: it has to be acknowledged within three seconds."""
+"""The time that an event waits for Slack's reply: events must be acknowledged within three seconds."""
 
 REMEMBERED: Final = 20_000
 
 
 class Rosters:
-    """The roster, at most a second old, and never older than a change that this process made or a reload."""
+    """The roster, at most a second old, and never older than a reload or a change by this process."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy, *, kept_seconds: float = KEPT_SECONDS) -> None:
         self._database = database
@@ -59,7 +59,7 @@ class Rosters:
         self._reading = asyncio.Lock()
 
     async def current(self) -> Roster:
-        """Everybody, and who is online. However many ask at once, one looks, and the others take what it finds."""
+        """Returns all agents and their presence. Concurrent callers share one read."""
         if not self._is_fresh():
             async with self._reading:
                 if not self._is_fresh():
@@ -78,7 +78,7 @@ class Rosters:
 
 
 def read_roster(tx: Transaction, conduct: OperatingPolicy) -> Roster:
-    """The roster as the database has it now."""
+    """Reads the roster from the database."""
     found = tuple(
         Candidate(
             id=row["id"],
@@ -92,18 +92,18 @@ def read_roster(tx: Transaction, conduct: OperatingPolicy) -> Roster:
 
 
 def began(tx: Transaction, conduct: OperatingPolicy) -> int:
-    """When this coordinator began to listen, by the database's clock as it is now: ours may differ, and be set."""
+    """Returns the time when this coordinator began to listen, by the database's clock; the local clock may differ."""
     return max(tx.opened_at, conduct.started_at)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     standing: Standing
-    until: int  # microseconds of time that passes
+    until: int  # microseconds of the elapsed-time clock
 
 
 class Standings:
-    """Tells the standing of authors."""
+    """Determines the standing of authors."""
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class Standings:
         self._known: dict[str, _Known] = {}
 
     def known(self, author: Author) -> Author:
-        """The author with the standing that needs no question, if there is one."""
+        """Returns the author with the standing known without a question, if any."""
         standing = standing_by_event(author, self._me) or self._remembered(author.id)
         return replace(author, standing=standing)
 
     async def settled(self, author: Author, wait_seconds: float | None = None) -> Author:
-        """The author with a standing; without one if Slack does not answer in time. Raises Unavailable."""
+        """Returns the author with a standing; without one if Slack does not reply in time. Raises Unavailable."""
         known = self.known(author)
         if known.standing is not None:
             return known
@@ -142,7 +142,7 @@ class Standings:
         return replace(author, standing=standing)
 
     async def presser(self, user_id: str, team: str | None) -> Author:
-        """Who has pressed a button, as `settled` tells it."""
+        """Returns the person who pressed a button, with a standing as in `settled`."""
         return await self.settled(Author(id=user_id, kind=AuthorKind.USER, teams=(team,) if team else ()))
 
     def _remembered(self, user_id: str) -> Standing | None:
@@ -150,7 +150,7 @@ class Standings:
         return known.standing if known and known.until > self._elapsed_us() else None
 
     def _remember(self, user_id: str, found: Verified) -> bool:
-        """Whether what Slack said is still good."""
+        """Caches the standing. Returns whether Slack's statement is still valid."""
         seconds = MEMBER_SECONDS if found.standing is Standing.MEMBER else STRANGER_SECONDS
         left_us = seconds * SECOND - found.age_us
         if left_us <= 0:
@@ -162,5 +162,5 @@ class Standings:
 
 
 def people_among(authors: Iterable[Author]) -> list[Author]:
-    """Those who are people, each once."""
+    """Returns the authors who are people, each once."""
     return list({author.id: author for author in authors if author.kind is AuthorKind.USER}.values())

@@ -1,4 +1,4 @@
-"""Answering: the state and the post that shows it change in one transaction."""
+"""Answering: the state and its post change in one transaction."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 MAX_REPLY_CHARACTERS: Final = 200_000
-"""About fifty messages in Slack, which take the better part of a minute to send."""
+"""About fifty messages in Slack, which take nearly a minute to send."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplyPosted:
-    """The deliveries that will carry the answer, in order, and what the inbox message is now."""
+    """The deliveries of the answer, in order, and the new status of the inbox message."""
 
     delivery_ids: tuple[str, ...]
     status: InboxStatus
@@ -40,7 +40,7 @@ class ReplyPosted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskReplyPosted:
-    """The deliveries that will carry what was said, in order, and what the task is now."""
+    """The deliveries of the text, in order, and the status of the task."""
 
     delivery_ids: tuple[str, ...]
     status: TaskStatus
@@ -48,7 +48,7 @@ class TaskReplyPosted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplyText:
-    """What is said, and how."""
+    """The text of a reply and its options."""
 
     text: str
     only: bool = False
@@ -57,7 +57,7 @@ class ReplyText:
 
 
 class Replies:
-    """What a lead or worker says to people."""
+    """Replies of leads and workers to people."""
 
     def __init__(self, database: Database, reactions: Reactions) -> None:
         self._database = database
@@ -73,11 +73,11 @@ class Replies:
         broadcast: bool = False,
         wait: bool = False,
     ) -> ReplyPosted:
-        """Answer in the thread of an inbox message. Every message of the lease is answered by it, unless ``only``.
+        """Answers in the thread of an inbox message. All messages of the lease count as answered, unless ``only``.
 
-        With ``wait`` it is a question: the messages wait, without a lease, until somebody answers in the thread. The
-        same call again returns the first result; a further call with another text posts again. Raises Invalid for an
-        empty message, and what `authorize_message` raises.
+        With ``wait`` the text is a question: the messages wait, without a lease, until a person answers in the thread.
+        A repeated call returns the first result; a further call with another text posts again. Raises Invalid for an
+        empty message, and the errors of `authorize_message`.
         """
         words = ReplyText(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply, caller, inbox_message_id, words)
@@ -85,16 +85,16 @@ class Replies:
     async def reply_to_task(
         self, caller: Caller, task_id: str, message: str, *, broadcast: bool = False, wait: bool = False
     ) -> TaskReplyPosted:
-        """Say something in the thread of a task: its run at any time, its creator when told of its end.
+        """Posts in the thread of a task: its run at any time, its creator after the notice of its end.
 
-        With ``wait`` it is a question: the task waits, without a lease, until somebody answers in the thread. Raises
-        Invalid for an empty message, Conflict for a task without a thread, and what `authorize_task` raises.
+        With ``wait`` the text is a question: the task waits, without a lease, until a person answers in the thread.
+        Raises Invalid for an empty message, Conflict for a task without a thread, and the errors of `authorize_task`.
         """
         words = ReplyText(text=check_text(message), broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply_to_task, caller, task_id, words)
 
     async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> InboxStatus:
-        """Mark an inbox message as needing no answer: it shows ✅ and nothing is said."""
+        """Marks an inbox message as needing no answer: the message gets ✅ and no reply."""
         if not reason.strip():
             raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
         return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
@@ -112,7 +112,8 @@ class Replies:
 
     def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
         sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.entry.id)
-        alone = words.only or hold.entry.status is InboxStatus.DELEGATED  # what is said of that one answers no other
+        # A reply to a delegated message answers no other.
+        alone = words.only or hold.entry.status is InboxStatus.DELEGATED
         for entry in [hold.entry] if alone else [hold.entry, *claimed_members(tx, hold.lease)]:
             if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, entry) and not words.wait:
                 show_answered(tx, hold.thread, entry.ts, self._reactions)
@@ -160,17 +161,17 @@ class Replies:
 
 
 def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:
-    """The entry, and what else came under its lease and waits for an answer."""
+    """Returns the inbox message and the other unanswered messages of its lease."""
     return [hold.entry, *(entry for entry in claimed_members(tx, hold.lease) if entry.id != hold.entry.id)]
 
 
 def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> IdempotentCall:
-    """The call, under the lease that it names or, where it names none, under the task's."""
+    """Returns the call, under the given lease or by default the lease of the task."""
     return IdempotentCall.of(caller, tool, task_id, said, task.lease_token if task else None)
 
 
 def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> IdempotentCall:
-    """The call, under the lease that it names or, where it names none, under the message's."""
+    """Returns the call, under the given lease or by default the lease of the message."""
     entry = inbox.get(tx, entry_id)
     return IdempotentCall.of(caller, tool, entry_id, said, entry.lease_token if entry else None)
 
@@ -184,7 +185,10 @@ def post(
     inbox_message_id: str | None = None,
     task_id: str | None = None,
 ) -> list[str]:
-    """Queue what an agent says. Raises Invalid where nothing of it can be shown, Withdrawn where the thread is gone."""
+    """Queues a text of an agent.
+
+    Raises Invalid if nothing of the text can be shown, Withdrawn if the thread was deleted.
+    """
     if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
         raise Withdrawn(
             "The thread's first message was deleted in Slack, so nothing can be posted there.",
@@ -206,7 +210,7 @@ def post(
 
 
 def check_text(message: str) -> str:
-    """The message itself, if it can be said; raises Invalid or TooLarge."""
+    """Returns the message unchanged. Raises Invalid for an empty message, TooLarge for a long one."""
     if not strip_invisible(message).strip():
         raise Invalid("The message is empty.", fields={"message": "what to say in the thread"})
     if len(message) > MAX_REPLY_CHARACTERS:
@@ -218,7 +222,7 @@ def check_text(message: str) -> str:
 
 
 def _people(tx: Transaction, thread: Thread, message: str) -> frozenset[str]:
-    """Whom an answer may mention: people who wrote in the thread or were mentioned in it."""
+    """Returns the people whom an answer may mention: authors in the thread and people mentioned in it."""
     if not mentioned_ids(message):
         return frozenset()
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, "~")
@@ -237,11 +241,11 @@ def _with_thread(tx: Transaction, task: Task) -> Thread:
 
 def _task_status(tx: Transaction, task_id: str) -> str:
     task = tasks.get(tx, task_id)
-    assert task is not None  # it was read a moment ago
+    assert task is not None  # read a moment ago
     return task.status.value
 
 
 def _status(tx: Transaction, entry_id: str) -> str:
     entry = inbox.get(tx, entry_id)
-    assert entry is not None  # it was locked a moment ago
+    assert entry is not None  # locked a moment ago
     return entry.status.value

@@ -1,11 +1,11 @@
-"""What the swarm shows in a thread on its own account: reactions, and the few sentences of the coordinator.
+"""The coordinator's own posts and reactions in a thread.
 
-The thread is told that a message waits, once until it has been answered, and that the default lead answers in an
-agent's place, once a day. A person alone is told that nobody has the name that they wrote, and that they are refused.
+A waiting message is announced by one post until the message is answered. When the default lead answers in an agent's
+place, the thread gets one post a day. Unknown agent names and refusals are posted ephemerally to the author.
 
-The Retry button of a failed answer goes once the work is handed out again, or cannot be any more. It goes by a delivery
-of its own, so also when it was pressed a moment before a restart. Whoever presses a button that is still there makes it
-go again: twice is the same as once.
+The Retry button of a failed answer is removed as soon as the work is handed out again or cannot be handed out any more.
+A separate delivery removes the button, even if it was pressed just before a restart. Another press of a remaining
+button only repeats the removal, which does no harm.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def post_message(
     broadcast: bool = False,
     mentionable: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Queue a text of any length for a thread, made safe and split; the deliveries' ids, in order."""
+    """Queues a text of any length for a thread, made safe and split. Returns the delivery ids in order."""
     parts = split(_safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     wanted = [
         deliveries.add(
@@ -131,10 +131,11 @@ def post_closing(
     task_id: str | None = None,
     mentionable: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Queue the text of an answer, or what could not be shown of it live; its last part shows ``closing`` below it.
+    """Queues the text of an answer, or the rest that was not shown live; the last part shows ``closing`` below the
+    text.
 
-    Without a text the note of ``closing`` stands in its place; without either, nothing is said. ``is_safe`` is for a
-    text that was made safe before. Returns the deliveries' ids, in order.
+    Without a text, the note of ``closing`` is posted in place of the text; without either, nothing is posted.
+    ``is_safe`` marks a text that is already safe. Returns the delivery ids in order.
     """
     parts = split(text if is_safe else _safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     if not parts and closing.note:
@@ -157,24 +158,24 @@ def post_closing(
 
 
 def sentence(text: str) -> str:
-    """The text with the full stop that it may lack."""
+    """Returns the text with a full stop at the end, added if missing."""
     text = text.strip()
     return text if text.endswith((".", "!", "?", "…", "`")) else f"{text}."
 
 
 def refused_text(author: Author) -> str:
-    """What somebody is told who is not allowed here."""
+    """Returns the refusal shown to an author without permission."""
     return f"{why_refused(author)} {_WHAT_TO_DO}"
 
 
 def why_refused(author: Author) -> str:
-    """Why somebody is not allowed here, as a sentence to this person."""
+    """Returns the reason of a refusal, as a sentence addressed to the author."""
     return (_REFUSED.get(author.standing) if author.standing else None) or _NOT_LISTED
 
 
 def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, once_key: str) -> None:
-    """Answer a message so that only its author sees it, at most once for a key."""
-    is_private = thread.channel_type is ChannelType.DM  # where Slack has nobody to hide it from
+    """Answers a message so that only the author sees the answer, at most once per key."""
+    is_private = thread.channel_type is ChannelType.DM  # a direct message has no other readers
     deliveries.add(
         tx,
         DeliveryKind.POST,
@@ -207,7 +208,7 @@ def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions)
 
 
 def show_anew(tx: Transaction, thread: Thread, entry: InboxMessage, reactions: Reactions) -> None:
-    """A message is worked on again: its end marks go, but for those that tell of other agents that have it too."""
+    """Removes the end marks of a message that is handed out again, except the marks of other agents."""
     others = [one for one in inbox.of_message(tx, entry.team, entry.channel, entry.ts) if one.id != entry.id]
     kept = {emoji for other in others for emoji in _end_marks(other.status, reactions)}
     for emoji in _end_marks(InboxStatus.DELEGATED, reactions) - kept:
@@ -215,7 +216,7 @@ def show_anew(tx: Transaction, thread: Thread, entry: InboxMessage, reactions: R
 
 
 def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
-    """The emoji that may tell of a message in this state; of a delegated one, how its task ended."""
+    """Returns the emoji that may mark a message in this state; for a delegated message, the marks of the task's end."""
     marks = {
         InboxStatus.RESPONDED: (reactions.answered,),
         InboxStatus.DISMISSED: (reactions.answered, reactions.stopped),
@@ -226,13 +227,13 @@ def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
 
 
 def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:
-    """❌, and why."""
+    """❌, and a post with the reason."""
     react_failed(tx, thread, ts, reactions)
     post_message(tx, thread, FAILED_TEXT.format(reason=sentence(reason)))
 
 
 def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:
-    """How far a task is: one message with a button to stop it, posted once and changed from then on."""
+    """Shows the progress of a task: one message with a Stop button, posted once and updated from then on."""
     share = f" ({percent} %)" if percent is not None else ""
     words = _first_part(thread, task, f"⏳ **{task.title}**{share}: {text}")
     key = _progress_key(task)
@@ -250,19 +251,19 @@ def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percen
 
 
 def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> None:
-    """A task is over: the message that showed its progress says so and loses its button, if there is one."""
+    """Marks the progress message of a finished task, if there is one, and removes the Stop button."""
     words = _first_part(thread, task, f"{_SIGNS[how]} **{task.title}**: {how}")
     deliveries.change(tx, thread, _progress_key(task), words, stops_task_id=None, agent_id=task.agent_id)
 
 
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
-    """Tell a thread that its message waits and for whom, once until it has been answered."""
+    """Posts that a message waits and for which agents, once until the message is answered."""
     if threads.tell_queued(tx, thread.id):
         post_message(tx, thread, queued_text(roster, waits_for))
 
 
 def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
-    """Why a message waits. ``waits_for``: the agents that have it, none of them online; nobody: it waits for a lead."""
+    """Returns why a message waits. ``waits_for`` are its agents, all offline; empty if it waits for a lead."""
     lead = roster.default_lead
     if all(agent == lead for agent in waits_for) and not any(agent.online for agent in roster.agents):
         return QUEUED_TEXT
@@ -274,7 +275,7 @@ def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
 
 
 def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
-    """Tell a thread that an agent that somebody has named is away, and that the lead answers; once a day for each."""
+    """Posts that a named agent is offline and that the lead answers; once a day per agent."""
     day = tx.now // (24 * 3600 * SECOND)
     key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
     text = FAILOVER_TEXT.format(who=names_and_verb(absent), lead=lead.name)
@@ -282,7 +283,7 @@ def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], 
 
 
 def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, roster: Roster) -> None:
-    """Tell what is not as the author of a routed message expects, if anything."""
+    """Posts about unexpected routing: unknown names, offline agents, failover."""
     takers = [agent for target in decision.targets if (agent := roster.by_id(target.agent_id))]
     if decision.unknown and roster.agents and message.author.kind is AuthorKind.USER:
         key = f"unknown:{thread.team}:{message.channel}:{message.ts}"
@@ -294,7 +295,7 @@ def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision
 
 
 def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Roster) -> str:
-    """Who has the message, where somebody wrote ``swarm#…`` with a name of nobody, and who can be written to."""
+    """Returns the text about an unknown ``swarm#…`` name: the agents that got the message, and the known names."""
     by_presence = sorted(roster.agents, key=lambda agent: not agent.online)
     known = ["swarm#" + agent.name for agent in by_presence]
     shown = ", ".join(known[:_MOST_NAMES])
@@ -305,7 +306,7 @@ def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Ro
 
 
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
-    """Say so to this person alone; of bots' messages to the thread, since a bot reads nothing that only it can see."""
+    """Posts a refusal to the author alone; for bots to the thread, because a bot reads no ephemeral message."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
         deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, once_key=key)
         return
@@ -314,19 +315,19 @@ def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decisio
 
 
 def replace_retry(tx: Transaction, thread: Thread, message_ts: str, text: str) -> None:
-    """The button of that message has been pressed: ``text`` takes its place, mrkdwn."""
+    """Replaces the Retry button of a message, after a press, by ``text`` (mrkdwn)."""
     _replace(tx, thread, text, target_ts=message_ts)
 
 
 def retire_retry_of_message(tx: Transaction, thread: Thread, entry: InboxMessage) -> None:
-    """An operator has handed out a message again: the buttons below answers to it go."""
+    """Removes the Retry buttons below the answers to a message after an operator has handed out the message again."""
     for turn in runs.of_thread(tx, thread.id):
         if entry.id in turn.entry_ids:
             _redriven(tx, thread, turn)
 
 
 def retire_retry_of_task(tx: Transaction, thread: Thread, task: Task) -> None:
-    """The same of a task."""
+    """Removes the Retry buttons of a task after an operator has handed out the task again."""
     for turn in runs.of_task(tx, task.id):
         _redriven(tx, thread, turn)
 
@@ -340,7 +341,7 @@ def _first_part(thread: Thread, task: Task, text: str) -> str:
 
 
 def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozenset[str] = frozenset()) -> str:
-    """Text for Slack; that a secret was taken out of it is logged."""
+    """Returns the text made safe for Slack. The removal of a secret is logged."""
     shown = safe(text, mentionable)
     if shown.count(REMOVED) > text.count(REMOVED):
         _log.warning(
@@ -369,7 +370,7 @@ def _redriven(tx: Transaction, thread: Thread, turn: Run) -> None:
 
 
 def _posted_with_button(tx: Transaction, turn: Run) -> str | None:
-    """The post below an answer that has its button, if that does not stand below the answer's last page."""
+    """Returns the id of the post with an answer's Retry button; None if the last page has the button."""
     about = deliveries.of_task(tx, turn.task_id) if turn.task_id else []
     about += deliveries.of_entry(tx, turn.entry_ids[0]) if turn.entry_ids else []
     for row in reversed(about):

@@ -1,7 +1,7 @@
-"""How a task ends, whoever ends it: its run, the sweep, a lead, an operator or a person in Slack.
+"""The end of a task, caused by its run, the sweep, a lead, an operator or a person in Slack.
 
-One transaction: the state, the lease, who owns the thread now, who is told, and what the thread shows. The thread, if
-there is one, must be locked, and the task as well.
+One transaction: the state, the lease, the owner of the thread, the notices, and the reactions and posts in the thread.
+The task must be locked, and the thread, if there is one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 
 def complete(tx: Transaction, task: Task, result: str, conduct: OperatingPolicy) -> None:
-    """Its run has a result. Telling people of it is its own part, or its delegator's."""
+    """Completes a task with the result of its run. Replying to people is up to the run or the delegator."""
     if tasks.move(tx, TaskStep.COMPLETE, task, said=result):
         _after(tx, task, conduct, "its task is done")
         thread = _thread(tx, task)
@@ -51,19 +51,19 @@ def complete(tx: Transaction, task: Task, result: str, conduct: OperatingPolicy)
 
 
 def fail(tx: Transaction, task: Task, error: str, *, told: bool, conduct: OperatingPolicy) -> None:
-    """Its run has given up. ``told``: the thread has been told of it in the agent's own words."""
+    """Fails a task on behalf of its run. ``told``: the agent has already replied about the failure in the thread."""
     if tasks.move(tx, TaskStep.FAIL, task, said=error):
         _failed(tx, task, error, None if told else FAILED_TEXT, conduct)
 
 
 def break_off(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
-    """Something that it depends on will never be done."""
+    """Fails a task because a dependency will never be done."""
     if tasks.move(tx, TaskStep.BREAK, task, said=reason):
         _failed(tx, task, reason, FAILED_TEXT, conduct)
 
 
 def dead_letter(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy, *, told: bool = False) -> None:
-    """It was tried too often: set it aside until somebody redrives it. ``told``: the thread knows why already."""
+    """Sets a task aside after its last attempt, until a redrive. ``told``: the reason is already in the thread."""
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
         _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, conduct)
 
@@ -77,9 +77,9 @@ def cancel(
     by: str | None = None,
     person: str | None = None,
 ) -> bool:
-    """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user.
+    """Cancels an unfinished task; False if the task is over. ``by`` is the acting agent, ``person`` the Slack user.
 
-    ``reason`` goes on where “was cancelled” ends.
+    ``reason`` continues the sentence after “was cancelled”.
     """
     if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
         return False
@@ -100,14 +100,17 @@ def cancel(
 
 
 def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: OperatingPolicy) -> None:
-    """A part of a cancelled task is of no use. One of another thread is left to the sweep, for the order of locks."""
+    """Cancels a subtask of a cancelled task.
+
+    Subtasks in other threads are left to the sweep, because of the lock order.
+    """
     locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
     if locked:
         cancel(tx, locked, f"with “{task.title}”, which it is a part of", conduct)
 
 
 def unassign(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
-    """Its worker is gone: the thread returns to the delegator, who is asked to assign the task anew."""
+    """Removes the worker of a task: the thread returns to the delegator, which is asked to assign the task again."""
     if tasks.move(tx, TaskStep.UNASSIGN, task, reason=reason):
         _end_run(tx, task, task.agent_id, None, reason)
         _after(tx, task, conduct, reason)
@@ -116,7 +119,7 @@ def unassign(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy)
 
 
 def decline(tx: Transaction, task: Task, reason: str) -> bool:
-    """An offer is refused: its messages are unread again for who offered it. False if it is no longer offered."""
+    """Declines an offer: its messages are unread again for the offering agent. False if the offer is over."""
     if not tasks.move(tx, TaskStep.DECLINE, task, said=reason):
         return False
     for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
@@ -140,14 +143,14 @@ def _failed(tx: Transaction, task: Task, reason: str, words: str | None, conduct
 
 
 def _after(tx: Transaction, task: Task, conduct: OperatingPolicy, reason: str) -> None:
-    """The thread goes back, and with it what was said in it and not answered."""
+    """Hands the thread back, together with its unanswered messages."""
     thread = _thread(tx, task)
     if thread:
         hand_back(tx, thread, task, read_roster(tx, conduct), reason)
 
 
 def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
-    """Take the lease from a run whose task is no longer its own, and tell it, unless it does so itself."""
+    """Ends the lease of a run that has lost its task, and notifies the run, unless the run itself acts."""
     if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
         leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
         for entry in inbox.members(tx, task.lease_token):
@@ -174,8 +177,9 @@ def _report(
     instead: str | None = None,
     by: str | None = None,
 ) -> None:
-    """Tell who created the task, or in place of an operator, who reads of it elsewhere, ``instead``. ``by`` is who did
-    it, an agent or a person; by default the task's own agent.
+    """Notifies the creator of the task, or for an operator's task the agent ``instead``.
+
+    ``by`` is the acting agent or person; by default the task's own agent.
     """
     recipient = task.created_by or instead
     if recipient:
@@ -192,7 +196,7 @@ def _report(
 
 
 def tell_result(tx: Transaction, task_id: str) -> None:
-    """Nobody is there to tell people what came of a task, so the coordinator does, unless somebody has."""
+    """Posts the result of a task on the coordinator's behalf if no agent has posted it."""
     task = tasks.locked(tx, task_id)
     thread = _thread(tx, task) if task else None
     if task is None or thread is None or task.status is not TaskStatus.COMPLETED or not task.result:
@@ -202,7 +206,7 @@ def tell_result(tx: Transaction, task_id: str) -> None:
 
 
 def take_marks_back(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
-    """A task is handed out again that was over: the messages that were delegated do not show its end any more."""
+    """Removes the end marks of delegated messages whose task is handed out again."""
     if thread := _thread(tx, task):
         for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
             show_anew(tx, thread, entry, conduct.reactions)
@@ -215,7 +219,7 @@ def _react(
     conduct: OperatingPolicy,
     show: Callable[[Transaction, Thread, str, Reactions], None],
 ) -> None:
-    """✅, ❌ or 🛑 on the messages that were delegated."""
+    """Adds ✅, ❌ or 🛑 to the delegated messages."""
     for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
         show(tx, thread, entry.ts, conduct.reactions)
 

@@ -1,8 +1,8 @@
-"""Threads of tasks: who owns them as tasks begin and end, and what people say in them meanwhile.
+"""Thread ownership as tasks begin and end, and people's messages in the thread of a task.
 
-A thread that changes hands brings what its old owner has not read. A running task holds its thread, so a message would
-wait for the task's end. Therefore its agent gets it as a notice, by the next poll or with the next renewal, and answers
-it under the task's lease (a follow-up). A task that waits for a person goes on.
+A thread that changes owners takes along the unread messages of the old owner. A running task occupies its thread, so a
+new message would wait for the task's end. Therefore the task's agent gets the message as a notice, with the next poll
+or renewal, and answers under the task's lease (a follow-up). A task that waits for a person continues.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from swarm.store.threads import threads
 
 
 def hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str) -> None:
-    """Make an agent the owner. The thread must be locked."""
+    """Makes an agent the owner. The thread must be locked."""
     threads.hand_over(tx, thread, owner_id, reason)
     _bring_along(tx, thread, owner_id, reason, None)
 
 
 def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, reason: str) -> int:
-    """Make the agent of a task the owner, with a new epoch, which is returned. The thread must be locked.
+    """Makes the agent of a task the owner and returns the new epoch. The thread must be locked.
 
-    Also where it owns the thread already: what an older task of its own does later must not end this ownership.
+    The epoch also changes if the agent already owns the thread: later steps of its older tasks must not end this
+    ownership.
     """
     epoch = threads.hand_over(tx, thread, agent_id, reason, anew=True)
     _bring_along(tx, thread, agent_id, reason, task.id)
@@ -38,11 +39,10 @@ def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, re
 
 
 def take_if_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster: Roster, reason: str) -> int | None:
-    """Make the agent of a task that was given before the owner, unless somebody else has the thread now; the new epoch,
-    or None. The thread must be locked.
+    """Makes the agent of an existing task the owner, unless the thread is taken. The thread must be locked.
 
-    Free is a thread of nobody, of who created the task, or of a lead. A newer task of another worker keeps it, and a
-    worker whom a person has named.
+    A thread is free if it has no owner, or if its owner is the creator of the task or a lead. A newer task of another
+    worker keeps the thread, and so does a worker named by a person. Returns the new epoch, or None.
     """
     return hand_over_for(tx, thread, task, agent_id, reason) if _is_free(tx, thread, task, agent_id, roster) else None
 
@@ -56,20 +56,20 @@ def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster:
 
 
 def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reason: str) -> None:
-    """Return a thread to who delegated the task, unless it has moved on since. The thread must be locked.
+    """Returns a thread to the delegator of the task, unless the thread has moved on since. The thread must be locked.
 
-    Compare and set on the epoch: an older task cannot take the thread from a newer one. A part of a task returns it to
-    that task, if it still has an agent, so that this one can return it in its turn; else to who delegated the whole. A
-    delegator that is gone is stood in for by the default lead.
+    Compare and set on the epoch: an older task cannot take the thread from a newer one. A subtask returns the thread to
+    its parent task if the parent still has an agent, so that the parent can return the thread in turn; otherwise to the
+    delegator of the whole. The default lead stands in for a removed delegator.
     """
-    if task.status is TaskStatus.OFFERED:  # its epoch is the one before it would get the thread
+    if task.status is TaskStatus.OFFERED:  # its epoch is the one before the thread is handed over
         return
     if task.epoch is None or thread.epoch != task.epoch or thread.owner_id != task.agent_id:
         return
     above = [other for other in task_queries.ancestors(tx, task.parent_id) if other.thread_id == thread.id]
     whole = _to_return_to(tx, above, roster)
     if whole:
-        assert whole.agent_id is not None  # somebody of the roster
+        assert whole.agent_id is not None  # an agent of the roster
         epoch = hand_over_for(tx, thread, whole, whole.agent_id, reason)
         tasks.give(tx, whole, whole.agent_id, epoch, reason)
         return
@@ -79,8 +79,9 @@ def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reaso
 
 
 def _to_return_to(tx: Transaction, above: list[Task], roster: Roster) -> Task | None:
-    """The first task above that had the thread and is still worked on. Locked, as it stands before messages and heads
-    in the order of locks.
+    """Returns the first ancestor that had the thread and is still active.
+
+    The task is locked here, since tasks come before messages and queue heads in the lock order.
     """
     for found in above:
         if found.epoch is not None and found.status in ACTIVE_STATUSES:
@@ -97,7 +98,7 @@ def _bring_along(tx: Transaction, thread: Thread, owner_id: str, reason: str, ta
 
 
 def follow_up(tx: Transaction, task: Task, entry: InboxMessage) -> None:
-    """Tell the agent of a running task of a message, unless that news waits for it already."""
+    """Adds a follow-up notice about a message for the agent of a running task, unless the same notice already waits."""
     if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, task.agent_id, entry.id):
         notices.add(
             tx,
@@ -110,25 +111,24 @@ def follow_up(tx: Transaction, task: Task, entry: InboxMessage) -> None:
 
 
 def stored(tx: Transaction, entry_id: str, task: Task | None) -> None:
-    """A message has come for an agent, which has ``task`` in the thread: tell it if that runs."""
-    # Read again: a claim may have begun to run it before the entry, and with it the head, was there to stop that.
+    """Adds a follow-up notice for a new message in the thread if the agent's task ``task`` is running."""
+    # Read again: a claim may have started the task before the inbox message and its queue head were there to prevent
+    # it.
     current = tasks.get(tx, task.id) if task else None
     if current and current.status is TaskStatus.IN_PROGRESS:
         entry = inbox.get(tx, entry_id)
-        assert entry is not None  # it was stored a moment ago
+        assert entry is not None  # stored a moment ago
         follow_up(tx, current, entry)
 
 
 def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
-    """An agent has asked something while a message of people waited for it unread: they may have answered already."""
+    """Treats an unread message of a person in the thread as the answer to a question that the agent has just asked."""
     if inbox.unread_in_thread(tx, agent_id, thread.id):
         answer(tx, thread)
 
 
 def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | None]:
-    """Who works on a message at this moment, and so must hear that it has changed: the agent, and the task as which
-    the message was delegated, if it was.
-    """
+    """Returns the agent that works on a message now, and the task if the message was delegated; None without one."""
     if entry.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):
         return entry.agent_id, None
     task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.DELEGATED else None
@@ -138,7 +138,7 @@ def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | N
 
 
 def answer(tx: Transaction, thread: Thread) -> None:
-    """A person has spoken: what anybody asked about in this thread is due again, whoever has the thread meanwhile."""
+    """Makes all tasks and messages that wait for an answer in this thread due again, whichever agent owns it now."""
     for task in task_queries.waiting_in_thread(tx, thread.id):
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
     for entry in inbox.waiting_in_thread(tx, thread.id):

@@ -1,1 +1,1 @@
-"""Runs of agents that answer live: start, input, stream, recovery, end."""
+"""Runs of streaming agents: start, input, stream, recovery, end."""

@@ -1,4 +1,4 @@
-"""The runs of this process, one task each, and the news that stops them."""
+"""The runs of this process, one task each, and the notices that stop them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ActiveRuns:
-    """Begins runs, stops them, and ends them all."""
+    """Begins, stops and ends runs."""
 
     def __init__(self, crew: RunContext) -> None:
         self._crew = crew
@@ -34,11 +34,11 @@ class ActiveRuns:
         self._changed = asyncio.Condition()
 
     def begin_term(self, term: OfficeTerm) -> None:
-        """From now on this process may call Slack for turns, as long as the term holds."""
+        """Sets the term during which this process may call Slack for runs."""
         self._term = term
 
     def places(self, agent_id: str, parallel: int) -> int:
-        """The number of further runs that an agent may have."""
+        """Returns the number of further runs that an agent may have."""
         return parallel - sum(run.source.agent_id == agent_id for run in self._runs)
 
     def has_room(self, agent_id: str, parallel: int) -> bool:
@@ -46,34 +46,34 @@ class ActiveRuns:
         return self.places(agent_id, parallel) > 0
 
     async def room(self, agent_id: str, parallel: int) -> None:
-        """Wait until an agent may have another run."""
+        """Waits until an agent may have another run."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.has_room(agent_id, parallel))
 
     def begin(self, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications) -> None:
-        """Begin the run for a trigger that was claimed."""
+        """Begins the run for a claimed trigger."""
         self._begin(AgentSource(self._crew, agent, one, trigger, take_news))
 
     async def begin_streams(self) -> None:
-        """Begin to show every answer of a polling agent that is open and that this process does not show yet."""
+        """Begins to show every open answer of a polling agent that this process does not show yet."""
         for turn_id in await self._crew.database.read(run_events.running):
             if not self.runs(turn_id):
                 self._begin(StreamSource(self._crew, turn_id))
 
     def stop(self, turn_id: str, by: str | None) -> None:
-        """A person, by user id, wants a turn stopped. A turn of another process is stopped there."""
+        """Stops a run for a person, by user id. A run of another process is stopped there."""
         for run in self._runs:
             if run.turn_id == turn_id:
                 run.stop(by)
 
     def stop_for_task(self, task_id: str, by: str | None) -> None:
-        """A task is cancelled, by a person with this user id or by somebody else."""
+        """Stops the run of a cancelled task; ``by`` is the user id of the person, if a person cancelled the task."""
         for run in self._runs:
             if run.source.task_id == task_id:
                 run.stop(by)
 
     def withdraw(self, entry_id: str) -> None:
-        """A message is deleted: a run that has no other to answer is stopped."""
+        """Stops a run after the deletion of its last remaining message."""
         for run in self._runs:
             if entry_id in run.source.entry_ids:
                 run.source.entry_ids.remove(entry_id)
@@ -81,17 +81,17 @@ class ActiveRuns:
                     run.stop(None)
 
     def lose(self, agent_id: str) -> None:
-        """An agent was removed: its runs lose their work, and nothing more of them is shown."""
+        """Ends the runs of a removed agent as lost: nothing more of them is shown."""
         for run in self._runs:
             if run.source.agent_id == agent_id:
                 run.lose()
 
     def runs(self, turn_id: str) -> bool:
-        """Whether this process runs a turn, or is just beginning or ending it."""
+        """Whether this process executes a run, including its beginning and end."""
         return any(run.turn_id == turn_id for run in self._runs)
 
     async def end_all(self) -> None:
-        """End every run, and wait until what it showed is sealed."""
+        """Ends every run, and waits until all shown messages are sealed."""
         tasks = list(self._runs.values())
         for task in tasks:
             task.cancel()
@@ -115,7 +115,7 @@ class ActiveRuns:
 
 
 class RunNotifications:
-    """Acts on notices for the agents that the coordinator runs: they hear nothing while they run."""
+    """Acts on notices for the agents that the coordinator runs, because these agents get no notices during a run."""
 
     def __init__(self, work: Work, tasks: Tasks, delegations: Delegations, running: ActiveRuns) -> None:
         self._work = work
@@ -124,13 +124,13 @@ class RunNotifications:
         self._runs = running
 
     async def hear(self, agent: Agent) -> None:
-        """Act on all notices for an agent."""
+        """Acts on all notices for an agent."""
         heartbeat = await self._work.renew(agent, [])
         for trigger in heartbeat.notices:
             await self.take(agent, trigger)
 
     async def take(self, agent: Agent, trigger: Trigger) -> None:
-        """Act on one notice, and finish it."""
+        """Acts on one notice, and finishes it."""
         await attempt(self._act(agent, trigger), "turn_news", trigger=trigger.id)
         await self._work.finish(agent, [trigger.lease_token], FinishOutcome.DONE)
 
@@ -151,6 +151,6 @@ class RunNotifications:
 
 
 def _person(notice: NoticeView | None) -> str | None:
-    """The person who caused a notice, by user id; None if an agent did, or an operator."""
+    """Returns the user id of the person who caused a notice; None for an agent or an operator."""
     actor = notice.actor_id if notice else None
     return actor if actor and is_user(actor) else None

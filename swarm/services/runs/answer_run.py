@@ -1,12 +1,12 @@
-"""A run whose answer people see, from its first event to its recorded end, whatever the events come from.
+"""A run with a visible answer, from its first event to its recorded end, independent of the source of the events.
 
-Who may act: the elected process, with one `AnswerRun` for each turn. What is guaranteed: an answer is shown by one
-process at a time, and messages of it that another process has begun are sealed before. The end is recorded however long
-the database is away.
+Who may act: the elected process, with one `AnswerRun` per run. What is guaranteed: an answer is shown by one process at
+a time, and its messages begun by another process are sealed before. The end is recorded however long the database is
+unavailable.
 
-What happens on failure: what was shown is sealed at once, as after a crash (`run_recovery`). Claimed work is given
-back. The answer of a polling agent is shown anew by the next run or, after a mistake of ours, posted as it is stored;
-what cannot be shown live is posted, too.
+What happens on failure: the shown messages are sealed at once, as after a crash (`run_recovery`). Claimed work is given
+back. The answer of a polling agent is shown again by the next run, or posted as stored after an internal error; text
+that cannot be shown live is posted as well.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """The services that every run works with. Without ``stop_button_seconds`` no Stop button is shown: Slack has its
-    own.
+    """The services shared by all runs.
+
+    Without ``stop_button_seconds`` no Stop button is shown, because Slack has its own.
     """
 
     database: Database
@@ -59,7 +60,7 @@ class RunContext:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start work beside the runs; the reference kept here saves its task from garbage collection."""
+        """Starts work beside the runs; the reference kept here protects the task from garbage collection."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -68,32 +69,32 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
-    """Where and how an answer begins."""
+    """The place and settings with which an answer begins."""
 
     place: AnswerTarget | None  # None: the work is a task without a thread
     mentionable: frozenset[str]  # user ids
-    sealed_pages: int = 0  # messages that show the beginning of the answer already
+    sealed_pages: int = 0  # messages that already show the beginning of the answer
 
 
 class RunSource(Protocol):
     """The events of one run, and the right to show them. Each method gets the run, to stop it or to end it as lost."""
 
     turn_id: str
-    agent_id: str | None  # the agent whose limit of parallel runs counts this one; None: its agent runs elsewhere
+    agent_id: str | None  # the agent whose limit of parallel runs counts this run; None: its agent runs elsewhere
     task_id: str | None  # a task whose cancellation stops the run
     entry_ids: set[str]  # messages whose deletion stops the run, once all are deleted
     was_called: bool  # the agent may have begun
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Wait until earlier messages in the thread are sealed; False if there is nothing to run."""
+        """Waits until earlier messages in the thread are sealed; False if there is nothing to run."""
         ...
 
     async def begin(self) -> Opening | None:
-        """Begin the turn; None if the work belongs to another run."""
+        """Begins the run; None if the work belongs to another run."""
         ...
 
     async def keep(self, run: AnswerRun) -> None:
-        """Keep the work beside the run, until cancelled."""
+        """Keeps the work beside the run, until cancelled."""
         ...
 
     async def is_ours(self, run: AnswerRun) -> bool:
@@ -101,16 +102,16 @@ class RunSource(Protocol):
         ...
 
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
-        """Begin to produce events. Raises AnswerLost."""
+        """Begins to produce events. Raises AnswerLost."""
         ...
 
     async def stored(self) -> AnswerShown | None:
-        """The answer as far as the database has it; None for an agent that can only run again."""
+        """Returns the answer as stored; None for an agent that can only run again."""
         ...
 
 
 class AnswerRun:
-    """A run in motion. Cancelled, it seals what it has shown and leaves its work to be done anew."""
+    """A run in progress. On cancellation, it seals the shown messages and leaves its work to be done again."""
 
     def __init__(self, crew: RunContext, source: RunSource, term: OfficeTerm) -> None:
         self.source = source
@@ -118,12 +119,12 @@ class AnswerRun:
         self.term = term
         self._crew = crew
         self._showing: Showing | None = None
-        self._reading: asyncio.Task[None] | None = None  # of an answer that is not shown live
-        self._stopped: tuple[str | None] | None = None  # by whom, if people want no more of it
+        self._reading: asyncio.Task[None] | None = None  # of an answer not shown live
+        self._stopped: tuple[str | None] | None = None  # by whom, after a Stop
         self._is_lost = False  # the work belongs to another run by now
 
     async def run(self) -> None:
-        """Show the answer, and record how it ended."""
+        """Shows the answer and records its end."""
         if not await self.source.ready(self):
             return
         beside = [self._crew.background(self.source.keep(self))]
@@ -144,7 +145,7 @@ class AnswerRun:
             await asyncio.gather(*beside, return_exceptions=True)
 
     def stop(self, by: str | None) -> None:
-        """People want no more of the answer. ``by`` is a user id, which a later stop by nobody leaves in place."""
+        """Stops the answer. ``by`` is a user id, which a later stop without a person leaves in place."""
         self._stopped = self._stopped if self._stopped and by is None else (by,)
         if self._showing:
             self._showing.stop(by)
@@ -152,7 +153,7 @@ class AnswerRun:
             self._reading.cancel()
 
     def lose(self) -> None:
-        """The work belongs to another run: nothing more is shown, and the agent is not listened to any more."""
+        """Ends the run as lost: nothing more is shown, and no more events are read."""
         self._is_lost = True
         if self._showing:
             self._showing.lose()
@@ -160,7 +161,7 @@ class AnswerRun:
             self._reading.cancel()
 
     async def may_call(self) -> bool:
-        """Whether Slack and the agent may be called: this process is in office, and the work is the run's."""
+        """Whether Slack and the agent may be called: this process is in office and the run still has its work."""
         return not self._is_lost and await self.source.is_ours(self) and await self.term.is_ours()
 
     def _offer_stop(self, place: AnswerTarget | None) -> list[asyncio.Task[None]]:
@@ -175,7 +176,7 @@ class AnswerRun:
         return [self._crew.background(offer())]
 
     async def _shown(self, opening: Opening) -> AnswerShown:
-        """Live for people; whole for bots, and where there is no thread to show it in."""
+        """Shows the answer live for people; collects it whole for bots, and without a thread."""
         events, place = await self.source.events(self), opening.place
         if place is None or place.requester is None:
             return await self._whole(events, opening.mentionable)
@@ -209,7 +210,7 @@ class AnswerRun:
         return whole.shown()
 
     async def _end(self, shown: AnswerShown, place: AnswerTarget | None) -> None:
-        """Record the end, however long the database takes to come back."""
+        """Records the end, however long the database is unavailable."""
         ending = Ending(outcome=shown.outcome, text=shown.text, leftover=shown.leftover, closing=shown.closing)
         while True:
             try:
@@ -222,7 +223,7 @@ class AnswerRun:
                 return
 
     async def _give_up(self, error: BaseException, place: AnswerTarget | None) -> None:
-        """Seal what was shown: as after a crash, but at once."""
+        """Seals the shown messages: as after a crash, but at once."""
         is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, AnswerLost)
         if is_lost:
             _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
@@ -231,7 +232,7 @@ class AnswerRun:
         elif not is_told:
             _log.error("a turn failed inside", action="turn", turn=self.turn_id, exc_info=error)
         if not self.term.holds():
-            return  # the process that is in office now brings the turn to its end
+            return  # the process now in office ends the run
         try:
             await self._crew.recovery.bring_to_end(
                 self.turn_id, self.term.is_ours, counts=not is_told, was_called=self.source.was_called
@@ -252,34 +253,36 @@ async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector
 
 
 class RunRecord:
-    """The messages of one turn, recorded in the database for recovery. Raises AnswerLost once the turn is over."""
+    """The messages of one run, recorded in the database for recovery. Raises AnswerLost once the run is over."""
 
     def __init__(self, database: Database, turn_id: str) -> None:
         self._database = database
         self._turn_id = turn_id
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
-        """Before Slack is asked for a message."""
+        """Records a message before Slack is asked for it."""
         kind = PageKind.POST if is_post else PageKind.STREAM
         if not await self._database.write(_beginning, self._turn_id, page, kind):
             raise AnswerLost
 
     async def began(self, page: int, ts: str) -> None:
-        """Slack has the message. If the turn has ended meanwhile, recovery seals the message."""
+        """Records the timestamp of a message. If the run has ended meanwhile, recovery seals the message."""
         if not await self._database.write(_began, self._turn_id, page, ts):
             raise AnswerLost
 
     async def leaving(self, page: int, text: str) -> None:
-        """Before a message is closed that is not the last: recovery can still add a note to a closed message."""
+        """Records the text of a message before the next one begins: recovery can still add a note
+        to a closed message.
+        """
         await self._database.write(run_pages.page_text, self._turn_id, page, text)
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
-        """Before the last call: from now on any process can bring the answer to its end."""
+        """Records the end before the last call: from now on any process can complete the answer."""
         if not await self._database.write(_closing, self._turn_id, call, outcome):
             raise AnswerLost
 
     async def ended(self, page: int, text: str) -> None:
-        """A message will not change any more."""
+        """Records that a message will not change any more."""
         await self._database.write(_page_ended, self._turn_id, page, text)
 
 
@@ -298,7 +301,7 @@ def _beginning(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool
 def _began(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
     if not run_pages.page_opened(tx, turn_id, page, ts):
         given_up = [one for one in run_pages.of_turn(tx, turn_id) if one.page == page and one.ts is None]
-        if given_up:  # recovery has searched for it in vain, and it has come to Slack after all
+        if given_up:  # recovery has searched for it in vain, but it has reached Slack after all
             run_pages.page_reopened(tx, turn_id, page, ts)
     return _is_running(tx, turn_id)
 
@@ -309,7 +312,7 @@ def _closing(tx: Transaction, turn_id: str, call: Last, outcome: AnswerOutcome) 
         if isinstance(outcome, NeedsInput):
             interrupts.add(tx, turn_id, outcome.asked)
         return True
-    turn = runs.get(tx, turn_id)  # the same call made again finds it closing
+    turn = runs.get(tx, turn_id)  # a repeated call finds the run closing
     return turn is not None and turn.outcome is known and turn.ended_at is None
 
 

@@ -1,9 +1,9 @@
-"""Running the agents that answer live: the coordinator claims their work itself, in the elected process.
+"""Runs the streaming agents: the elected coordinator process claims their work itself.
 
-Each agent has a loop that claims, and each claim becomes a turn with a task of its own. What a turn shows is the
-reducer's business (`swarm.domain.answers`), what becomes of the work `run_ends`'s, and what is found unfinished
-after a crash `run_recovery`'s. Only the elected process does any of this, since Slack's limits for streams are so low
-that two could not share them without talking; it is fenced by its term, by the turn's row and by the lease.
+Each agent has a loop that claims, and each claim becomes a run with a task of its own. The reducer
+(`swarm.domain.answers`) decides what a run shows, `run_ends` settles its work, and `run_recovery` handles unfinished
+runs after a crash. Only the elected process does this, because Slack's limits for streams are too low for two processes
+without coordination; it is fenced by its term, by the row of the run and by the lease.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from swarm.store.runs import runs
 
 POLL_SECONDS: Final = 20.0
 HEALTH_SECONDS: Final = 30.0
-"""An agent that cannot be reached is asked again after this time, and one that can is, now and then, too."""
+"""The interval between health checks of an agent, reachable or not."""
 
 WORK: Final = frozenset({TriggerKind.SLACK_INBOX_MESSAGE, TriggerKind.TASK_ASSIGNED})
 
 AT_ONCE: Final = 10
-"""So much work is claimed together, so that nobody waits while Slack is asked for somebody else's name."""
+"""The number of triggers claimed together, so that no run waits while Slack is asked for another author's name."""
 
 AGAIN_SECONDS: Final = 2.0
 
 RECOVER_SECONDS: Final = 10.0
-"""So often turns are looked for that nobody runs."""
+"""The interval between searches for unfinished runs without a process."""
 
 ENDING_SECONDS: Final = 5.0
-"""So long the turns that run have to be sealed when the coordinator stops."""
+"""The time for running runs to be sealed when the coordinator stops."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Removed(Exception):
-    """An operator has removed an agent: it gets nothing more."""
+    """Raised when an operator has removed an agent: the agent gets no more work."""
 
 
 class Converse:
-    """The use case that runs streaming agents."""
+    """Runs the streaming agents."""
 
     def __init__(
         self,
@@ -75,7 +75,10 @@ class Converse:
         self._hired = {one.spec.name: one for one in hired}
 
     async def run(self, term: OfficeTerm) -> None:
-        """Run the agents for as long as this process is elected. Cancelled, what runs is sealed and given back."""
+        """Runs the agents while this process is elected.
+
+        On cancellation, running answers are sealed and their work is given back.
+        """
         self._turns.begin_term(term)
         try:
             async with asyncio.TaskGroup() as works:
@@ -89,22 +92,22 @@ class Converse:
                     await self._turns.end_all()
 
     async def introduce(self, names: Collection[str] | None = None) -> None:
-        """Register the agents, or those of these names: before the first message comes, and where they were removed."""
+        """Registers all agents, or the named ones: before the first message comes, and after a removal."""
         for one in (one for name, one in self._hired.items() if names is None or name in names):
             await attempt(self._database.write(register, one.spec), "agent_register", agent=one.spec.name)
 
     async def close(self) -> None:
-        """Let go of all connections to agents."""
+        """Closes all connections to agents."""
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
 
     async def _recover(self, term: OfficeTerm) -> None:
-        """Bring to an end what a predecessor left unfinished, and what could not be ended since."""
+        """Ends the unfinished runs of a predecessor, and runs that could not be ended since."""
         while True:
             await attempt(self._recovery.recover(self._turns.runs, term.is_ours), "turn_recover")
             await asyncio.sleep(RECOVER_SECONDS)
 
     async def _employ(self, one: ManagedAgent) -> None:
-        """Register an agent, and hand it work whenever it can be reached, except while it is removed."""
+        """Registers an agent and gives it work whenever it is reachable, except while removed."""
         agent = await self._registered(one)
         while True:
             with contextlib.suppress(Removed):
@@ -118,7 +121,7 @@ class Converse:
             agent = await self._returned(one)
 
     async def _serve(self, agent: Agent, one: ManagedAgent) -> None:
-        """Hand an agent work whenever it can be reached. Raises Removed, and nothing else."""
+        """Gives an agent work whenever it is reachable. Raises Removed, and nothing else."""
         while True:
             await self._until_reachable(one)
             until = asyncio.get_running_loop().time() + HEALTH_SECONDS
@@ -126,7 +129,7 @@ class Converse:
                 await self._hand_out_once(agent, one)
 
     async def _returned(self, one: ManagedAgent) -> Agent:
-        """The agent that was removed, once a reload, of any process, has registered it again."""
+        """Waits until a reload, in any process, has registered the removed agent again, and returns the agent."""
         wakeups = self._database.wakeups
         while True:
             seen = wakeups.generation(AGENTS)
@@ -148,7 +151,7 @@ class Converse:
             await self._hand_out(agent, one)
         except Removed:
             raise
-        except Exception:  # noqa: BLE001 - whatever it is, it concerns this piece of work only
+        except Exception:  # noqa: BLE001 - any failure concerns this piece of work only
             _log.exception("work could not be handed out", action="converse", agent=agent.name)
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -163,7 +166,7 @@ class Converse:
                 await asyncio.sleep(HEALTH_SECONDS)
 
     async def _until_reachable(self, one: ManagedAgent) -> None:
-        """Wait until a run would reach the agent. Meanwhile it is offline, and people are told so as ever."""
+        """Waits until a run would reach the agent. Meanwhile the agent is offline, with the usual failover."""
         was: Health | None = None
         name = one.spec.name
         while not (health := await one.client.health()).reachable:
@@ -175,10 +178,10 @@ class Converse:
             _log.info("an agent can be reached again", action="agent_health", agent=name)
 
     async def _hand_out(self, agent: Agent, one: ManagedAgent) -> None:
-        """Claim what is due, once there is room for another run, and begin it."""
+        """Claims due work when there is room for another run, and begins the run."""
         await self._hear_until_room(agent, one.spec.parallel)
         if self._database.wakeups.closed:
-            await asyncio.sleep(AGAIN_SECONDS)  # the coordinator stops: nothing new is begun
+            await asyncio.sleep(AGAIN_SECONDS)  # the coordinator stops: nothing new begins
             return
         if await self._database.read(agents.by_id, agent.id) is None:
             raise Removed
@@ -189,11 +192,11 @@ class Converse:
                 self._turns.begin(agent, one, trigger, self._news.take)
             else:
                 news.append(trigger)
-        for trigger in news:  # after all work was begun: what fails here must not leave any of it claimed
+        for trigger in news:  # after all work has begun: a failure here must not leave work claimed
             await self._news.take(agent, trigger)
 
     async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
-        """Wait until another run may begin. Meanwhile news is heard: it may be what ends one of those that go on."""
+        """Waits until another run may begin. Meanwhile notices are taken: a notice may end one of the present runs."""
         wakeups = self._database.wakeups
         while not self._turns.has_room(agent.id, parallel) and not wakeups.closed:
             seen = wakeups.generation(agent.id)
@@ -207,7 +210,7 @@ class Converse:
                     wait.cancel()
 
     async def _watch(self) -> None:
-        """What polling agents open is shown at once, and what people want stopped is stopped, wherever they said so."""
+        """Begins the streams of polling agents at once, and stops runs on request from any process."""
         wakeups = self._database.wakeups
         while True:
             seen = wakeups.generation(runs.TURNS)
@@ -224,7 +227,7 @@ class Converse:
 
 
 def register(tx: Transaction, spec: StreamingAgent) -> Agent:
-    """The agent as it is known to routing; it has no token, since it never calls."""
+    """Registers the agent for routing, without a token, because the agent never calls."""
     agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), spec.reach)
     tx.wake(AGENTS)
     return agent

@@ -1,9 +1,8 @@
-"""What people do to runs: stop them, have them run again, rate their answers; by `!stop`, Slack's own Stop, and the
-buttons under our messages.
+"""People's control of runs: stop, retry and rating, by `!stop`, Slack's own Stop, and the buttons below messages.
 
-Who may act: a person whose standing lets them write in that channel. What is guaranteed: each press counts once.
+Who may act: a person whose standing allows writing in that channel. What is guaranteed: each press counts once.
 
-Locks are taken in one order: the thread, the leases, the tasks, the messages with their queues, the turns.
+Lock order: the thread, the leases, the tasks, the messages with their queue heads, the runs.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RunControl:
-    """Slack's own Stop. Returns after the commit; an error means that nothing was done."""
+    """Handles Slack's own Stop. Returns after the commit; an error means that nothing was changed."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy, team: str, standings: Standings) -> None:
         self._database = database
@@ -78,9 +77,9 @@ class RunControl:
         self._standings = standings
 
     async def stop_session(self, stopped: SessionStopped) -> None:
-        """Stop the runs in a thread, if this person may; the same press told again does nothing.
+        """Stops the runs in a thread if the person may; a repeated event changes nothing.
 
-        Raises Unavailable if Slack does not say in time who it is: unlike a click, this is told again.
+        Raises Unavailable if Slack does not identify the person in time: unlike a click, this event is repeated.
         """
         person = await self._standings.presser(stopped.user_id, None)
         if person.standing is None:
@@ -96,7 +95,7 @@ class RunControl:
 
 
 class Buttons:
-    """The buttons that the swarm posts. Returns after the commit; an error means that nothing was done."""
+    """Handles the swarm's own buttons. Returns after the commit; an error means that nothing was changed."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy, standings: Standings, team: str) -> None:
         self._database = database
@@ -105,7 +104,7 @@ class Buttons:
         self._team = team
 
     async def press(self, press: ButtonPressed) -> str | None:
-        """Do what the button is for; what to tell this person alone, if anything."""
+        """Performs the action of a button. Returns the text for this person alone, if any."""
         act = _ACTS.get(press.action_id)
         if act is None:
             return None
@@ -123,7 +122,7 @@ class Buttons:
         return act(tx, press, self._conduct) if self._has_room(tx, person) else LIMITED_TEXT
 
     def _has_room(self, tx: Transaction, person: Author) -> bool:
-        """Whether this click is within what one person may do in a minute; then it counts."""
+        """Whether this click is within the person's limit per minute; if so, counts the click."""
         limit = self._conduct.messages_per_minute
         if limit is None:
             return True
@@ -134,11 +133,11 @@ class Buttons:
 
 
 class Retried(StrEnum):
-    """What became of a person's wish to have a turn run again."""
+    """The result of a person's request to retry a run."""
 
     DONE = "done"
-    BEFORE = "before"  # it is run again already
-    IMPOSSIBLE = "impossible"  # it did not fail, or there is nothing left of it to be done
+    BEFORE = "before"  # already handed out again
+    IMPOSSIBLE = "impossible"  # not failed, or nothing left to be done
 
 
 _INSTEAD: Final = {
@@ -146,13 +145,13 @@ _INSTEAD: Final = {
     Retried.BEFORE: RETRY_TAKEN,
     Retried.IMPOSSIBLE: RETRY_IMPOSSIBLE,
 }
-"""What stands in the place of a Retry button that was pressed."""
+"""The text that replaces a pressed Retry button."""
 
 
 def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> bool:
-    """Whether something runs that a ``!stop`` is about: in its thread or, if it begins one in a direct message, in any.
+    """Whether a ``!stop`` has a running run: in its thread, or for a new direct message in any thread there.
 
-    True as well for one that has been obeyed: told of again, it is still no message for an agent.
+    Also true for a ``!stop`` that was already obeyed: repeated, it is still no message for an agent.
     """
     if thread:
         return runs.can_stop_in_thread(tx, thread.id)
@@ -163,7 +162,7 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
 
 
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, conduct: OperatingPolicy) -> Thread | None:
-    """Obey a ``!stop`` that stands alone in a direct message: the thread in which something was stopped, once."""
+    """Obeys a ``!stop`` outside a thread in a direct message, once. Returns the thread of the stopped run."""
     key = _stop_receipt(team, message)
     if not idempotency_keys.record(tx, key):
         return None
@@ -177,13 +176,13 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, conduct: Oper
 
 
 def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, conduct: OperatingPolicy) -> None:
-    """Obey a ``!stop``: cancel the thread's tasks, stop its runs, and show ✅. The thread must be locked."""
+    """Obeys a ``!stop``: cancels the thread's tasks, stops its runs, and shows ✅. The thread must be locked."""
     person = message.author.id
     open_tasks = task_queries.open_in_thread(tx, thread.id)
     for token in sorted(task.lease_token for task in open_tasks if task.lease_token):
         leases.by_token(tx, token)
     for task in open_tasks:
-        locked = tasks.locked(tx, task.id)  # as part of another one it may be cancelled by now
+        locked = tasks.locked(tx, task.id)  # as a subtask it may be cancelled by now
         if locked:
             task_ends.cancel(tx, locked, f"by <@{person}>", conduct, person=person)
     runs.request_stop(tx, person, thread_id=thread.id)
@@ -193,15 +192,15 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, conduct:
 def retry_run(
     tx: Transaction, turn_id: str, channel: str, person: str, conduct: OperatingPolicy, message_ts: str | None = None
 ) -> Retried:
-    """A person wants a turn run again that failed or was stopped: once, and while its work can still be done.
+    """Retries a failed or stopped run at a person's request: once, and while its work can still be done.
 
-    ``message_ts`` is the message with the button, which goes: nothing comes of pressing it a second time.
+    ``message_ts`` is the message with the button, which is removed, because a second press would have no effect.
     """
     turn = _shown_in(tx, turn_id, channel)
     if turn is None or turn.thread_id is None:
         return Retried.IMPOSSIBLE
     thread = threads.locked(tx, turn.thread_id)
-    turn = runs.get(tx, turn_id)  # as it is now that nobody else can retry it
+    turn = runs.get(tx, turn_id)  # read again under the lock
     if turn is None or turn.status in UNFINISHED:
         return Retried.IMPOSSIBLE
     retried = _retry(tx, turn, thread, person, conduct)
@@ -227,7 +226,7 @@ def _retry(tx: Transaction, turn: Run, thread: Thread, person: str, conduct: Ope
 
 
 def _shown_in(tx: Transaction, turn_id: str, channel: str) -> Run | None:
-    """The turn, if it is one of that channel: the value of a button proves nothing."""
+    """Returns the run if it belongs to that channel: the value of a button proves nothing."""
     turn = runs.get(tx, turn_id)
     thread = threads.get(tx, turn.thread_id) if turn and turn.thread_id else None
     return turn if thread and thread.channel == channel else None
@@ -246,7 +245,7 @@ def _redrive_task(tx: Transaction, turn: Run, reason: str, conduct: OperatingPol
 
 
 def _redrive_entries(tx: Transaction, turn: Run, thread: Thread, reason: str, conduct: OperatingPolicy) -> Retried:
-    """All messages are locked before the first queue is."""
+    """Locks all messages before the first queue head."""
     found = [inbox.locked(tx, entry_id) for entry_id in sorted(turn.entry_ids)]
     entries = [entry for entry in found if entry]
     redriven = [entry for entry in entries if inbox.move(tx, InboxStep.RETRY, entry, reason=reason)]

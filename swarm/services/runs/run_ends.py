@@ -1,15 +1,14 @@
-"""How turns end: by their run, or because their run is lost, since its process has crashed, was stopped, slept, or has
-lost the office. One transaction decides on the turn, its lease, its work and what its thread is told.
+"""The end of runs: finished, or lost because their process crashed, was stopped, slept, or lost the office. One
+transaction decides about the run, its lease, its work and the messages in its thread.
 
-Who may act: the run itself, and for a lost one the elected process. What is guaranteed: the row of the turn decides. A
-run that has told its end before (it is closing) is left to be shown, and one that wants to tell it afterwards finds
-that it may not. So either the answer counts and nothing runs again, or the work is handed out again and the answer says
-that it was abandoned.
+Who may act: the run itself; for a lost run, the elected process. What is guaranteed: the row of the run decides. A run
+that has stored its end (closing) is only shown, and a run that wants to end after its loss finds that it may not. So
+either the answer counts and nothing runs again, or the work is handed out again and the answer is marked as abandoned.
 
-What happens on failure: the messages that do not say so yet stay open in their rows, and are found again. No run of the
-same agent begins in that thread meanwhile, so that never two of its messages grow.
+What happens on failure: messages without their final state stay open in their rows and are found again. Meanwhile no
+run of the same agent begins in the thread, so two of its messages never grow at once.
 
-Locks are taken in the order of everybody: the thread, the lease, the task, the messages, the turn.
+Lock order, as everywhere: the thread, the lease, the task, the messages, the run.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted in the middle of
 _END_MARKS: Final = {
     InboxStep.RESPOND: show_answered,
     InboxStep.BURY: react_failed,
-    InboxStep.DISMISS: show_stopped,  # a run dismisses a message only when people have stopped it
+    InboxStep.DISMISS: show_stopped,  # a run dismisses a message only after a person's Stop
 }
 _ENTRY_STEPS: Final = {
     RunOutcome.ANSWERED: InboxStep.RESPOND,
@@ -60,7 +59,7 @@ _ENTRY_STEPS: Final = {
     RunOutcome.WAITING: InboxStep.ASK,
 }
 _COMES_AGAIN: Final = frozenset({LeaseEnd.EXPIRED, LeaseEnd.RELEASED, LeaseEnd.FAILED, LeaseEnd.REVOKED})
-"""A lease that has ended so has handed its work out again."""
+"""A lease with one of these ends has handed out its work again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,26 +67,26 @@ class Ending:
     """The end of a run."""
 
     outcome: AnswerOutcome
-    text: str = ""  # everything that the agent said, plain
-    leftover: str = ""  # safe text that is still to be posted
+    text: str = ""  # the agent's whole text, plain
+    leftover: str = ""  # safe text still to be posted
     closing: Closing = NOTHING_BELOW  # still to be posted below the text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """How a run was lost."""
+    """The circumstances of a lost run."""
 
-    runs_again: bool  # its agent may do things twice
-    counts: bool  # to run it again takes up one of its attempts
+    runs_again: bool  # its agent may do work twice
+    counts: bool  # another run uses up one of the attempts
     was_called: bool = True  # the agent may have begun
 
 
 class LeaseLossOutcome(StrEnum):
     """The state of work whose lease could not be renewed."""
 
-    OURS = "ours"  # nobody has taken the work
-    TAKEN = "taken"  # it is handed out again, or its turn is over
-    SETTLED = "settled"  # by a tool, or cancelled: nobody does it again
+    OURS = "ours"  # no other run has the work
+    TAKEN = "taken"  # handed out again, or the run is over
+    SETTLED = "settled"  # settled by a tool, or cancelled: not to be done again
 
 
 def place_of(
@@ -99,7 +98,7 @@ def place_of(
     agent_name: str,
     footer: str = "",
 ) -> AnswerTarget:
-    """Where the answer of a turn appears."""
+    """Returns the place in Slack where the answer of a run appears."""
     return AnswerTarget(
         team=thread.team,
         channel=thread.channel,
@@ -114,7 +113,7 @@ def place_of(
 
 
 def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
-    """The outcome as its row has it, and why it failed."""
+    """Returns the outcome as stored, and the reason of a failure."""
     match outcome:
         case Answered():
             return RunOutcome.ANSWERED, None
@@ -129,7 +128,7 @@ def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
 
 
 def offer_stop(tx: Transaction, turn_id: str) -> None:
-    """Post a button that stops a run which takes its time, unless it is over by now."""
+    """Posts a Stop button for a long run, unless the run is over."""
     turn, thread = _in_locked_thread(tx, turn_id)
     if turn and thread and turn.status in UNFINISHED:
         deliveries.add(
@@ -146,9 +145,9 @@ def offer_stop(tx: Transaction, turn_id: str) -> None:
 def end_run(
     tx: Transaction, turn_id: str, ending: Ending, place: AnswerTarget | None, conduct: OperatingPolicy
 ) -> bool:
-    """Bring a turn to its end; False if it has ended before. ``place`` is None for a task without a thread."""
+    """Ends a run; False if the run has ended before. ``place`` is None for a task without a thread."""
     found = runs.get(tx, turn_id)
-    assert found is not None  # turns that are not over are never removed
+    assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
     turn = runs.get(tx, turn_id)
@@ -160,7 +159,7 @@ def end_run(
         _settle_work(tx, turn, lease, thread, ending, conduct)
     _end(tx, turn, ending, in_time=holds or polls)
     if polls:
-        tx.wake(runs.TURNS)  # a run that waits for the end of this answer may begin its own
+        tx.wake(runs.TURNS)  # a run that waits for the end of this answer may begin
     if thread and holds and isinstance(ending.outcome, NeedsInput):
         answered_before(tx, thread, turn.agent_id)
     if thread and place:
@@ -168,20 +167,21 @@ def end_run(
         _remember_pages(tx, turn, thread, place)
         close_pages(tx, turn)
         _say(tx, turn, thread, place, ending.closing, ending.leftover)
-        deliveries.take_down(tx, thread, _stop_key(turn.id))  # last: Slack lets us delete less often than post
+        # Last, because Slack's limit for deletions is lower than for posts.
+        deliveries.take_down(tx, thread, _stop_key(turn.id))
     return True
 
 
 def break_off(tx: Transaction, turn_id: str, loss: Loss, place: AnswerTarget | None, conduct: OperatingPolicy) -> None:
-    """Decide what becomes of a turn whose run is lost. A turn that does not run any more is left as it is.
+    """Decides the outcome of a lost run. A run that is not running any more stays unchanged.
 
-    The messages that people see already are left to be sealed with `below_of`; without any, a post says the same.
+    The messages visible to people are sealed later with `below_of`; without any, a post has the same note.
     """
     found = runs.get(tx, turn_id)
-    assert found is not None  # turns that are not over are never removed
+    assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
-    turn = runs.locked(tx, turn_id)  # the run may tell its end at this very moment
+    turn = runs.locked(tx, turn_id)  # the run may store its end at this moment
     if turn is None or turn.status is not RunStatus.RUNNING:
         return
     outcome = _outcome_of_lost(tx, turn, lease, loss)
@@ -203,7 +203,7 @@ def break_off(tx: Transaction, turn_id: str, loss: Loss, place: AnswerTarget | N
 
 
 def keep(tx: Transaction, turn_id: str, seconds: float) -> LeaseLossOutcome:
-    """Prolong the lease of a turn that runs, also one whose time is over: as long as `break_off` has not decided."""
+    """Prolongs the lease of a running run, even after its expiry, until `break_off` has decided."""
     found = runs.get(tx, turn_id)
     lease = leases.by_token(tx, found.lease_token) if found else None
     turn = runs.get(tx, turn_id)
@@ -213,7 +213,7 @@ def keep(tx: Transaction, turn_id: str, seconds: float) -> LeaseLossOutcome:
 
 
 def below_of(turn: Run, *, is_partial: bool) -> Closing:
-    """The note below the messages of a turn that was broken off."""
+    """Returns the note below the messages of an interrupted run."""
     match turn.status:
         case RunStatus.ABANDONED:
             return Closing(note=RESTARTED_TEXT)
@@ -226,7 +226,7 @@ def below_of(turn: Run, *, is_partial: bool) -> Closing:
 
 
 def sealed(tx: Transaction, turn_id: str, place: AnswerTarget | None, still_below: Closing) -> None:
-    """Every message of a turn is sealed, as far as Slack lets us; what could not be said in them is posted."""
+    """Records that every message of a run is sealed, as far as Slack allows, and posts the missing rest."""
     turn, thread = _in_locked_thread(tx, turn_id)
     if turn is None or not _is_open(tx, turn):
         return
@@ -236,35 +236,35 @@ def sealed(tx: Transaction, turn_id: str, place: AnswerTarget | None, still_belo
 
 
 def first_page_is_open(tx: Transaction, turn: Run) -> None:
-    """The first message is to say something more, if its text is known: else it is open, or was sealed before."""
+    """Reopens the first message of a run for a further note, if its text is known."""
     first = next(iter(run_pages.of_turn(tx, turn.id)), None)
     if first and first.ts and first.text is not None:
         run_pages.page_reopened(tx, turn.id, first.page, first.ts)
 
 
 def close_pages(tx: Transaction, turn: Run) -> None:
-    """Nothing is done any more to the messages that a turn has now."""
+    """Closes all present messages of a run; they are not changed any more."""
     for page in run_pages.of_turn(tx, turn.id):
         run_pages.page_closed(tx, turn.id, page.page)
 
 
 def _in_locked_thread(tx: Transaction, turn_id: str) -> tuple[Run | None, Thread | None]:
-    """A turn as it is once its thread is locked."""
+    """Returns a run, read after its thread was locked, and the thread."""
     found = runs.get(tx, turn_id)
     thread = threads.locked(tx, found.thread_id) if found and found.thread_id else None
     return runs.get(tx, turn_id), thread
 
 
 def _stop_key(turn_id: str) -> str:
-    """The key under which the button of a turn is posted once."""
+    """Returns the key under which the Stop button of a run is posted once."""
     return f"stop:{turn_id}"
 
 
 def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
-    """Whether the work of a turn that is not over is its own.
+    """Whether an unfinished run still has its work.
 
-    What the coordinator runs keeps its work when the time of its lease is over, until `break_off` takes it away: for
-    that alone ends such a lease for being late.
+    A run of the coordinator keeps its work past the expiry of its lease until `break_off`, which alone ends such a
+    lease.
     """
     return leases.holds(lease, tx.now) if polls else lease is not None and lease.ended_as is None
 
@@ -272,7 +272,7 @@ def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
 def _settle_work(
     tx: Transaction, turn: Run, lease: Lease, thread: Thread | None, ending: Ending, conduct: OperatingPolicy
 ) -> None:
-    """The work of the turn is answered, waits, is set aside, or is not wanted any more."""
+    """Settles the work of the run: answered, waiting, dead, or dismissed."""
     task = tasks.locked(tx, turn.task_id) if turn.task_id else None
     if task and task.status is TaskStatus.IN_PROGRESS:
         _settle_task(tx, task, ending, conduct)
@@ -299,7 +299,10 @@ def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Operating
 
 
 def _end(tx: Transaction, turn: Run, ending: Ending, *, in_time: bool) -> None:
-    """A run whose lease was lost has answered what is somebody else's by now, unless it was to end so."""
+    """Stores the end of a run.
+
+    A run without its lease is abandoned unless it was stopped: its work belongs to another run.
+    """
     known, note = outcome_of(ending.outcome)
     if not in_time and known is not RunOutcome.STOPPED:
         runs.end(tx, turn.id, RunStep.ABANDON, "its lease was lost")
@@ -310,7 +313,7 @@ def _end(tx: Transaction, turn: Run, ending: Ending, *, in_time: bool) -> None:
 
 
 def _outcome_of_lost(tx: Transaction, turn: Run, lease: Lease | None, loss: Loss) -> AnswerOutcome | None:
-    """How a turn ends whose run is lost; None if its work is done anew."""
+    """Returns the outcome of a lost run; None if its work is to be done again."""
     if turn.stop_requested_at is not None:
         return RunStopped(by=turn.stop_requested_by)
     how = lease.ended_as if lease else None
@@ -328,7 +331,7 @@ def _outcome_of_lost(tx: Transaction, turn: Run, lease: Lease | None, loss: Loss
 
 
 def _last_attempt(tx: Transaction, turn: Run, lease: Lease) -> int | None:
-    """The number of attempts, if none is left for any of the work."""
+    """Returns the number of attempts if none is left for any of the work."""
     task = tasks.locked(tx, turn.task_id) if turn.task_id else None
     if task:
         return MAX_TASK_ATTEMPTS if task.attempts + 1 >= MAX_TASK_ATTEMPTS else None
@@ -344,7 +347,7 @@ def _hand_out_again(tx: Transaction, turn: Run, lease: Lease | None, loss: Loss,
 
 
 def _leave_to_be_sealed(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget, *, says_so: bool) -> None:
-    """The first message says it as well: people begin to read there, and it may have been closed long ago."""
+    """Also opens the first message for the note: people begin to read there, and it may have been closed long ago."""
     pages = run_pages.of_turn(tx, turn.id)
     below = below_of(turn, is_partial=bool(pages)) if says_so else NOTHING_BELOW
     if below != NOTHING_BELOW:
@@ -358,7 +361,7 @@ def _is_open(tx: Transaction, turn: Run) -> bool:
 
 
 def _remember_pages(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget) -> None:
-    """The messages of a turn enter the transcript, as far as their text is known."""
+    """Adds the messages of a run to the transcript, as far as their text is known."""
     author = Author(id=turn.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
     for page in run_pages.of_turn(tx, turn.id):
         if page.ts and page.text:
@@ -369,7 +372,7 @@ def _remember_pages(tx: Transaction, turn: Run, thread: Thread, place: AnswerTar
 
 
 def _say(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget, below: Closing, text: str = "") -> None:
-    """Post what no message of the turn shows. What an abandoned turn says answers nothing."""
+    """Posts text that no message of the run shows. A post of an abandoned run answers no inbox message."""
     if not text.strip() and below == NOTHING_BELOW:
         return
     is_answer = turn.status is not RunStatus.ABANDONED and turn.entry_ids

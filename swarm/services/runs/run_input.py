@@ -1,8 +1,8 @@
-"""The input of a run: the new messages as people wrote them, and apart from them everything else.
+"""The input of a run: the new messages as people wrote them, and separately the history.
 
-A trigger shows the thread up to its last new message. But somebody may have written that while an earlier run was just
-about to answer: then the answer is the later one, and a run that did not know it would give it once more. So the
-history also has the answers of our agents since then; what the agent knows from its own earlier runs is left out.
+A trigger shows the thread up to its last new message. But that message may have been written just before an earlier run
+answered: the answer is then later, and a run without it would answer again. So the history also has the later answers
+of the swarm's agents; messages that the agent knows from its own earlier runs are left out.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from swarm.store.threads import threads, transcript
 
 _LIMIT = 200
 _TO_THE_END: Final = "~"
-"""Behind every timestamp."""
+"""Greater than every timestamp."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownMessages:
-    """What an agent that remembers its conversations knows of a thread from its own earlier runs there."""
+    """The messages of a thread that an agent with a session knows from its earlier runs there."""
 
-    timestamps: frozenset[str] = frozenset()  # of the messages that these runs were told
-    agent_id: str | None = None  # whose runs; None: there was none
+    timestamps: frozenset[str] = frozenset()  # of the messages in the input of these runs
+    agent_id: str | None = None  # the agent of the runs; None without a run
 
     def has(self, said: TranscriptMessage) -> bool:
-        """Whether the agent knows a message: it was told, or has said it itself."""
+        """Whether the agent knows a message, from an input or as its own message."""
         is_own = said.kind is AuthorKind.AGENT and said.author_id == self.agent_id
         return is_own or said.ts in self.timestamps
 
@@ -48,7 +48,7 @@ NOTHING_HEARD: Final = KnownMessages()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ids:
-    """The names of a run."""
+    """The ids of a run."""
 
     turn_id: str
     run_id: str
@@ -66,10 +66,11 @@ def run_input(
     heard: KnownMessages = NOTHING_HEARD,
     history_characters: int | None = HISTORY_CHARACTERS,
 ) -> RunInput:
-    """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads; ``since`` is what our agents
-    have said later than the new messages, to what was said before them; what the agent has ``heard`` is left out. Of a
-    history with more than ``history_characters`` messages behind the first one are left out, and a message in their
-    place says how many.
+    """Returns the input of the run for a trigger.
+
+    ``bot_name`` is the name in a mention of the bot. ``since`` are messages of the swarm's agents after the new
+    messages, about earlier messages. Messages in ``heard`` are left out. Of a history over ``history_characters``,
+    messages after the first are left out, and a note in their place gives their number.
     """
     if trigger.task:
         messages = _of_task(trigger.task)
@@ -101,7 +102,7 @@ def _origin(trigger: Trigger, *, user_email: str) -> Origin:
 
 
 def requester_of(trigger: Trigger) -> str | None:
-    """The person whom the answer is for, by user id; None if only bots have spoken."""
+    """Returns the user id of the person who gets the answer; None if only bots have written."""
     if trigger.task:
         return trigger.task.requester
     kinds = {said.ts: said.kind for said in trigger.thread_context}
@@ -114,7 +115,7 @@ def requester_of(trigger: Trigger) -> str | None:
 
 
 def is_user(author_id: str) -> bool:
-    """Whether an id is a person's: bots have others, and so have our agents."""
+    """Whether an id is a person's; ids of bots and agents have other prefixes."""
     return author_id.startswith(("U", "W"))
 
 
@@ -124,12 +125,12 @@ def _new(entry: InboxMessageView, bot_name: str) -> InputMessage:
 
 
 def _file_names(entry: InboxMessageView) -> str:
-    """A message that is nothing but files still says something."""
+    """Returns the file names, as the text of a message without text."""
     return ", ".join(file.name for file in entry.files)
 
 
 def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
-    """What is to be done, after the results of what it builds on."""
+    """Returns the description of the task, after the results of its dependencies."""
     before = [
         InputMessage(
             id=other.id, speaker=Speaker.USER, text=f"{other.title}\n\n{other.result}", author=task.created_by or ""
@@ -144,7 +145,7 @@ def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
 def _history(
     trigger: Trigger, since: Sequence[TranscriptMessage], heard: KnownMessages, bot_name: str
 ) -> tuple[InputMessage, ...]:
-    """What was said before; a deleted or empty message says nothing."""
+    """Returns the earlier messages, without deleted or empty messages."""
     new = {entry.ts for entry in trigger.inbox_messages}
     before = [said for said in trigger.thread_context if said.ts not in new]
     messages = (_said(said, bot_name) for said in (*before, *since) if not heard.has(said))
@@ -174,12 +175,12 @@ def _said(said: TranscriptMessage, bot_name: str) -> InputMessage:
 
 
 def _without_mention(text: str, bot_name: str) -> str:
-    """The text without whom it is said to, where that stands in front: an agent knows that it is meant."""
+    """Returns the text without a leading mention of the bot."""
     return re.sub(rf"^\s*@{re.escape(bot_name)}\b[\s,:]*", "", text) if bot_name else text
 
 
 async def answered_since(database: Database, directory: Directory, trigger: Trigger) -> tuple[TranscriptMessage, ...]:
-    """What agents of ours have said since the new messages of a trigger, oldest first; raises Unavailable."""
+    """Returns the agents' messages since the new messages of a trigger, oldest first; raises Unavailable."""
     if trigger.place is None or not trigger.inbox_messages:
         return ()
     last = max(entry.ts for entry in trigger.inbox_messages)
@@ -196,16 +197,16 @@ def _said_since(tx: Transaction, thread_id: str, ts: str) -> list[TranscriptMess
 
 
 async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> KnownMessages:
-    """What an agent knows of a trigger's thread; raises Unavailable.
+    """Returns the messages of a trigger's thread that an agent knows; raises Unavailable.
 
-    That is what its last run there was told, if it went well: of one that failed nobody knows how much has arrived,
-    and to be told twice does less harm than never.
+    These are the input of its last successful run there: of a failed run the delivered part is unknown, and a repeated
+    message does less harm than a missing one.
     """
     return await database.read(_heard, trigger.place.id, agent_id) if trigger.place else NOTHING_HEARD
 
 
 def _heard(tx: Transaction, thread_id: str, agent_id: str) -> KnownMessages:
-    """A message that was read from Slack only after the run began was not told, however old it is."""
+    """Leaves out messages that were read from Slack only after the run began, however old they are."""
     turn, thread = runs.last_heard(tx, thread_id, agent_id), threads.get(tx, thread_id)
     if turn is None or thread is None:
         return NOTHING_HEARD

@@ -1,14 +1,14 @@
-"""Turns that were left unfinished: their process has crashed, was stopped, slept too long, or has lost the office.
+"""Recovery of unfinished runs: their process crashed, was stopped, slept too long, or lost the office.
 
-Who may act: the elected process; one that has lost the office makes no call to Slack any more (`AnswerLost`). What is
-guaranteed: every such turn is brought to an end that people see. One whose run was over is completed from its row. Of
-one in the middle `run_ends.break_off` decides, in one transaction, and then its messages are sealed with what was
-decided. Every step and every call may be repeated; a thread never has two messages of one turn that grow. Other threads
-do not wait for this: it takes as long as Slack's limits say.
+Who may act: the elected process; a process that has lost the office makes no further call to Slack (`AnswerLost`). What
+is guaranteed: every unfinished run is brought to an end that people see. A finished run is completed from its row. For
+an interrupted run, `run_ends.break_off` decides in one transaction, and then its messages are sealed with the decision.
+Every step and every call may be repeated; a thread never has two growing messages of one run. Other threads do not wait
+for recovery, which takes as long as Slack's limits require.
 
-What happens on failure: a message that Slack does not let us seal stays as it is, and Slack ends it after five minutes;
-the note then comes as a post of its own. What could not be stored, or not be done before the office was lost, is found
-again in the next round.
+What happens on failure: a message that Slack refuses to seal stays unchanged, and Slack ends its stream after five
+minutes; the note is then posted separately. Steps that could not be stored, or not be done before the office was lost,
+are repeated in the next round.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
-    """A turn with everything that is known of it."""
+    """An unfinished run with all related rows."""
 
     turn: Run
     agent_name: str
     thread: Thread | None
     pages: tuple[RunPage, ...]
-    goes_on: bool  # its agent goes on telling by itself
+    goes_on: bool  # its agent continues to send events by itself
 
 
 class Recovery:
-    """Brings unfinished turns to their end."""
+    """Brings unfinished runs to their end."""
 
     def __init__(
         self, database: Database, slack: LiveSlack, specs: Mapping[str, StreamingAgent], conduct: OperatingPolicy
@@ -82,9 +82,12 @@ class Recovery:
         self._conduct = conduct
 
     async def recover(self, is_running: Callable[[str], bool], may_call: MayCall) -> None:
-        """All of them but those that ``is_running`` names, by turn id; raises Unavailable when the database is away."""
+        """Recovers all unfinished runs except those for which ``is_running`` is true, by run id.
+
+        Raises Unavailable without the database.
+        """
         found = await self._database.read(runs.unfinished)
-        streams = await self._database.read(run_events.running)  # `StreamSource` looks after those that run
+        streams = await self._database.read(run_events.running)  # `StreamSource` handles the running streams
         lost = [turn.id for turn in found if turn.id not in streams]
         lost += await self._database.read(run_pages.unsealed)
         works = (
@@ -95,9 +98,9 @@ class Recovery:
         await asyncio.gather(*works)
 
     async def bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool = True) -> None:
-        """One turn that nobody runs any more, as long as this process ``may_call`` Slack.
+        """Ends one run that no process executes any more, as long as this process ``may_call`` Slack.
 
-        ``counts``: to run it again takes up one of its attempts. ``was_called``: its agent may have begun.
+        ``counts``: another run uses up one of the attempts. ``was_called``: the agent may have begun.
         """
         try:
             await self._bring_to_end(turn_id, may_call, counts=counts, was_called=was_called)
@@ -108,7 +111,7 @@ class Recovery:
         found = await self._database.read(unfinished, turn_id, self._conduct)
         if found is None:
             return
-        if not await may_call():  # the one who is elected decides
+        if not await may_call():  # the elected process decides
             raise AnswerLost
         _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=turn_id)
         place = self._place(found)
@@ -124,7 +127,7 @@ class Recovery:
             await self._seal(turn_id, place, may_call)
 
     async def _begin_anew(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
-        """Seal what was shown of a polling agent's answer; from what is stored it is shown anew."""
+        """Seals the shown part of a polling agent's answer. The stored events are then shown again from the start."""
         await self._database.write(first_page_is_open, found.turn)
         opened = await self._database.read(unfinished, found.turn.id, self._conduct)
         if place and opened and opened.pages:
@@ -132,9 +135,9 @@ class Recovery:
         await self._database.write(close_pages, found.turn)
 
     async def _seal(self, turn_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
-        """The messages of a turn that is over say how it ended."""
+        """Shows in the messages of a finished run how the run ended."""
         found = await self._database.read(unfinished, turn_id, self._conduct)
-        if found is None or found.turn.status is RunStatus.CLOSING:  # all is said, or its run has told its end
+        if found is None or found.turn.status is RunStatus.CLOSING:  # all is posted, or the run has stored its end
             if place and found is None:
                 await self._slack.status(place, "", works=False)
             return
@@ -143,7 +146,7 @@ class Recovery:
         await self._database.write(sealed, turn_id, place, NOTHING_BELOW if stands else below)
 
     async def _complete(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
-        """Everything is known: make the last message look so."""
+        """Completes the last message of a run whose answer is stored in full."""
         turn = found.turn
         text, below = turn.final_text or "", turn.final_closing or NOTHING_BELOW
         is_shown = place and await Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
@@ -174,7 +177,7 @@ class Recovery:
 
 
 def _said(pages: Sequence[RunPage], last: str) -> str:
-    """What the agent said in all, as far as its messages tell: between two of them there was a blank, mostly a line."""
+    """Returns the agent's known text. Blanks separated the pages, mostly a line break."""
     texts = [*(page.text or "" for page in pages[:-1]), last]
     return unescape("\n\n".join(text.strip("\n") for text in texts if text))
 
@@ -192,7 +195,7 @@ def _outcome(turn: Run) -> AnswerOutcome:
 
 
 def unfinished(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Unfinished | None:
-    """A turn that runs, is closing, or has messages to be sealed; None for any other."""
+    """Returns a run that is running, closing, or has messages to seal; None for any other."""
     turn = runs.get(tx, turn_id)
     if turn is None or turn.status is RunStatus.WAITING:
         return None
@@ -211,7 +214,7 @@ def unfinished(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Unfin
 
 
 class Seals:
-    """Brings the messages of one turn to their end. The status line goes meanwhile, before another run has its own."""
+    """Seals the messages of one run. The status line is cleared meanwhile, before another run sets its own."""
 
     def __init__(
         self, database: Database, slack: LiveSlack, found: Unfinished, place: AnswerTarget, may_call: MayCall
@@ -223,14 +226,14 @@ class Seals:
         self._may_call = may_call
 
     async def show_whole(self, text: str, below: Closing) -> bool:
-        """Show the whole answer in the last message; whether Slack has taken it."""
+        """Shows the whole answer in the last message. Returns whether Slack accepted."""
         return await self._beside_status(self._show_whole(text, below))
 
     async def seal(self, below: Closing) -> bool:
-        """End every message that may still grow; whether what is to stand below them does where people look for it.
+        """Ends every message that may still grow. Returns whether the closing stands where people look for it.
 
-        The first message says it, so that nobody takes what is abandoned for the answer; what people may do about an
-        answer that failed stands below the last one.
+        The first message has the note, so that an abandoned text is not taken for the answer; the actions for a failed
+        answer stand below the last message.
         """
         return await self._beside_status(self._seal_all(below))
 
@@ -267,18 +270,17 @@ class Seals:
             return True
         if page.text is None:
             return False
-        return isinstance(
-            await self._call(_update(page, ts, page.text, below)), DeliveryAccepted
-        )  # it was closed before
+        # The stream was closed before.
+        return isinstance(await self._call(_update(page, ts, page.text, below)), DeliveryAccepted)
 
     async def _show(self, page: RunPage, ts: str, text: str, below: Closing) -> bool:
-        """Close a stream, and set its whole text: nobody knows how much of it had arrived."""
+        """Closes a stream and sets its whole text, because the amount of text that had arrived is unknown."""
         if page.kind is PageKind.STREAM:
             await self._call(_close(page, ts, NOTHING_BELOW))
         return isinstance(await self._call(_update(page, ts, text, below)), DeliveryAccepted)
 
     async def _ts(self, page: RunPage) -> str | None:
-        """Where the message is; one that may have begun is searched for."""
+        """Returns the timestamp of the message; a message that may have begun is searched for."""
         if page.ts:
             return page.ts
         turn = self._found.turn
@@ -296,7 +298,7 @@ class Seals:
         return ts
 
     async def _call(self, call: StreamCall) -> Answer:
-        """Make a call that may be repeated, a few times if need be."""
+        """Makes an idempotent call, with a few attempts if necessary."""
         place = self.place
         slot = Slot.CLOSE if isinstance(call, CloseStream) else Slot.UPDATE
         for number in range(_ATTEMPTS):

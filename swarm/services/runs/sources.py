@@ -1,8 +1,8 @@
-"""The two sources of a run's events: an agent that the coordinator calls, and a polling agent that tells of its answer.
+"""The two sources of a run's events: an agent called by the coordinator, and a polling agent that streams its answer.
 
-The first runs work that this process has claimed: the source renews the lease, and a run that loses it is ended. A
-polling agent has claimed its work itself, on whatever process it calls: the source reads the pieces that its calls to
-slack-stream have stored, and leaves the work to the agent.
+`AgentSource` runs work claimed by this process: the source renews the lease, and a run without its lease is ended. A
+polling agent has claimed its work itself, from any process: `StreamSource` reads the stored pieces of its slack-stream
+calls, and leaves the work to the agent.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import transcript
 
 SEAL_SECONDS: Final = 5.0
-"""So long a run waits for the abandoned answer before it to be sealed."""
+"""The time that a run waits for the previous, abandoned answer to be sealed."""
 
 RELEASE_SECONDS: Final = 2.0
-"""After so long a trigger comes again that another turn still had in hand."""
+"""The delay after which a trigger comes again that another run still holds."""
 
 _LOOK_SECONDS: Final = 0.1
-_TAIL_SECONDS: Final = 1.0  # the pieces of an answer are read when one is added, and so often
-_FRESH: Final = 2 / 3  # of a lease; it is renewed every third
+_TAIL_SECONDS: Final = 1.0  # pieces are read when one is added, and at this interval
+_FRESH: Final = 2 / 3  # the share of a lease that counts as fresh; it is renewed every third
 _TO_THE_END: Final = "~"
 
 _log = structlog.get_logger(__name__)
 
 HandleNotifications = Callable[[Agent, Trigger], Awaitable[None]]
-"""Acts on a notice that came with the renewal of a lease."""
+"""Acts on a notice that came with a lease renewal."""
 
 
 class NameConversation(Protocol):
-    """Names the conversation in a thread: the same for every run there."""
+    """Returns the id of the conversation in a thread: the same for every run there."""
 
     def __call__(self, *, team: str, channel: str, thread_ts: str) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManagedAgent:
-    """An agent that the coordinator runs, and how its conversations are named."""
+    """An agent run by the coordinator, with the naming of its conversations."""
 
     spec: StreamingAgent
     client: AgentClient
@@ -75,7 +75,7 @@ class ManagedAgent:
 
 
 class AgentSource:
-    """An agent that is called with a claimed trigger. Implements `RunSource`."""
+    """The source for an agent that is called with a claimed trigger. Implements `RunSource`."""
 
     def __init__(
         self, crew: RunContext, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications
@@ -94,7 +94,7 @@ class AgentSource:
         self._confirmed_at = boottime()  # the lease held at this moment
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Wait until the agent's last answer in this thread says that it was abandoned, for a few seconds."""
+        """Waits a few seconds until the agent's last, abandoned answer in this thread is sealed."""
         place = self._trigger.place
         try:
             async with asyncio.timeout(SEAL_SECONDS):
@@ -103,7 +103,7 @@ class AgentSource:
                         break
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            pass  # `begin` gives the work back, and it comes again
+            pass  # `begin` gives the work back, to be handed out again
         except Unavailable as error:
             _log.warning("a turn cannot begin yet", action="turn", turn=self.turn_id, error=error.message)
         except asyncio.CancelledError:
@@ -116,7 +116,7 @@ class AgentSource:
         try:
             is_started = await asyncio.shield(starting)
         except BaseException:
-            await asyncio.gather(starting, return_exceptions=True)  # the turn must be there for the one who ends it
+            await asyncio.gather(starting, return_exceptions=True)  # the row of the run must exist when it is ended
             raise
         if not is_started:
             await self._release(RELEASE_SECONDS)
@@ -135,7 +135,7 @@ class AgentSource:
         return Opening(place=place, mentionable=frozenset(spoken | ({self._requester} if self._requester else set())))
 
     async def keep(self, run: AnswerRun) -> None:
-        """Renew the lease until the end; a run that has lost it is stopped."""
+        """Renews the lease until the end; a run that has lost its lease is stopped."""
         while True:
             await asyncio.sleep(self._crew.conduct.lease_seconds / 3)
             asked_at = boottime()
@@ -152,7 +152,7 @@ class AgentSource:
                 await self._take_news(self._agent, trigger)
 
     async def is_ours(self, run: AnswerRun) -> bool:
-        """A lease that was not confirmed for most of its time is asked for, since the process may have slept."""
+        """Checks a lease that was not confirmed for most of its time, since the process may have slept."""
         is_fresh = boottime() - self._confirmed_at < self._crew.conduct.lease_seconds * _FRESH
         return is_fresh or await self._keep(run) is not LeaseLossOutcome.TAKEN
 
@@ -174,10 +174,10 @@ class AgentSource:
         await self._crew.work.release(self._agent, [self._trigger.lease_token], delay_seconds)
 
     def _started(self, tx: Transaction) -> bool:
-        """False if the work is not ours to begin.
+        """Returns False if the work is not to be begun.
 
-        Another turn has the trigger in hand, the agent was removed a moment ago, the lease was lost since it was
-        granted, or an earlier answer of the agent in this thread does not say yet that it was abandoned.
+        Another run holds the trigger, the agent was just removed, the lease was lost, or an abandoned answer of the
+        agent in this thread is not sealed yet.
         """
         trigger = self._trigger
         if agents.by_id(tx, self._agent.id) is None or not leases.holds(
@@ -204,7 +204,7 @@ class AgentSource:
 
     @cached_property
     def _ids(self) -> Ids:
-        """A task without a thread is a conversation of its own."""
+        """The ids of the run. A task without a thread is a conversation of its own."""
         place, name = self._trigger.place, self._one.conversation_id
         if place is None:
             conversation_id = name(team=self._crew.me.team, channel="task", thread_ts=self._trigger.id)
@@ -226,7 +226,7 @@ class AgentSource:
         )
 
     async def _context(self) -> dict[str, object]:
-        """What shapes the answer beside the words: where they were said."""
+        """Returns the client context: facts about the channel and the person."""
         place = self._trigger.place
         if place is None:
             return client_context(channel_type=ChannelType.CHANNEL)
@@ -241,7 +241,7 @@ class AgentSource:
         )
 
     async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
-        """Keep the work although the time of its lease is over, unless it was taken away meanwhile."""
+        """Keeps the work after the expiry of its lease, unless it was taken away meanwhile."""
         asked_at = boottime()
         kept = await self._crew.database.write(keep, self.turn_id, self._crew.conduct.lease_seconds)
         if kept is LeaseLossOutcome.OURS:
@@ -257,9 +257,9 @@ class AgentSource:
 
 
 class StreamSource:
-    """The answer of a polling agent, shown from what is stored of it. Implements `RunSource`.
+    """The source for a polling agent's answer, read from its stored pieces. Implements `RunSource`.
 
-    News does not concern the run: what ends the work is found with the pieces (`stream_state.look_at`).
+    The run needs no notices: the end of its work is found with the pieces (`stream_state.look_at`).
     """
 
     agent_id: str | None = None
@@ -274,7 +274,7 @@ class StreamSource:
         self._found: Unfinished
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Seal the messages that another process has begun."""
+        """Seals the messages that another process has begun."""
         found = await self._read()
         if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
             await self._crew.recovery.bring_to_end(self.turn_id, run.term.is_ours, counts=True)
@@ -299,7 +299,7 @@ class StreamSource:
         return Opening(place=place, mentionable=self._people, sealed_pages=sealed)
 
     async def keep(self, run: AnswerRun) -> None:
-        """The agent renews its lease itself."""
+        """Does nothing, because the agent renews its lease itself."""
 
     async def is_ours(self, run: AnswerRun) -> bool:
         return True
@@ -314,7 +314,7 @@ class StreamSource:
         return whole.shown()
 
     async def _tail(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
-        """Everything from the first piece on. After a stop there comes nothing more, and no end either."""
+        """Yields all events from the first piece on. After a stop neither further events nor an end follow."""
         seq, wakeups, topic = 0, self._crew.database.wakeups, run_events.topic_of(self.turn_id)
         while True:
             seen = wakeups.generation(topic)
@@ -328,7 +328,7 @@ class StreamSource:
                     return
             if isinstance(end, RunStopped):
                 run.stop(end.by)
-                await asyncio.Event().wait()  # the stopped run ends this
+                await asyncio.Event().wait()  # cancelled by the stopped run
             elif end is not None and len(pieces) < run_events.AT_ONCE:
                 yield end
                 return
@@ -351,7 +351,7 @@ class StreamSource:
 
 
 def _people(tx: Transaction, turn: Run, thread: Thread) -> frozenset[str]:
-    """Whom the answer may mention: people who have spoken in the thread, or were mentioned there."""
+    """Returns the people whom the answer may mention: authors in the thread and people mentioned there."""
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
     spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
     mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))

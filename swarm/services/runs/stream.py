@@ -1,12 +1,11 @@
-"""Answering live: what a polling agent says of its answer while it gives it, on whatever process it calls.
+"""Streamed answers of polling agents: pieces of an answer, sent to any coordinator process while the agent writes.
 
 Each call is one transaction that stores a piece; the elected process shows the pieces (`sources.StreamSource`). What is
-guaranteed: a piece that was accepted is shown, or the thread is told that the answer is not whole. Closing settles the
-work in the same transaction, as a reply does, and from then on the run may go away: showing the end changes nothing
-about the work any more. Only a person's Stop settles work that is not closed; an answer that ends in another way leaves
-the work to its lease.
+guaranteed: an accepted piece is shown, or the thread gets a note that the answer is incomplete. Closing settles the
+work in the same transaction, as a reply does, and from then on the run may disappear: showing the end does not change
+the work. Only a person's Stop settles the work of an open answer; any other end leaves the work to its lease.
 
-Locks are taken in one order: the thread, the lease, the task, the messages; the lease guards the pieces.
+Lock order: the thread, the lease, the task, the messages; the lease guards the pieces.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
 SEAL_SECONDS: Final = 5.0
-"""So long a run waits for the answer of the one before it to be brought to its end."""
+"""The time that a run waits for the end of the previous run's answer."""
 
 _LOOK_SECONDS: Final = 1.0
 _MAX_NAME: Final = 200  # of a step's id and its title
 
 
 class StreamStatus(StrEnum):
-    """Whether more may be said."""
+    """Whether the answer accepts more pieces."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -59,7 +58,7 @@ class StreamStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Streamed:
-    """An answer after a call: its turn, and how many characters have been said."""
+    """An answer after a call: its run, and the number of characters so far."""
 
     turn_id: str
     status: StreamStatus
@@ -68,15 +67,15 @@ class Streamed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Said:
-    """What an agent says when it closes an answer."""
+    """The last call of an answer."""
 
-    text: str = ""  # the last of it
-    result: str | None = None  # of the task
-    failed: str | None = None  # why it is not whole, a clause for people
+    text: str = ""  # the last piece
+    result: str | None = None  # the result of the task
+    failed: str | None = None  # why the answer is incomplete, a clause for people
 
 
 class AnswerStreams:
-    """Answers that polling agents give live."""
+    """Streamed answers of polling agents."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
@@ -85,12 +84,12 @@ class AnswerStreams:
     async def open(
         self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None, text: str = ""
     ) -> Streamed:
-        """Begin an answer to what the run has leased: an inbox message with all that came with it, or a task.
+        """Begins an answer to the leased work: an inbox message with all messages of its lease, or a task.
 
-        ``text`` is the first piece of the answer. The same call again names the same answer while it is open, and says
-        its text once. If the answer of an earlier run is still being brought to its end, that is waited for, for a few
-        seconds. Raises what `grip` and `grip_task` raise, TooLarge for a long text, and Conflict where another answer
-        is open under this lease, where the lease is over, or where there is no thread.
+        ``text`` is the first piece. A repeated call returns the same answer while it is open, and adds the text once.
+        Waits a few seconds if the answer of an earlier run is still being ended. Raises the errors of
+        `authorize_message` and `authorize_task`, TooLarge for a long text, and Conflict if another answer is open under
+        this lease, if the lease is over, or if there is no thread.
         """
         if (inbox_message_id is None) == (task_id is None):
             raise Invalid(
@@ -112,15 +111,15 @@ class AnswerStreams:
             await wakeups.wait(runs.TURNS, seen, _LOOK_SECONDS)
 
     async def append(self, caller: Caller, turn_id: str, text: str) -> Streamed:
-        """Say more. The same text again is said again: only a ``request_id`` makes a call happen once.
+        """Adds a piece. A repeated text is added again: only a ``request_id`` makes a call happen once.
 
-        Raises what :meth:`close` raises.
+        Raises the errors of :meth:`close`.
         """
         _check_text(text)
         return await self._database.write(_add, caller, turn_id, "append", TextAdded(text=text))
 
     async def task(self, caller: Caller, turn_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
-        """Show a step of the work as a card, or change the one with this id. Raises what :meth:`close` raises."""
+        """Shows a step of the work as a card, or changes the card with this id. Raises the errors of :meth:`close`."""
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
         return await self._database.write(
@@ -128,22 +127,20 @@ class AnswerStreams:
         )
 
     async def status(self, caller: Caller, turn_id: str, what: str) -> Streamed:
-        """Say what is done now: people see it as long as there is no text. Raises what :meth:`close` raises."""
+        """Sets the status line, which people see as long as there is no text. Raises the errors of :meth:`close`."""
         _check_name("title", what)
         return await self._database.write(_add, caller, turn_id, "status", Doing(what=what))
 
     async def close(
         self, caller: Caller, turn_id: str, text: str = "", result: str | None = None, failed: str | None = None
     ) -> Streamed:
-        """Say the last of it, and settle the work as a reply does: the lease ends, unless it is held.
+        """Adds the last piece and settles the work as a reply does: the lease ends, unless it is held.
 
-        Every message of the lease counts as answered; a task is completed if there is a ``result``, and goes on
-        otherwise. With ``failed``, a clause for people, the answer is not whole: people see why with a button that
-        hands the work out again, and it is set aside until then. The same call again returns the first result.
-
-        Raises NotFound for an answer that is not the agent's, LeaseLost if the run's lease does not hold, Withdrawn if
-        all that it answers was deleted, Conflict if it was stopped, closed or could not be shown, TooLarge past the
-        limits, and Invalid if nothing was said.
+        Every message of the lease counts as answered; a task is completed if there is a ``result``, and continues
+        otherwise. With ``failed``, a clause for people, the answer is incomplete: people see the reason with a Retry
+        button, and the work is dead until then. A repeated call returns the first result. Raises NotFound for another
+        agent's answer, LeaseLost without a valid lease, Withdrawn if all answered messages were deleted, Conflict if
+        the answer was stopped, closed or could not be shown, TooLarge past the limits, and Invalid without any text.
         """
         if text:
             _check_text(text)
@@ -173,11 +170,11 @@ class AnswerStreams:
 
 
 def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
-    claim = fenced(tx, caller, wanted)  # also before what was opened is named again
+    claim = fenced(tx, caller, wanted)  # also before a repeated call returns the open answer
     call = _call(caller, "open", wanted.about, claim.lease.token, {"text": text} if text else {})
 
     def stands() -> bool:
-        """For this run only; an id of its own counts for ever, the same words as long as the answer is open."""
+        """Valid for this run only: a ``request_id`` forever, equal arguments as long as the answer is open."""
         turn_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
         turn = runs.get(tx, turn_id)
         is_own = turn is not None and turn.lease_token == claim.lease.token
@@ -215,12 +212,12 @@ def _add(tx: Transaction, caller: Caller, turn_id: str, action: str, piece: Piec
 def _call(
     caller: Caller, action: str, about: str, lease_token: str | None, said: Mapping[str, object]
 ) -> IdempotentCall:
-    """An id of the caller's own counts within one action: models choose "1" for everything."""
+    """Scopes a ``request_id`` to one action: models choose "1" for everything."""
     return IdempotentCall.of(caller, f"slack-stream {action}", about, said, lease_token)
 
 
 def _tell(tx: Transaction, turn: Run, piece: Piece) -> int:
-    """Store a piece, unless there are too many; how many characters have been said with it."""
+    """Stores a piece, within the limits. Returns the number of characters so far."""
     event = run_events.add(tx, turn.id, piece)
     if event.characters > MAX_ANSWER_CHARACTERS:
         raise TooLarge(
@@ -248,7 +245,7 @@ def _check_name(field: str, value: str) -> None:
 
 
 def _check_something_said(tx: Transaction, turn: Run) -> None:
-    """Cards alone answer nobody."""
+    """Raises Invalid for an answer without text: cards alone are no answer."""
     pieces = [event.piece for event in run_events.after(tx, turn.id, 0, MAX_PIECES)]
     text = "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
     if not without_markers(strip_invisible(text)).strip():
@@ -262,7 +259,7 @@ def _check_something_said(tx: Transaction, turn: Run) -> None:
 def _settle(
     tx: Transaction, turn: Run, lease: Lease, thread: Thread, said: Said, conduct: OperatingPolicy
 ) -> tuple[str, ...]:
-    """Settle the work of an answer that is closed; the ids of the messages that are settled. The lease is locked."""
+    """Settles the work of a closed answer. Returns the ids of the settled messages. The lease is locked."""
     settled: list[str] = []
     if turn.task_id is not None:
         _settle_task(tx, turn.task_id, said, conduct)
@@ -276,7 +273,7 @@ def _settle(
 
 
 def _settle_task(tx: Transaction, task_id: str, said: Said, conduct: OperatingPolicy) -> None:
-    """With neither a result nor a failure the agent has only said something: the task goes on."""
+    """Ends the task with a result or failure. With neither, the task continues."""
     task = tasks.locked(tx, task_id)
     if task is None or (said.result is None and said.failed is None):
         return
@@ -289,7 +286,7 @@ def _settle_task(tx: Transaction, task_id: str, said: Said, conduct: OperatingPo
 
 
 def _settle_messages(tx: Transaction, lease: Lease, said: Said) -> list[str]:
-    """Everything that came under the lease and waits for an answer."""
+    """Settles all messages of the lease that wait for an answer."""
     step = InboxStep.RESPOND if said.failed is None else InboxStep.BURY
     waiting = claimed_members(tx, lease)
     return [entry.id for entry in waiting if inbox.move(tx, step, entry, reason=said.failed)]

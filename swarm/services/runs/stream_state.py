@@ -1,10 +1,9 @@
-"""The answer of a polling agent, as the database has it: its beginning, the right to say more, its pieces, its end.
+"""The streamed answer of a polling agent in the database: its beginning, the right to add pieces, its pieces, its end.
 
-An answer is a turn under the run's lease, and is fenced like everything that runs do. Its id is known to its run alone,
-so a call that names no lease acts under the turn's; a call that names one must name that.
+An answer is a run under its lease, fenced like every action of runs. Its id is known to its run alone, so a call
+without a lease token acts under the run's lease; a token, if given, must be of that lease.
 
-Pieces that were stored before the work was lost are still shown; then the events end as honestly as those of an agent
-whose connection broke.
+Pieces stored before the work was lost are still shown; then the events end as they do after a broken connection.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class StillShown(Conflict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What an answer is about: one of the two."""
+    """The subject of an answer: exactly one of the two ids."""
 
     inbox_message_id: str | None
     task_id: str | None
@@ -71,7 +70,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """What a run has leased, locked and checked."""
+    """The leased work of a run, locked and checked."""
 
     lease: Lease
     thread: Thread
@@ -80,13 +79,18 @@ class Claim:
 
 
 def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> Claim:
-    """What the run has leased; raises what `authorize_message` and `authorize_task` raise, and Conflict where nothing
-    can be shown."""
+    """Returns the leased work of the run.
+
+    Raises the errors of `authorize_message` and `authorize_task`, and Conflict if nothing can be shown.
+    """
     return _task(tx, caller, wanted.task_id) if wanted.task_id is not None else _messages(tx, caller, wanted.about)
 
 
 def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
-    """A new turn under the run's lease; raises what `Streams.open` says, and StillShown."""
+    """Starts a run for the answer under its lease.
+
+    Raises StillShown and the errors described in `AnswerStreams.open`.
+    """
     lease, thread = claim.lease, claim.thread
     if lease.kind is LeaseKind.NOTICE or not leases.holds(lease, tx.now):
         raise Conflict(_OVER, hint=_OVER_HINT)
@@ -115,7 +119,7 @@ def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
 
 
 def own(tx: Transaction, caller: Caller, turn_id: str) -> Run:
-    """The turn of an answer that the caller's run has opened; raises NotFound or LeaseLost."""
+    """Returns the run of an answer that the caller's run has opened; raises NotFound or LeaseLost."""
     turn = runs.get(tx, turn_id)
     if turn is None or turn.agent_id != caller.agent.id or run_events.last(tx, turn_id) is None:
         raise NotFound(f"You have no stream '{turn_id}'.", hint="Use the turn_id that action 'open' gave you.")
@@ -125,13 +129,13 @@ def own(tx: Transaction, caller: Caller, turn_id: str) -> Run:
 
 
 def authorize_answer(tx: Transaction, turn: Run) -> Lease:
-    """The lease of an answer of which more may be said, locked.
+    """Returns the lease of an answer that accepts more pieces, locked.
 
-    Raises Conflict with the reason if the answer is over, Withdrawn if what it answers was deleted, LeaseLost.
+    Raises Conflict with the reason if the answer is over, Withdrawn if the answered messages were deleted, LeaseLost.
     """
     lease = leases.get(tx, turn.lease_token, turn.agent_id)
     now = runs.get(tx, turn.id)
-    assert now is not None  # turns are dropped long after their end
+    assert now is not None  # runs are dropped long after their end
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
     if lease is None or not (is_settled or leases.holds(lease, tx.now)):
@@ -145,27 +149,27 @@ def authorize_answer(tx: Transaction, turn: Run) -> Lease:
 
 
 def is_closed(tx: Transaction, turn_id: str) -> bool:
-    """Whether the agent has said the last of an answer."""
+    """Whether the agent has closed an answer."""
     last = run_events.last(tx, turn_id)
     return last is not None and isinstance(last.piece, Closed)
 
 
 def is_withdrawn(tx: Transaction, turn: Run) -> bool:
-    """Whether everything that a turn answers was deleted in Slack."""
+    """Whether all messages that a run answers were deleted in Slack."""
     entries = [inbox.get(tx, entry_id) for entry_id in turn.entry_ids]
     return bool(entries) and all(entry is not None and entry.status is InboxStatus.WITHDRAWN for entry in entries)
 
 
 def is_polling(tx: Transaction, turn: Run) -> bool:
-    """Whether a turn is the answer of a polling agent."""
+    """Whether a run is the answer of a polling agent."""
     return run_events.last(tx, turn.id) is not None
 
 
 def goes_on(tx: Transaction, turn: Run, conduct: OperatingPolicy) -> bool:
-    """Whether an answer of which nobody shows more at the moment is still to be shown: its every word is stored.
+    """Whether an answer that no process shows at the moment is to be shown further: all its pieces are stored.
 
-    False for one that people want stopped, and for one whose run has lost its lease: the work comes again. A lease that
-    could not be renewed is about to be prolonged.
+    False after a Stop request, and for a run without its lease, whose work is handed out again. A lease that could not
+    be renewed is about to be prolonged.
     """
     last = run_events.last(tx, turn.id)
     if last is None or turn.status is not RunStatus.RUNNING or turn.stop_requested_at is not None:
@@ -180,7 +184,7 @@ def has_lease(tx: Transaction, lease: Lease | None, conduct: OperatingPolicy) ->
 
 
 def is_ours_to_settle(tx: Transaction, turn: Run, outcome: AnswerOutcome) -> bool:
-    """Whether the end of a turn settles its work."""
+    """Whether the end of a run settles its work."""
     last = run_events.last(tx, turn.id)
     if last is None:
         return True
@@ -188,7 +192,7 @@ def is_ours_to_settle(tx: Transaction, turn: Run, outcome: AnswerOutcome) -> boo
 
 
 def show_settled(tx: Transaction, turn: Run, thread: Thread, conduct: OperatingPolicy) -> None:
-    """✅ or ❌ on the messages that were settled when the agent closed its answer."""
+    """Adds ✅ or ❌ to the messages that were settled when the agent closed its answer."""
     last = run_events.last(tx, turn.id)
     for entry_id in last.piece.settled if last and isinstance(last.piece, Closed) else ():
         entry = inbox.get(tx, entry_id)
@@ -201,9 +205,9 @@ def show_settled(tx: Transaction, turn: Run, thread: Thread, conduct: OperatingP
 def look_at(
     tx: Transaction, turn_id: str, after: int, conduct: OperatingPolicy
 ) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
-    """The pieces behind number ``after``, and how the answer ends if no more can come.
+    """Returns the pieces after number ``after``, and the end of the answer if no more can come.
 
-    The lease is looked at first: pieces that were stored before it was lost are all there.
+    The lease is read first, so that all pieces stored before its loss are included.
     """
     end = _end(tx, turn_id, conduct)
     return run_events.after(tx, turn_id, after), end
@@ -233,7 +237,7 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
 
 
 def _requester(tx: Transaction, entries: Sequence[InboxMessage]) -> str | None:
-    """The person who has spoken last; None if only bots have. Slack streams to people only."""
+    """Returns the last author who is a person; None if there are only bots. Slack streams to people only."""
     rows = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
     said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
     people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
@@ -250,7 +254,7 @@ def _in_the_way(tx: Transaction, lease: Lease) -> SwarmError:
 
 
 def _check_not_told_over(tx: Transaction, turn: Run) -> None:
-    """The agent has closed it, a person has stopped it, or what it answers is gone."""
+    """Raises Conflict if the answer was closed or stopped, Withdrawn if its messages were deleted."""
     if is_closed(tx, turn.id):
         raise Conflict("This stream is closed.", hint="Say what is left with slack-reply.")
     if turn.stop_requested_at is not None or RunOutcome.STOPPED in (turn.outcome, turn.status):
@@ -262,7 +266,7 @@ def _check_not_told_over(tx: Transaction, turn: Run) -> None:
 
 def _end(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> AgentEvent | RunStopped | None:
     turn = runs.get(tx, turn_id)
-    assert turn is not None  # turns are dropped long after their end
+    assert turn is not None  # runs are dropped long after their end
     lease = leases.peek(tx, turn.lease_token)
     if turn.stop_requested_at is not None:
         return RunStopped(by=turn.stop_requested_by)
@@ -272,7 +276,7 @@ def _end(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> AgentEvent 
 
 
 def _lost(tx: Transaction, turn: Run, lease: Lease | None) -> AgentEvent:
-    """The agent has settled its work in another way and left the answer open, or the work is not its own any more."""
+    """Returns the end of an open answer whose work was settled in another way or lost."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Finished(elsewhere=True)
@@ -280,7 +284,7 @@ def _lost(tx: Transaction, turn: Run, lease: Lease | None) -> AgentEvent:
 
 
 def _comes_again(tx: Transaction, turn: Run) -> bool:
-    """Whether the work is handed out again by itself, now or when the sweep finds that its lease has expired."""
+    """Whether the work is handed out again by itself, now or after the sweep finds the expired lease."""
     task = tasks.get(tx, turn.task_id) if turn.task_id else None
     if task:
         has_more = task.status is TaskStatus.IN_PROGRESS and task.attempts + 1 < MAX_TASK_ATTEMPTS

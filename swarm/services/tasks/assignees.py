@@ -1,4 +1,4 @@
-"""Who may be given a task, and whether there is room for one more."""
+"""The rules for giving a task to an agent, and the limits of open tasks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tasks import Task
 
 MAX_WAITED_FOR: Final = 200
-"""So many tasks are looked at to see whether one of them waits for a parent of a new one."""
+"""The maximum number of tasks that are searched for a cycle through the parents of a new task."""
 
 
 def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
-    """The worker of that name or id, who is there; otherwise an error that names who is.
+    """Returns the online worker with that name or id.
 
-    Raises NotFound for nobody of that name, Conflict for the caller itself, for a lead, and for one that is offline.
+    Raises NotFound for an unknown name, and Conflict for the caller itself, a lead, or an offline worker. The errors
+    list the available workers.
     """
     found = roster.by_name(wanted.strip().lower()) or roster.by_id(wanted.strip())
     if found is None:
@@ -50,10 +51,10 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
 def check_vouched(
     tx: Transaction, conduct: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
 ) -> None:
-    """Raises Forbidden where work of an enrolled worker would reach tools of the host: a task of a built-in agent.
+    """Raises Forbidden if work of an enrolled worker would reach tools of the host, as a task of a built-in agent.
 
-    ``by`` is who gives it, None for the operator, who may give what anybody has written; ``task`` is what is given, if
-    it was there before.
+    ``by`` is the assigning agent, None for the operator, who may assign any text; ``task`` is the existing task, None
+    for a new one.
     """
     if by is None or target.name not in conduct.guarded_agents:
         return
@@ -74,8 +75,10 @@ def _possible(roster: Roster, caller: Agent | None) -> str:
 
 
 def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> tuple[int, list[Task]]:
-    """The depth of a new task below ``parent``, and its ancestors. Raises Conflict where it would be too deep, where
-    the parent has too many, or where it would return to somebody who waits for it: a cycle.
+    """Returns the depth of a new task below ``parent``, and its ancestors.
+
+    Raises Conflict if the task would be too deep, if the parent has too many subtasks, or if the worker waits for the
+    task (a cycle).
     """
     ancestors = task_queries.ancestors(tx, parent.id if parent else None)
     if parent and parent.ended_at is not None:
@@ -88,7 +91,7 @@ def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> 
 
 
 def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
-    """Raises Conflict where a task would return to somebody who waits for it, further up: a cycle."""
+    """Raises Conflict if a task would go to an agent that waits for the task with one of its ancestors: a cycle."""
     for above in ancestors:
         if above.agent_id == worker_id and above.ended_at is None:
             raise Conflict(
@@ -98,7 +101,7 @@ def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
 
 
 def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) -> None:
-    """Raises Conflict where there are too many open tasks already."""
+    """Raises Conflict if there are too many open tasks already."""
     if thread_id:
         check_room(task_queries.count_open_in_thread(tx, thread_id), MAX_OPEN_PER_THREAD, "in this thread")
     elif creator_id:
@@ -106,10 +109,10 @@ def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) 
 
 
 def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Task], by: Agent | None) -> bool:
-    """Whether a task that depends on those has to wait. ``by`` is who wants it so, None for an operator.
+    """Whether a task with these dependencies has to wait. ``by`` is the calling agent, None for an operator.
 
-    Raises what `check_dependencies` raises, NotFound for one that does not exist or is none of their business, and
-    Conflict for one that will never be done, or that waits for a parent of the task.
+    Raises the errors of `check_dependencies`, NotFound for an unknown or invisible dependency, and Conflict for a
+    dependency that will never be done or that waits for a parent of the task.
     """
     above = [task.id for task in ancestors]
     check_dependencies(depends_on, above)
@@ -126,7 +129,10 @@ def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Ta
 
 
 def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) -> None:
-    """A parent waits for its parts. So a part must not wait for what waits for the parent, through whatever tasks."""
+    """Raises Conflict if a dependency waits for a parent of the task, directly or indirectly.
+
+    A parent waits for its subtasks.
+    """
     waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
     if len(waited_for) > MAX_WAITED_FOR:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""Delegation: a message becomes a task of a worker, and the thread goes with it. All of it, or nothing."""
+"""Delegation: a message becomes a task of a worker, and the thread moves with it, in one transaction."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from swarm.store.threads import threads, transcript
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delegated:
-    """The task that a message became, and who owns the thread now."""
+    """The task of a delegated message, and the new owner of the thread."""
 
     task_id: str
     owner: str | None  # an agent's name
 
 
 class Delegations:
-    """What leads hand to workers, and whether these take it."""
+    """Delegations of leads to workers, and the workers' acceptance."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
@@ -53,22 +53,25 @@ class Delegations:
         offer: bool = False,
         only: bool = False,
     ) -> Delegated:
-        """Give a message to a worker as a task, and the thread with it; the other messages of the lease go along,
-        unless ``only``. With ``offer`` the worker is asked first, and the thread goes over when it accepts.
+        """Gives a message to a worker as a task, together with the thread and, unless ``only``, the other messages of
+        the lease.
 
-        Raises what `worker` and `authorize_message` raise, and Conflict with what is possible for a second delegation
-        of the same message, too many or too deep tasks, and cycles.
+        With ``offer`` the worker is asked first, and the thread moves on acceptance. Raises the errors of `worker` and
+        `authorize_message`, and Conflict with the alternatives for a second delegation of the same message, too many or
+        too deep tasks, and cycles.
         """
         return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only)
 
     async def accept(self, caller: Caller, task_id: str) -> TaskView:
-        """Take a task that was offered: it is due at once, and the thread is the worker's, unless it has changed hands
-        since the offer. Raises Conflict if it is no longer offered.
+        """Accepts an offered task: it is due at once, and the worker gets the thread, unless its owner changed since
+        the offer.
+
+        Raises Conflict after the end of the offer.
         """
         return await self._database.write(self._accept, caller, task_id)
 
     async def decline(self, caller: Caller, task_id: str, reason: str) -> TaskView:
-        """Refuse a task that was offered: its message is unread again for who offered it."""
+        """Declines an offered task: its message is unread again for the offering agent."""
         if not reason.strip():
             raise Invalid("Say why.", fields={"reason": "a sentence for who offered it"})
         return await self._database.write(self._decline, caller, task_id, reason)
@@ -134,7 +137,7 @@ class Delegations:
     def _tell(
         self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, task: Task, offer: bool
     ) -> None:
-        """An offer is news for the worker; a task that is assigned takes the thread along."""
+        """Adds a notice of an offer for the worker; an assigned task takes the thread along."""
         if offer:
             notices.add(
                 tx,
@@ -186,7 +189,7 @@ def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:
 
 
 def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
-    """An offer to the caller, locked after its thread."""
+    """Returns an offer to the caller, locked after its thread."""
     found = tasks.get(tx, task_id)
     if found is None or found.agent_id != caller.agent.id:
         raise NotFound(f"You were not offered a task '{task_id}'.", hint="Use the task_id of a task_offered notice.")
@@ -200,5 +203,5 @@ def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
 
 
 def _answer(caller: Caller, tool: str, task_id: str, said: dict[str, object]) -> IdempotentCall:
-    """The answer to an offer is the same under every lease: there is only one."""
+    """Returns the call without a lease: an offer has one answer, under any lease."""
     return IdempotentCall.of(replace(caller, lease_token=None), tool, task_id, said)

@@ -1,7 +1,7 @@
-"""What becomes of tasks without their agents' doing: dependencies that are met or never will be, delays and offers that
-are over, parents that were cancelled, workers that are gone.
+"""Changes of tasks without their agents: resolved or failed dependencies, ended delays and offers, cancelled parents,
+offline workers.
 
-Task by task, each in a transaction of its own; harmless if done twice.
+Each task has its own transaction; a repetition is harmless.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Care = Callable[[Transaction, Task, OperatingPolicy], None]
 
 
 async def tend_tasks(database: Database, conduct: OperatingPolicy) -> None:
-    """One round over all that is to be done; what fails is logged, and tried again in the next one."""
+    """Makes one round over all due changes; failures are logged, and tried again in the next round."""
     for care, task_ids in await database.read(_to_do, conduct):
         for task_id in task_ids:
             await attempt(database.write(_tend, task_id, care, conduct), "tend_tasks", task=task_id)
@@ -54,14 +54,14 @@ def _to_do(tx: Transaction, conduct: OperatingPolicy) -> list[tuple[Care, list[s
 
 
 def _tend(tx: Transaction, task_id: str, care: Care, conduct: OperatingPolicy) -> None:
-    """Lock what may change, and look again whether it is as it was found."""
+    """Locks the rows that may change, and checks the state again."""
     task = lock_task(tx, task_id)
     if task:
         care(tx, task, conduct)
 
 
 def settle(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
-    """A blocked task whose dependencies are done is due; one of which some never will be has failed."""
+    """Makes a blocked task due after its dependencies are done, or fails the task if a dependency was unsuccessful."""
     if task.status is not TaskStatus.BLOCKED:
         return
     others = task_queries.dependencies(tx, task.id)
@@ -75,24 +75,24 @@ def settle(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
 
 
 def cancel_orphan(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
-    """A part of a cancelled task is of no use."""
+    """Cancels a subtask of a cancelled task."""
     parent = tasks.get(tx, task.parent_id) if task.parent_id else None
     if parent and parent.status is TaskStatus.CANCELLED:
         task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", conduct)
 
 
 def end_delay(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
-    """A task that was released with a delay is due again."""
+    """Makes a task due again that was released with a delay."""
     tasks.end_delay(tx, task)
 
 
 def end_offer(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
-    """Nobody has answered: the message goes back to who offered it."""
+    """Declines an unanswered offer: the message goes back to the offering agent."""
     task_ends.decline(tx, task, "the offer was not answered in time")
 
 
 def take_from_absent(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
-    """A worker that is offline or was removed loses its tasks; an offer to it counts as declined."""
+    """Unassigns the tasks of an offline or removed worker; an offer to such a worker counts as declined."""
     roster = read_roster(tx, conduct)
     agent = roster.by_id(task.agent_id)
     if agent and agent.online:

@@ -1,4 +1,4 @@
-"""What a task is to be: title, description, priority and dependencies, checked before anything is stored."""
+"""The brief of a task: title, description, priority and dependencies, checked before storing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TITLE_FROM_DESCRIPTION: Final = 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Brief:
-    """A task as its creator words it."""
+    """The wording of a task by its creator."""
 
     title: str
     description: str
@@ -27,7 +27,7 @@ class Brief:
 def brief(
     description: str, title: str | None = None, priority: int = MESSAGE_PRIORITY, depends_on: Sequence[str] = ()
 ) -> Brief:
-    """A task's wording, checked. Without a title the description's first line is one. Raises Invalid or TooLarge."""
+    """Returns the checked brief. The default title is the description's first line. Raises Invalid or TooLarge."""
     text = strip_invisible(description).strip()
     heading = strip_invisible(title or "").strip() or text.partition("\n")[0][:_TITLE_FROM_DESCRIPTION].strip()
     if not text:

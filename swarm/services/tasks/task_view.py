@@ -1,4 +1,4 @@
-"""Tasks as their agents see them: whose business they are, names looked up, dependencies with what came of them."""
+"""Tasks as agents see them: visibility, names, and dependencies with their results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ __all__ = ["TaskView", "find_visible", "view", "view_of", "views_in_brief"]
 Text = TypeVar("Text", str, str | None)
 
 BRIEF_CHARACTERS: Final = 1_000
-"""So much of each text of a task is shown in a list."""
+"""The number of characters of each text of a task in a list."""
 
 
 def find_visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task | None:
-    """A task, if it is the agent's business: a lead's and an operator's (None) is every one; a worker's are its own,
-    those that it has created, and those that its own depend on.
+    """Returns a task if the agent may see it; None for ``agent`` is the operator.
+
+    Leads and operators see all tasks; a worker sees its own, those it created, and the dependencies of its own.
     """
     task = tasks.get(tx, task_id)
     if task is None or agent is None or agent.role is Role.LEAD or agent.id in (task.agent_id, task.created_by):
@@ -30,19 +31,19 @@ def find_visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task | N
 
 
 def view(tx: Transaction, task: Task) -> TaskView:
-    """One task."""
+    """Returns the view of one task."""
     return _view(task, task_queries.dependencies(tx, task.id), agents.names(tx))
 
 
 def view_of(tx: Transaction, task_id: str) -> TaskView:
-    """The task of an id that is known to be one's, as it is now."""
+    """Returns the present view of a task with a known id."""
     task = tasks.get(tx, task_id)
     assert task is not None  # tasks are never removed
     return view(tx, task)
 
 
 def views_in_brief(tx: Transaction, found: list[Task]) -> list[TaskView]:
-    """Some tasks, in their order, with at most `BRIEF_CHARACTERS` of every text."""
+    """Returns the views of tasks in order, with at most `BRIEF_CHARACTERS` of every text."""
     names = agents.names(tx) if found else {}
     dependencies = task_queries.dependencies_of(tx, [task.id for task in found])
     return [_in_brief(_view(task, dependencies[task.id], names)) for task in found]

@@ -1,4 +1,4 @@
-"""What the run of a task reports: how far it is, what came of it, or why nothing did."""
+"""Reports of a task's run: progress, result, or failure."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from swarm.store.bridge.transaction import Transaction
 
 
 class TaskWork:
-    """Reports of workers on their tasks. Each call is fenced by the task's lease, and done once if it is repeated."""
+    """Reports of workers on their tasks. Each call is fenced by the task's lease and idempotent."""
 
     def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
     async def progress(self, caller: Caller, task_id: str, message: str, percent: int | None = None) -> TaskView:
-        """Say how far a task is; the thread shows it as one message that changes. Raises what `authorize_task`
-        raises."""
+        """Reports progress; the thread shows it as one message that changes. Raises the errors of `authorize_task`."""
         return await self._database.write(self._progress, caller, task_id, checked(message, "message"), percent)
 
     async def complete(self, caller: Caller, task_id: str, result: str, reply: str | None = None) -> TaskView:
-        """End a task with its result; ``reply`` is posted to the thread. The delegator gets the result."""
+        """Completes a task with its result; ``reply`` is posted in the thread. The delegator gets the result."""
         said = check_text(reply) if reply else None
         return await self._database.write(self._complete, caller, task_id, checked(result, "result"), said)
 
     async def fail(self, caller: Caller, task_id: str, error: str, reply: str | None = None) -> TaskView:
-        """End a task that cannot be done; ``reply`` is posted to the thread, else the coordinator says why."""
+        """Fails a task; ``reply`` is posted in the thread, otherwise the coordinator posts the reason."""
         said = check_text(reply) if reply else None
         return await self._database.write(self._fail, caller, task_id, checked(error, "error"), said)
 
@@ -77,7 +76,7 @@ class TaskWork:
 
 
 def checked(text: str, field: str) -> str:
-    """The text itself, if it says something and is not too long; raises Invalid or TooLarge."""
+    """Returns the text unchanged. Raises Invalid for an empty text, TooLarge for a long one."""
     if not strip_invisible(text).strip():
         raise Invalid(f"The {field} is empty.", fields={field: "some text"})
     if len(text) > MAX_TEXT_CHARACTERS:
@@ -96,7 +95,7 @@ def _reported(
     said: Mapping[str, object],
     act: Callable[[AuthorizedTask], bool],
 ) -> TaskView:
-    """The task after ``act``, which is False if the task is in no state for it; a repeated call does not act again."""
+    """Returns the task after ``act``, which returns False in the wrong state. A repeated call does not act again."""
 
     def report() -> dict[str, Any]:
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
@@ -106,7 +105,7 @@ def _reported(
 
     idempotent(tx, task_call(caller, tool, task_id, tasks.get(tx, task_id), said), report)
     task = tasks.get(tx, task_id)
-    assert task is not None  # it was reported on, now or before
+    assert task is not None  # reported on, now or before
     return view(tx, task)
 
 

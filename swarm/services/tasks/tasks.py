@@ -1,4 +1,4 @@
-"""Tasks in the hands of those who give them: create, assign, cancel, redrive, look."""
+"""Task management for leads, operators and creators: create, assign, cancel, redrive, list."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from swarm.store.threads import threads, transcript
 class Tasks:
     """Tasks, for agents and operators. ``caller`` is None for an operator, who may do everything.
 
-    A call under a lease, or with a ``request_id``, returns the first result if it is repeated, and does nothing. Others
-    are done each time: the same words may well be meant anew.
+    A repeated call under a lease, or with a ``request_id``, returns the first result and changes nothing. Other calls
+    are executed each time: equal arguments may be intended.
     """
 
     def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
@@ -41,32 +41,37 @@ class Tasks:
     async def create(
         self, caller: Caller | None, brief: Brief, *, agent: str | None = None, parent_id: str | None = None
     ) -> TaskView:
-        """A new task, of the thread of the caller's lease or of its parent, for a worker or for nobody yet.
+        """Creates a task in the thread of the caller's lease or of the parent, for a worker or unassigned.
 
-        A worker may only create parts of a task of its own. Raises what `worker` raises, NotFound for a parent or
-        dependency that does not exist, Forbidden, and Conflict for cycles, where there are too many tasks, and for a
-        ``request_id`` that stands for other words.
+        A worker may only create subtasks of its own task. Raises the errors of `worker`, NotFound for an unknown parent
+        or dependency, Forbidden, and Conflict for cycles, for too many tasks, and for a ``request_id`` that was used
+        with other arguments.
         """
         return await self._database.write(self._create, caller, brief, agent, parent_id)
 
     async def assign(self, caller: Caller | None, task_id: str, agent: str) -> TaskView:
-        """Give a task that nobody has to a worker. Raises Conflict if somebody has it, and what `worker` raises."""
+        """Assigns an unassigned task to a worker. Raises Conflict for an assigned task, and the errors of `worker`."""
         return await self._database.write(self._assign, caller, task_id, agent)
 
     async def cancel(self, caller: Caller | None, task_id: str, reason: str = "") -> TaskView:
-        """Cancel a task that is not over, and what it has been divided into. Its run is told at once."""
+        """Cancels an unfinished task and its subtasks. Its run is notified at once."""
         return await self._database.write(self._cancel, caller, task_id, reason)
 
     async def redrive(self, task_id: str) -> TaskView:
-        """Hand a dead task out again, its attempts forgotten. Raises NotFound, or Conflict if it is not dead."""
+        """Hands out a dead task again, with its attempts reset.
+
+        Raises NotFound, or Conflict if the task is not dead.
+        """
         return await self._database.write(self._redrive, task_id)
 
     async def get(self, agent: Agent | None, task_id: str) -> TaskView:
-        """One task. Raises NotFound, also for one that is none of the agent's business."""
+        """Returns one task. Raises NotFound, also for a task that the agent may not see."""
         return await self._database.read(_get, agent, task_id)
 
     async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
-        """The newest tasks, in brief: for leads and operators all, for a worker those that it has or has created."""
+        """Returns the newest tasks in brief: all for leads and operators; for a worker, its own and
+        its created ones.
+        """
         return await self._database.read(_latest, agent, status, limit)
 
     def _create(
@@ -79,7 +84,7 @@ class Tasks:
             return {"task_id": self._make(tx, caller, brief, agent, parent_id).id, "words": digest(said)}
 
         made = _once(tx, caller, "create-task", about, said, act)
-        if made["words"] != digest(said):  # or a task would be lost, since models like the id "1"
+        if made["words"] != digest(said):  # otherwise a task would be lost, since models like the id "1"
             raise Conflict(
                 f"With the request_id '{caller.request_id if caller else None}' you have created another task there: "
                 f"{made['task_id']}.",
@@ -139,7 +144,7 @@ class Tasks:
                 tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
             return {}
 
-        def stands() -> bool:  # not for a task that has come back since
+        def stands() -> bool:  # not for a task that was unassigned again
             task = tasks.get(tx, task_id)
             return task is None or not _waits_for_an_agent(task)
 
@@ -178,7 +183,7 @@ def _once(
     *,
     stands: Callable[[], bool] = lambda: True,
 ) -> Mapping[str, Any]:
-    """What comes of ``act``, or came of the same call before if the call can be told from others by itself."""
+    """Returns the result of ``act``, or the earlier result of the same call if the call can be recognised."""
 
     def fenced() -> Mapping[str, object]:
         if caller:
@@ -191,7 +196,7 @@ def _once(
 
 
 def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: OperatingPolicy) -> bool:
-    """A person has pressed the button of a task in a channel; False if the task is over, or was never shown there."""
+    """Cancels a task after a press of its button in a channel; False if the task is over or not of this channel."""
     task = lock_task(tx, task_id)
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
     if task is None or thread is None or thread.channel != channel:
@@ -200,7 +205,7 @@ def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, c
 
 
 def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> bool:
-    """Hand a task out again, which is locked; False if it is not dead, or nobody has it."""
+    """Hands out a locked task again; False if the task is not dead or has no agent."""
     if task.status is not TaskStatus.DEAD or task.agent_id is None:
         return False
     epoch = _take_thread(tx, task, task.agent_id, reason, conduct)
@@ -211,7 +216,7 @@ def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: OperatingPol
 
 
 def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduct: OperatingPolicy) -> int | None:
-    """A task that came from a message brings its thread along, if that is free; the epoch since which it does."""
+    """Takes the thread for a task that came from a message, if the thread is free. Returns the new epoch."""
     if task.thread_id is None or task.inbox_message_id is None:
         return None
     thread = threads.locked(tx, task.thread_id)
@@ -219,7 +224,7 @@ def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduc
 
 
 def _check_part(caller: Caller | None, parent: Task | None) -> None:
-    """A worker divides its own work and gives no other."""
+    """Raises Forbidden unless a worker creates a subtask of its own task."""
     if caller is None or caller.agent.role is Role.LEAD:
         return
     if parent is None or parent.agent_id != caller.agent.id or parent.status not in ACTIVE_STATUSES:
@@ -243,7 +248,7 @@ def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
 
 
 def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
-    """Whether nobody but strangers has asked for the work during which a task is created."""
+    """Whether a task is created during work that only strangers have asked for."""
     lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
     if lease is None:
         return False
@@ -256,19 +261,22 @@ def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
 
 
 def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
-    """A task that the caller may assign or cancel, locked after its thread: a lead any, a worker what it created."""
+    """Returns a task that the caller may assign or cancel, locked after its thread.
+
+    A lead may manage every task, a worker the tasks it created.
+    """
     found = _visible(tx, caller.agent if caller else None, task_id)
     if caller and caller.agent.role is not Role.LEAD and found.created_by != caller.agent.id:
         raise Forbidden(
             "This task is not yours to give or to cancel.", hint="End your own task with task-complete or task-fail."
         )
     task = lock_task(tx, task_id)
-    assert task is not None  # it was seen a moment ago
+    assert task is not None  # seen a moment ago
     return task
 
 
 def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
-    """The caller's own running task, which it may give up because people wish so; fenced like its other reports."""
+    """Returns the caller's own running task, which may be cancelled on people's request; fenced like reports."""
     found = tasks.get(tx, task_id)
     if caller is None or found is None or found.agent_id != caller.agent.id or found.created_by == caller.agent.id:
         return None
