@@ -56,7 +56,7 @@ def up() -> None:
     settings = load()
     preflight.check(settings)
     with loading.uncollected():
-        from swarm.app import bootstrap  # heavy, so what is wrong with the settings is said before
+        from swarm.app import bootstrap  # heavy, so errors in the settings are reported before
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
     log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))
@@ -374,14 +374,14 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 
 
 def _operate(method: str, path: str, **options: Any) -> Any:
-    """Ask the coordinator that runs here; commands never change a database behind its back."""
+    """Send a request to the running coordinator. Commands never change a database behind its back."""
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)
 
 
 def main() -> None:
-    """Run a command. What a user can set right is one line on standard error and exit code 1."""
+    """Run a command. An error the user can fix is one line on standard error and exit code 1."""
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:
