@@ -1,4 +1,4 @@
-"""What the HTTP API takes and gives, beside the shapes that it shares with the tools."""
+"""Requests and answers of the HTTP API, beside the shapes shared with the tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swarm.services.rules.leases import Ended
 from swarm.store.inbox.inbox import InboxMessage
 
 MAX_TOKENS = 500
-"""So many leases may be named in one call."""
+"""The number of leases in one call."""
 
 Tokens = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200)]],
