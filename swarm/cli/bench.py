@@ -1,4 +1,4 @@
-"""``swarm bench``: what the measurements are told on the command line."""
+"""``swarm bench``: the command line of the measurements."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from swarm.services.operate.agents import Present
 from swarm.services.use_cases import Services
 
 Warnings = Callable[[str], Sequence[str]]
-"""Sentences for whoever removes an agent of this name: how the settings name it, and what follows."""
+"""Returns warnings for removing an agent of this name: the settings that name it, and the consequences."""
 
 
 class RemovedShape(TypedDict):
@@ -40,7 +40,7 @@ class RemovedShape(TypedDict):
 
 
 def no_warnings(agent: str) -> Sequence[str]:
-    """Of settings that name no agent."""
+    """No warnings, for settings that name no agent."""
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Whether the coordinator lives, and whether it can do its work."""
+"""Liveness and readiness of the coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swarm.entrypoints.web.openapi import problems
 from swarm.services.operate.overview import Backlog, Overview
 
 Readiness = Callable[[], Mapping[str, bool]]
-"""What the coordinator needs beside its database, by name, and whether it is there: ``{"slack": True}``."""
+"""The coordinator's needs beside its database, by name, and whether each is met: ``{"slack": True}``."""
 
 _DATABASE_SECONDS: Final = 5.0
 
@@ -53,7 +53,7 @@ class Ready(TypedDict):
 
 
 def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
-    """``/healthz`` and ``/readyz``, open to anybody: they say nothing that must be kept from anybody."""
+    """``/healthz`` and ``/readyz``, open to all callers: their answers hold no secrets."""
     routes = HealthRoutes(overview, readiness)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
@@ -62,8 +62,6 @@ def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
 
 
 class HealthRoutes:
-    """The endpoints."""
-
     def __init__(self, overview: Overview, readiness: Readiness) -> None:
         self._overview = overview
         self._readiness = readiness
@@ -97,10 +95,10 @@ class HealthRoutes:
                 return await self._overview.backlog(), await self._overview.gap_seconds()
         except (Unavailable, TimeoutError) as error:
             _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
-            return None, None  # which is what the answer then says
+            return None, None  # the answer shows the failure
 
     def _log_change(self, missing: list[str], not_stored: str | None) -> None:
-        """Somebody asks every few seconds, so only a change is worth a line."""
+        """Log a change. Probes ask every few seconds, so only a change is worth a line."""
         if missing and missing != self._missing_before:
             _log.warning("Not ready.", action="not_ready", missing=missing, not_stored=not_stored)
         if self._missing_before and not missing:

@@ -1,4 +1,4 @@
-"""What an operator sees and sets right over HTTP."""
+"""The operator's views and commands over HTTP."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from swarm.entrypoints.web.schema import (
 from swarm.services.use_cases import Services
 
 Reload = Callable[[], Awaitable[Reloaded]]
-"""Reads the settings again; raises Invalid if they cannot be used."""
+"""Reads the settings again; raises Invalid for unusable ones."""
 
 
 class ForgetPerson(Input):
@@ -86,8 +86,6 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
 
 
 class ReloadRoute:
-    """The endpoint that needs the settings."""
-
     def __init__(self, reload: Reload, identities: Identities) -> None:
         self._reload = reload
         self._identities = identities
@@ -99,8 +97,6 @@ class ReloadRoute:
 
 
 class OperatorRoutes:
-    """The endpoints."""
-
     def __init__(self, services: Services, identities: Identities) -> None:
         self._inbox = services.inbox
         self._overview = services.overview

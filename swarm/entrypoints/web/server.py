@@ -32,7 +32,7 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """What a client may take of time and room."""
+    """The limits of a client's time and memory."""
 
     connections: int = 10_000  # at once; one more is answered 503
     pipelined: int = 16  # requests of a connection that wait for the answer to an earlier one
