@@ -37,7 +37,7 @@ def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
             hint='Ask one question: swarm chat "…", or: … | swarm chat',
         )
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a missing character of the terminal becomes a "?"
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a character the terminal lacks becomes "?"
     with quiet(settings, verbose=verbose) as where:
         try:
             return asyncio.run(_talk(settings, wish, question))

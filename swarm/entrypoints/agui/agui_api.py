@@ -1,7 +1,8 @@
-"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's own way, and in CAIPE's.
+"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's own dialect, and in
+CAIPE's.
 
-Loaded only where there are built-in agents: the protocol's types take a while. What `swarm.agents.remote.agui` is on
-the other side. docs/agui-agents.md tells both dialects apart.
+Loaded only if there are built-in agents: the protocol's types take a while. The client's side is
+`swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ CHAT: Final = "/api/v1/chat"
 _EVENTS: Final[dict[str, Any]] = {
     "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
     "content": {
-        "text/event-stream": {  # described as FastAPI describes its own: one event, not the whole text
+        "text/event-stream": {  # in FastAPI's own form: one event, not the whole text
             "itemSchema": {
                 "type": "object",
                 "properties": {
@@ -108,7 +109,7 @@ class BuiltInAgents(TypedDict):
 class AguiDoor:
     """The endpoints, for the operator and for the agents that each built-in agent's policy allows.
 
-    To all others an agent does not exist. Conversations of different clients never meet.
+    For all others an agent does not exist. Conversations of different clients never meet.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class AguiDoor:
         self._stalled_seconds = stalled_seconds
 
     def routes(self) -> list[BaseRoute]:
-        """For the application; they describe themselves in its OpenAPI document."""
+        """The routes for the application, with their parts of its OpenAPI document."""
         router = APIRouter(tags=["built-in agents"])
         add = router.add_api_route
         runs = problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -210,7 +211,7 @@ class AguiDoor:
     async def _streamed(
         self, client: Client, talk: ConversationKey, turn: RunInput, dialect: Dialect, run_id: str | None = None
     ) -> RunStream:
-        """``run_id`` is the client's name for the run, if it has one."""
+        """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
         run = await self._runs.begin(talk, turn)
         if client.call:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))

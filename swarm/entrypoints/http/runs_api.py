@@ -1,4 +1,4 @@
-"""What the operator sees of the runs of built-in agents over HTTP: each of them, and what they have used together."""
+"""The operator's view of built-in agents' runs over HTTP: the single runs, and their total usage."""
 
 from __future__ import annotations
 
@@ -92,8 +92,6 @@ def run_router(model_runs: ModelUsageLog, identities: Identities) -> APIRouter:
 
 
 class RunRoutes:
-    """The endpoints."""
-
     def __init__(self, model_runs: ModelUsageLog, identities: Identities) -> None:
         self._model_runs = model_runs
         self._identities = identities
