@@ -1,4 +1,4 @@
-"""send-message: say something to other agents."""
+"""send-message: a message to other agents."""
 
 from __future__ import annotations
 

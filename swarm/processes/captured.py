@@ -25,9 +25,7 @@ _KEPT: Final = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL"
 class Ran:
     """The result of a program's run."""
 
-    code: (
-        int | None
-    )  # the exit code; minus the number of the signal that ended it; None: ended by a time limit or from outside
+    code: int | None  # the exit code, or minus the ending signal's number; None: a time limit, or an end from outside
     output: str  # standard output, with standard error unless kept apart; bytes that are not UTF-8 become U+FFFD
     errors: str = ""  # standard error, if kept apart
     timed_out: bool = False
@@ -53,9 +51,7 @@ async def run_program(
     child: Child | None = None
     limit = asyncio.timeout(timeout_seconds)
     try:
-        async with (
-            limit
-        ):  # covers the start too: the program may stop the supervisor before the supervisor has reported the start
+        async with limit:  # covers the start too: the program may stop the supervisor before its report of the start
             with contextlib.ExitStack() as open_things:
                 child = await Child.start(
                     argv,
