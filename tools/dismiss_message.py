@@ -1,4 +1,4 @@
-"""dismiss-message: say that a message needs no answer."""
+"""dismiss-message: mark a message as needing no answer."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ async def opened(
 ) -> AsyncIterator[BuiltInAgentSet]:
     """All built-in agents, ready to run; none if none is configured. All their resources are released at the end.
 
-    ``deadline`` limits the release; without one, `ending.STOP_SECONDS` at most. Raises ConfigurationError for an
+    ``deadline`` limits the release; without one, `shutdown.STOP_SECONDS` at most. Raises ConfigurationError for an
     unusable model, prompt or file. Failures that may pass, as of a model or a server that is down, are logged.
     """
     if not settings.agents.builtin:

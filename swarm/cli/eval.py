@@ -1,4 +1,4 @@
-"""``swarm eval``: how well a model does what the built-in agents need."""
+"""``swarm eval``: an evaluation of a model for the built-in agents' work."""
 
 from __future__ import annotations
 

@@ -77,6 +77,8 @@ def file_router(services: Services, identities: Identities) -> APIRouter:
 
 
 class FileRoutes:
+    """The endpoints."""
+
     def __init__(self, services: Services, identities: Identities) -> None:
         self._files = services.files
         self._uploads = services.uploads

@@ -62,6 +62,8 @@ def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
 
 
 class HealthRoutes:
+    """The endpoints."""
+
     def __init__(self, overview: Overview, readiness: Readiness) -> None:
         self._overview = overview
         self._readiness = readiness

@@ -86,6 +86,8 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
 
 
 class ReloadRoute:
+    """The endpoint ``POST /reload``, which needs the settings."""
+
     def __init__(self, reload: Reload, identities: Identities) -> None:
         self._reload = reload
         self._identities = identities
@@ -97,6 +99,8 @@ class ReloadRoute:
 
 
 class OperatorRoutes:
+    """The endpoints."""
+
     def __init__(self, services: Services, identities: Identities) -> None:
         self._inbox = services.inbox
         self._overview = services.overview

@@ -92,6 +92,8 @@ def run_router(model_runs: ModelUsageLog, identities: Identities) -> APIRouter:
 
 
 class RunRoutes:
+    """The endpoints."""
+
     def __init__(self, model_runs: ModelUsageLog, identities: Identities) -> None:
         self._model_runs = model_runs
         self._identities = identities
