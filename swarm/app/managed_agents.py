@@ -54,9 +54,7 @@ def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[Man
     if not remotes:
         return []
     from swarm.agents.conversation import conversation_with
-    from swarm.agents.remote.agui import (
-        AguiAgent,
-    )  # the protocol's types take a while to load, and many set-ups need none
+    from swarm.agents.remote.agui import AguiAgent  # the types take a while to load, and many need none
 
     return [
         ManagedAgent(

@@ -29,9 +29,7 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
         _note(f"swarm: {problem}")
     elif sys.stderr.isatty():
         _note(f"\nTo go on with this session: swarm chat --resume {chat.session_id}")
-    if (
-        chat.compacted
-    ):  # the answer is there already, and no other process would summarise the session; Ctrl-C skips this
+    if chat.compacted:  # the answer is there, and no other process would summarise the session; Ctrl-C skips this
         await interrupts.stoppable(chat.compacted())
     return 1 if problem else 0
 

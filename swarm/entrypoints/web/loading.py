@@ -19,7 +19,7 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def late() -> Iterator[None]:
-    """`uncollected` in a process that works already: what is loaded is put aside as what was loaded at the start."""
+    """`uncollected` in a running process: loaded objects are frozen like those loaded at the start."""
     with uncollected():
         yield
         if gc.get_freeze_count():  # otherwise this process freezes no objects at all
