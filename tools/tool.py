@@ -27,9 +27,7 @@ class Arguments(BaseModel):
 
 
 Mark = Annotated[str, Field(min_length=1, max_length=200), WithJsonSchema({"type": "string"})]
-"""The bounds are left out of the list of tools, where they would stand twice with every tool without use for a
-model.
-"""
+"""The bounds are not in the list of tools: they would stand twice with every tool, without use for a model."""
 
 
 class WritingArguments(Arguments):

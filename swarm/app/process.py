@@ -60,8 +60,7 @@ def follow_test_clock(path: Path) -> None:
 
 
 def possible_connections(wanted: int) -> int:
-    """How many of the ``wanted`` connections can be open at once. Raises the system's limit for this process where
-    possible.
+    """Returns how many of the ``wanted`` connections can be open at once, after raising the system's limit.
 
     Files, pipes and our own connections need some of the system's limit.
     """
@@ -187,9 +186,7 @@ def fast_loop() -> asyncio.AbstractEventLoop:
 
 
 def settle_memory() -> None:
-    """Exempt existing objects from garbage collection: they live as long as the process, and collecting them stalls the
-    loop.
-    """
+    """Exempt existing objects from garbage collection: they live for good, and collecting them stalls the loop."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

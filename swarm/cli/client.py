@@ -43,9 +43,7 @@ class CoordinatorClient:
         self._http.close()
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """Make one call. Returns the decoded answer, None for HTTP 204. Raises NoServer, or CoordinatorRefused with the
-        coordinator's message.
-        """
+        """Make one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
         try:
             answer = self._http.request(method, path, **options)
         except httpx2.ConnectError as error:

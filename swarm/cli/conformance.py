@@ -94,9 +94,9 @@ def conformance(
     agent_id
         Which agent of the service is meant; caipe only.
     timeout_seconds
-        So long one answer may take.
+        Time limit for one answer.
     first_sign_seconds
-        So long the first text or tool of an answer may take ("stream opened").
+        Time limit for the first text or tool of an answer ("stream opened").
     as_json
         Print everything as JSON; progress still goes to standard error.
     """

@@ -20,9 +20,7 @@ TIMEOUT_SECONDS: Final = 5.0
 
 
 def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_when_empty: bool, hook: bool) -> int:
-    """Print the tray. Returns the exit code. Raises SwarmError or NoServer; for a hook, prints the error in one
-    line.
-    """
+    """Print the tray. Returns the exit code. Raises SwarmError or NoServer; a hook gets a line instead."""
     try:
         tray = fetch(environment)
         if not (quiet_when_empty and is_empty(tray)):

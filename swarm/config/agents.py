@@ -77,9 +77,7 @@ class RemoteAgentSettings(Section):
 
     @property
     def history_sent(self) -> History:
-        """The part of a thread sent to the agent. AG-UI agents have no memory of their own, while a caipe service keeps
-        conversations.
-        """
+        """The part of a thread sent to the agent, by default all for AG-UI, and new messages for a caipe service."""
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
 
 
@@ -114,9 +112,7 @@ class AgentSettings(Section):
 
     @property
     def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
-        """The remote agents one by one: an entry with several ``agent_ids`` stands for as many agents, with their
-        names.
-        """
+        """The remote agents one by one: an entry with several ``agent_ids`` stands for as many agents."""
         return dict(self._remote_one_by_one())
 
     def _remote_one_by_one(self) -> Iterator[tuple[str, RemoteAgentSettings]]:

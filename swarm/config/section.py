@@ -12,7 +12,7 @@ SHORTEST_SECRET: Final = 16
 
 
 class Section(BaseModel):
-    """A part of the settings: frozen, and without a key that nobody knows."""
+    """A part of the settings: frozen, and without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

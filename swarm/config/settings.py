@@ -44,7 +44,7 @@ class LogFormat(StrEnum):
 
 
 class SlackSettings(Section):
-    """The Slack app. Without tokens there is no Slack, and ``swarm up`` says so."""
+    """The Slack app. Without tokens ``swarm up`` does not start."""
 
     bot_token: GivenSecret | None = Field(None, description="xoxb-…, from OAuth & Permissions")
     app_token: GivenSecret | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
@@ -228,9 +228,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _test_clock_is_for_tests(self) -> Settings:
-        """Refuse the test clock with Slack itself, which is never on this machine, so the setting cannot be left on by
-        accident.
-        """
+        """Refuse the test clock with Slack itself, which is never on this machine: it cannot be left on by accident."""
         if self.test_clock and not is_this_machine(urlsplit(self.slack.api_base_url).hostname or ""):
             raise ValueError(
                 "test_clock (SWARM_TEST_CLOCK) sets the clock wrong and is for tests against a twin of Slack on this "

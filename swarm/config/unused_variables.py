@@ -1,6 +1,4 @@
-"""Variables that look like settings but that nothing reads: without this check, a slip in a name would pass
-silently.
-"""
+"""Variables that look like settings but are never read: without this check, a slip in a name passes silently."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OF_KUBERNETES: Final = re.compile(
     r"SWARM(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
 )
-"""Variables of every container beside a Service called swarm, or swarm-something."""
+"""Variables that every container gets for a Service called swarm, or swarm-something."""
 _KUBERNETES_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
 
 

@@ -1,8 +1,7 @@
-"""The work tree: the folder in which the tools of the host work. Only the operator names the folder; there is no
-default.
+"""The work tree: the folder in which the tools of the host work. Only the operator names it; there is no default.
 
 Who may act: everyone who may write to an agent with such tools can have files of the work tree read and written. So
-nothing that controls a coordinator may lie in the work tree, nor around it: settings, ``.env`` files, state, prompts,
+nothing that controls a coordinator may lie in the work tree, nor the reverse: settings, ``.env`` files, state, prompts,
 the list of MCP servers (which are commands), the folder with all these, and code that Python imports. Missing files
 count as well, since a tool could create them.
 
@@ -89,9 +88,7 @@ def _host_tools(settings: Settings) -> str:
 
 
 def _existing(named: Path, folder: Path) -> Path:
-    """The real path of a folder. A missing folder is not made: its name may be a slip, and agents would work in an
-    empty one.
-    """
+    """The real path of a folder. A missing one is not made: after a slip agents would work in an empty folder."""
     try:
         path = Path(os.path.realpath(folder / named.expanduser(), strict=True))
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~name of an unknown user

@@ -249,9 +249,7 @@ def _supervised(control: int, **popen: Any) -> subprocess.Popen[bytes]:
 
 
 def _end_orphans(since: int, program: int) -> None:
-    """Kill orphans of a supervisor that started at ``since``. Gives up after seconds: some processes cannot be
-    ended.
-    """
+    """Kill orphans of a supervisor started at ``since``. Gives up after seconds: some processes cannot be ended."""
     if sys.platform != "linux" and program:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(program, signal.SIGKILL)

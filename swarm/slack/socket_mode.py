@@ -69,7 +69,7 @@ class SocketMode(SocketModeClient):
         self.proxy = web_client.proxy
         self._gateway = gateway
         self._on_connected = on_connected
-        self._connections = 0  # of the app, counted by Slack at this one's start
+        self._connections = 0  # of the app, by Slack's count when this one was made
         self.message_listeners.append(self._note_hello)
         self.socket_mode_request_listeners.append(on_request)
 
@@ -81,7 +81,7 @@ class SocketMode(SocketModeClient):
 
     @property
     def is_only_one(self) -> bool:
-        """Whether the app had no other connection at this one's start."""
+        """Whether the app had no other connection when this one was made."""
         return self._connections == 1
 
     async def replace(self) -> None:

@@ -58,9 +58,7 @@ class Archive:
         return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
 
     async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
-        """The number of the session's answers, and the usage of these and its summaries. Very old ones are not
-        counted.
-        """
+        """The number of the session's answers, and the usage with its summaries. Very old ones are not counted."""
         latest = await ModelUsageLog(await self.database()).latest(agent, _COUNTED_RUNS)
         runs = [run for run in latest if run.session_id == session_id]
         answers = sum(run.purpose is UsagePurpose.ANSWER for run in runs)

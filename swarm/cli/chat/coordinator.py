@@ -29,8 +29,7 @@ class CoordinatorAccess:
 
 
 def found(settings: Settings) -> CoordinatorAccess | None:
-    """The coordinator; None if there is no answer, or the coordinator belongs to another home or has no built-in
-    agents. Blocks.
+    """The coordinator; None without an answer, for another home's, or without built-in agents. Blocks.
 
     Raises NoServer if SWARM_URL (http.url) names a coordinator that does not answer.
     """

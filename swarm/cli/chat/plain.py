@@ -52,7 +52,7 @@ class PlainText:
             self._notes.flush()
 
     def plan(self, plan: PlanShown) -> None:
-        """Show nothing: plans are for watching people."""
+        """Show nothing: plans are for people at a screen."""
 
     def step(self, name: str) -> None:
         """Show nothing, as for plans."""

@@ -21,9 +21,7 @@ MOST_BYTES: Final = 1_000_000
 
 @contextmanager
 def quiet(settings: Settings, *, verbose: bool) -> Iterator[str]:
-    """Send warnings to a file in the home folder, or with ``verbose`` all lines to standard error. Yields the log's
-    place.
-    """
+    """Send warnings to a file in the home folder; with ``verbose`` all lines to standard error. Yields the place."""
     if verbose:
         log.configure(settings.log.level, as_json=False, secrets=secrets(settings), stream=cast(TextIO, _Now()))
         yield "standard error"

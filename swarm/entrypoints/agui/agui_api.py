@@ -1,5 +1,4 @@
-"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's own dialect, and in
-CAIPE's.
+"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's dialect and CAIPE's.
 
 Loaded only if there are built-in agents: the protocol's types take a while. The client's side is
 `swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.

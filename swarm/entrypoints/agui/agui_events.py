@@ -60,9 +60,7 @@ _ENCODER: Final = EventEncoder()
 
 
 class AguiEventWriter:
-    """Writes the events of one run. ``thread_id`` and ``run_id`` are the client's ids of the conversation and the
-    run.
-    """
+    """Writes one run's events. ``thread_id`` and ``run_id`` are the client's ids of the conversation and the run."""
 
     def __init__(
         self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI, *, tool_details: bool = False
@@ -106,9 +104,7 @@ class AguiEventWriter:
                 yield from self._end(event)
 
     def _text(self, delta: TextDelta) -> Iterator[BaseEvent]:
-        """Write a piece of text, under our ids: agents may repeat ids from run to run, and clients keep messages by
-        id.
-        """
+        """Write a piece of text, under our ids: agents may repeat ids in runs, and clients keep messages by id."""
         if not delta.text:
             return
         sub_agent = self._sub_agent[0] if self._sub_agent else None
@@ -193,9 +189,7 @@ class AguiEventWriter:
 
 
 def encoded(event: BaseEvent) -> bytes:
-    """One server-sent event, without invisible characters. `AguiEventWriter` has cleaned the pieces of a text
-    already.
-    """
+    """One server-sent event, without invisible characters. `AguiEventWriter` has cleaned pieces of text already."""
     if isinstance(event, TextMessageContentEvent):
         return _ENCODER.encode(event).encode()
     data = data_for_model(event.model_dump(by_alias=True, exclude_none=True))

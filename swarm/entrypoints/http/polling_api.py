@@ -102,9 +102,7 @@ class PollRoute:
             watch.cancel()
 
     async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
-        """Give back the triggers if the client has left, or its token has ended. Returns whether they were given
-        back.
-        """
+        """Give back the triggers if the client has left, or its token has ended. Returns whether it did."""
         has_gone = True
         try:
             has_gone = bool(triggers) and await _has_gone(scope, receive)

@@ -112,8 +112,7 @@ class Identities:
         raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
 
     async def client(self, scope: Scope) -> Client:
-        """The client of built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for an enrolment
-        key.
+        """The client of built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for others.
 
         An agent with the operator's name is refused, since it would be taken for the operator.
         """

@@ -173,8 +173,7 @@ class Gateway:
             _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
-        """Look up a post that may have been made (``conversations.replies``, ``conversations.history``), by its
-        delivery key.
+        """Look up a post that may have been made (``conversations.replies``, ``conversations.history``), by its key.
 
         Returns None if Slack does not have the post now. A call in flight may land later: ask after its timeout.
         Returns None for kinds other than posts, which can simply be repeated, and for a post that landed outside its
@@ -368,8 +367,7 @@ def _identity(answer: JsonObject) -> Me:
 
 
 def _oldest(delivery: Delivery) -> str | None:
-    """The time from which the channel itself is searched for a post; the channel has one only if its thread's root is
-    gone.
+    """The time from which the channel itself is searched for a post, which is there only if its thread's root is gone.
 
     Our ids hold their time of creation, by our clock. Any other id means a search from the start.
     """

@@ -205,9 +205,7 @@ class LiveAnswer:
             await self._record.ended(page.number, page.text)
 
     def _together(self, taken: Input) -> tuple[Input, Input | None]:
-        """Join an input with the deltas that continue it. Returns the joined input and the next input, if one was
-        taken.
-        """
+        """Join an input with the deltas that continue it. Returns the joined input, and the next one if taken."""
         if isinstance(taken, AgentEventReceived):
             self._ahead.release()
         while isinstance(taken, AgentEventReceived) and _may_grow(taken.event) and not self._inputs.empty():

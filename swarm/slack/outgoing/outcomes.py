@@ -73,9 +73,7 @@ def _refusal(error: SlackApiError) -> Failure:
 
 
 def _never_left(error: Exception) -> bool:
-    """Whether there was no connection, and so no request: unknown name, refusal, no handshake, or an unusable
-    address.
-    """
+    """Whether the request never left: unknown name, refused connection, no handshake, or an unusable address."""
     return isinstance(
         error,
         (

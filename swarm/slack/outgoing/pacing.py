@@ -82,9 +82,7 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "users.info",
     }
 )
-"""Methods that every coordinator process calls, elected or not. Together the processes may meet a limit, and then wait
-as Slack asks.
-"""
+"""Methods of every coordinator process, elected or not. Together they may meet a limit, and then wait as Slack asks."""
 
 POSTS_PER_CHANNEL: Final = Limit(burst=3, per_second=1)
 _POSTS: Final = "chat.postMessage"
@@ -149,9 +147,7 @@ class Pacing:
         return len(self._queues)
 
     def _queues_of(self, method: str, channel: str | None) -> list[_Queue]:
-        """The queues of a call, the channel's first: a call that waits there must not have used up a call of the
-        method.
-        """
+        """The queues of a call, the channel's first: a call that waits there must not use up the method's tokens."""
         if method == _POSTS and channel is not None:
             return [self._queue(method, channel), self._queue(method, None)]
         return [self._queue(method, None)]
@@ -177,9 +173,7 @@ class Pacing:
         )
 
     def _forget_idle(self) -> None:
-        """Remove idle channels, which equal new ones. The search costs a pass, so it waits until their number has
-        doubled.
-        """
+        """Remove idle channels, which equal new ones. The search costs a pass, so it waits for twice their number."""
         if len(self._queues) < self._look_for_idle_above:
             return
         now = self._monotonic()
