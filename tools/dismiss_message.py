@@ -18,7 +18,7 @@ class DismissMessage(WritingArguments):
 
 
 class Dismissed(TypedDict):
-    """What the inbox message is now."""
+    """The inbox message's new status."""
 
     status: str
 

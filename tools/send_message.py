@@ -25,7 +25,7 @@ class SendMessage(WritingArguments):
 
 
 class SentMessage(TypedDict):
-    """Whom the message is meant for, and which names in it nobody has."""
+    """The addressees of the message, and mentioned names that no agent has."""
 
     message_id: str
     addressees: list[AddresseeShape]

@@ -33,7 +33,7 @@ class SlackReply(WritingArguments):
 
 
 class Replied(TypedDict):
-    """The posts that will appear in Slack, in order, and what the inbox message or the task is now."""
+    """The posts for Slack, in order, and the new status of the inbox message or task."""
 
     delivery_ids: list[str]
     status: str

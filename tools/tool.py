@@ -21,7 +21,7 @@ from swarm.services.use_cases import Services
 
 
 class Arguments(BaseModel):
-    """What a tool is called with: these fields of these types, and no others."""
+    """The arguments of a tool: these fields of these types, and no others."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -31,7 +31,7 @@ Mark = Annotated[str, Field(min_length=1, max_length=200), WithJsonSchema({"type
 
 
 class WritingArguments(Arguments):
-    """What every tool takes that changes something."""
+    """The common arguments of tools that change something."""
 
     lease_token: Annotated[
         Mark | None, Field(description="From your prompt; always pass it, as proof that the work is still yours.")

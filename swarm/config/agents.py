@@ -77,7 +77,10 @@ class RemoteAgentSettings(Section):
 
     @property
     def history_sent(self) -> History:
-        """The part of a thread sent to the agent, by default all for AG-UI, and new messages for a caipe service."""
+        """The part of a thread sent to the agent: by default all for AG-UI, and new messages for caipe.
+
+        AG-UI has no memory of its own, while a caipe service keeps conversations.
+        """
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
 
 

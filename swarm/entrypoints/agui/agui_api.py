@@ -72,7 +72,7 @@ TOKEN_ENDED: Final = Failed(message=TokenEnded().message, code=TokenEnded.code)
 
 
 class WholeAnswer(TypedDict):
-    """``content`` if it went well, else ``error`` in words and its ``code``."""
+    """``content`` of a finished run, else the ``error`` as a sentence and its ``code``."""
 
     success: bool
     content: NotRequired[str]
@@ -85,7 +85,7 @@ class WholeAnswer(TypedDict):
 
 
 class CancelledShape(TypedDict):
-    """Whether there was a run to be cancelled."""
+    """Whether a run was cancelled."""
 
     cancelled: bool
 
@@ -149,14 +149,14 @@ class AguiDoor:
         return list(router.routes)
 
     async def start(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Ask a built-in agent, and hear its answer while it is made."""
+        """Ask a built-in agent, and get its answer as a stream."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
         return await self._streamed(client, talk, of_start(said, from_where), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Answer what the agent asked when its last run in this conversation ended with an interrupt."""
+        """Answer the agent's question, with which its last run in this conversation was interrupted."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Resume)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)

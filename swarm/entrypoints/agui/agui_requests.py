@@ -35,7 +35,7 @@ AgentName = Annotated[str | None, Field(max_length=ID_CHARACTERS, description="A
 class ClientContext(BaseModel):
     """Where the message comes from, at most 64 KiB; keys beside ``source`` are the client's own, and are kept.
 
-    ``thread_context`` is what was said before in a thread that the agent does not know; it may be longer.
+    ``thread_context`` is the earlier text of a thread that the agent does not know; it may be longer.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -57,7 +57,7 @@ class ClientContext(BaseModel):
 
 
 class Asking(BaseModel):
-    """What all requests about a conversation say; what else a client says is passed over."""
+    """The common fields of all requests about a conversation; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -85,7 +85,7 @@ class FileRoutes:
         self._identities = identities
 
     async def download(self, request: Request, file_id: str, query: Annotated[AboutQuery, Query()]) -> Response:
-        """The content of an attachment, of a thread that I take part in."""
+        """The content of an attachment of a thread that the calling agent takes part in."""
         agent = await self._identities.agent(request.scope)
         info, opened = await self._files.open(agent, ThreadReference(**query.model_dump()), file_id)
         return _Passing(info, opened)

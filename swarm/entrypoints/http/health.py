@@ -40,7 +40,7 @@ class Alive(TypedDict):
 
 
 class Ready(TypedDict):
-    """Each need and whether it is met, what is wrong, and how much waits (null while the database cannot say).
+    """Each need and whether it is met, the problems, and the backlog (null without an answer of the database).
 
     ``gap_seconds``: how long ago events began to be missed that are being read from Slack now; 0 if none are.
     """
@@ -74,7 +74,7 @@ class HealthRoutes:
         return Answer({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """Everything it needs is there and something can be stored; else 503, with what is missing."""
+        """All needs are met and the database can store; else 503, with the unmet needs."""
         (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)
