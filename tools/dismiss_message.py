@@ -1,4 +1,4 @@
-"""dismiss-message: say that a message needs no answer."""
+"""dismiss-message: mark a message as needing no answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DismissMessage(WritingArguments):
 
 
 class Dismissed(TypedDict):
-    """What the inbox message is now."""
+    """The inbox message's new status."""
 
     status: str
 

@@ -24,7 +24,7 @@ class InboxDelegate(WritingArguments):
 
 
 class Delegation(TypedDict):
-    """The task that the message became, and the name of who owns the thread now."""
+    """The task made from the message, and the name of the thread's owner now."""
 
     task_id: str
     owner: str | None

@@ -1,4 +1,4 @@
-"""list-agents: who is in the team."""
+"""list-agents: the members of the team."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ReadInboxMessage(Arguments):
 
 
 class WholeInboxMessage(InboxMessageShape):
-    """The entry with its thread, why it came here, and what we last answered in that thread."""
+    """The inbox message with its thread, its routing reason, and your team's last answer in that thread."""
 
     status: str
     thread: ThreadShape

@@ -1,4 +1,4 @@
-"""read-messages: what agents have said to each other."""
+"""read-messages: messages among agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""send-message: say something to other agents."""
+"""send-message: a message to other agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SendMessage(WritingArguments):
 
 
 class SentMessage(TypedDict):
-    """Whom the message is meant for, and which names in it nobody has."""
+    """The addressees of the message, and mentioned names that no agent has."""
 
     message_id: str
     addressees: list[AddresseeShape]

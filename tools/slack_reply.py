@@ -33,7 +33,7 @@ class SlackReply(WritingArguments):
 
 
 class Replied(TypedDict):
-    """The posts that will appear in Slack, in order, and what the inbox message or the task is now."""
+    """The posts for Slack, in order, and the new status of the inbox message or task."""
 
     delivery_ids: list[str]
     status: str
@@ -55,7 +55,7 @@ async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
             caller, said.inbox_message_id, said.message, only=said.only, broadcast=said.broadcast, wait=said.wait
         )
         return {"delivery_ids": list(replied.delivery_ids), "status": replied.status.value}
-    assert said.task_id is not None  # one of the two is there
+    assert said.task_id is not None  # exactly one of the two is there
     spoken = await replies.reply_to_task(caller, said.task_id, said.message, broadcast=said.broadcast, wait=said.wait)
     return {"delivery_ids": list(spoken.delivery_ids), "status": spoken.status.value}
 

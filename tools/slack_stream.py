@@ -105,7 +105,7 @@ _TAKEN: dict[Action, frozenset[str]] = {
 
 
 def _check_taken(said: SlackStream) -> None:
-    """Raises Invalid for arguments that the action would drop; an empty one, or one with its default, says nothing."""
+    """Raises Invalid for arguments that the action would drop; empty ones and defaults are allowed."""
     own = SlackStream.model_fields.keys() - WritingArguments.model_fields.keys() - {"action"} - _TAKEN[said.action]
     given = {field: getattr(said, field) for field in own}
     dropped = sorted(
@@ -121,7 +121,7 @@ def _check_taken(said: SlackStream) -> None:
 
 
 def _given(said: SlackStream, field: str) -> str:
-    """What an action needs; raises Invalid if it was left out."""
+    """A required argument of an action; raises Invalid without one."""
     value: str | None = getattr(said, field)
     if value is None:
         needed = SlackStream.model_fields[field].description or ""

@@ -49,7 +49,7 @@ def _content(said: SlackUploadFile) -> bytes:
         return said.text.encode()
     try:
         return base64.b64decode(said.content_base64 or "", validate=True)
-    except ValueError as error:  # binascii.Error is one
+    except ValueError as error:  # binascii.Error is a ValueError
         raise Invalid("Not valid: content_base64.", fields={"content_base64": "standard base64"}) from error
 
 

@@ -1,4 +1,4 @@
-"""task-progress: say how far a task is."""
+"""task-progress: report a task's progress."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a tool is, and what it gets with each call.
+"""MCP tools: their definition, and the context of a call.
 
-A tool is one module with a ``TOOL``: its name, the arguments it takes, the result it gives, and the function that makes
-one of the other by a call of one service. The function's docstring is what the model reads about it.
+A tool is one module with a ``TOOL``: its name, the types of its arguments and result, and the function between the two,
+which calls one service. Models read the function's docstring.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from swarm.services.use_cases import Services
 
 
 class Arguments(BaseModel):
-    """What a tool is called with: these fields of these types, and no others."""
+    """The arguments of a tool: these fields of these types, and no others."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 Mark = Annotated[str, Field(min_length=1, max_length=200), WithJsonSchema({"type": "string"})]
-"""Its bounds are not in the list of tools, where they would stand twice with every tool and tell a model nothing."""
+"""The bounds are not in the list of tools: they would stand twice with every tool, without use for a model."""
 
 
 class WritingArguments(Arguments):
-    """What every tool takes that changes something."""
+    """The common arguments of tools that change something."""
 
     lease_token: Annotated[
         Mark | None, Field(description="From your prompt; always pass it, as proof that the work is still yours.")
@@ -53,14 +53,14 @@ DependsOn = Annotated[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallContext:
-    """Who calls, under which lease if the connection names one, and the use cases at hand."""
+    """The calling agent, the connection's lease if there is one, and the services."""
 
     agent: Agent
     lease_token: str | None
     services: Services
 
     def caller(self, arguments: WritingArguments) -> Caller:
-        """The run that writes; the argument goes before the connection's header."""
+        """The run that makes the change; the argument goes before the connection's header."""
         token = self.lease_token if arguments.lease_token is None else arguments.lease_token
         return Caller(agent=self.agent, lease_token=token, request_id=arguments.request_id)
 
@@ -71,27 +71,27 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class McpTool(Generic[A, R]):
-    """One MCP tool. ``result`` is the type of what ``run`` returns, a `TypedDict`."""
+    """One MCP tool. ``result`` is the type of ``run``'s result, a `TypedDict`."""
 
     name: str
     arguments: type[A]
     result: type[R]
     run: Callable[[CallContext, A], Awaitable[R]]
-    roles: tuple[Role, ...] = tuple(Role)  # whose list shows it; what a call may do is up to the use case
+    roles: tuple[Role, ...] = tuple(Role)  # roles whose list has the tool; the service checks each call
 
     @property
     def description(self) -> str:
-        """What the model reads about it."""
+        """The description for models."""
         return " ".join((self.run.__doc__ or "").split())
 
     @property
     def writes(self) -> bool:
-        """Whether it changes something."""
+        """Whether the tool changes something."""
         return issubclass(self.arguments, WritingArguments)
 
 
 def discover() -> dict[str, McpTool[Any, Any]]:
-    """All tools of this folder by name: every module that has a ``TOOL``."""
+    """All tools of this folder by name: every module with a ``TOOL``."""
     modules = [importlib.import_module(f"tools.{found.name}") for found in pkgutil.iter_modules(tools.__path__)]
     found = [module.TOOL for module in modules if hasattr(module, "TOOL")]
     return {tool.name: tool for tool in sorted(found, key=lambda tool: tool.name)}

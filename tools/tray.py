@@ -1,4 +1,4 @@
-"""tray: what lies before an agent."""
+"""tray: an agent's unread messages, tasks and threads, in brief."""
 
 from __future__ import annotations
 

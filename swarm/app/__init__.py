@@ -1,1 +1,1 @@
-"""The application put together: start, stop, reload, backup."""
+"""The assembled application: start, stop, reload, backup."""

@@ -1,7 +1,7 @@
-"""Backups: one tar file with a copy of the database, the edited base prompts, and what is to be known of them.
+"""Backups: one tar file with a copy of the database, the edited base prompts, and a manifest.
 
-Secrets are not in it: the operator's token is made anew where there is none, agents' tokens are kept as digests, and
-those of Slack and of models are settings. What people said is, so only its owner may read the file.
+A backup holds no secrets: the operator's token is made anew if missing, agents' tokens are stored as digests, and
+tokens of Slack and of models are settings. It does hold people's messages, so only its owner may read the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PROMPTS: Final = "prompts/"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """What a backup is."""
+    """The description of a backup."""
 
     format: int
     database: str  # sqlite or postgresql
@@ -46,9 +46,9 @@ class Manifest:
 
 
 def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progress) -> Manifest:
-    """Write a backup to ``target``, which is there only when it is whole.
+    """Write a backup to ``target``. The file appears only when complete.
 
-    Raises Conflict for a file that is there already, without ``force``; ConfigurationError, Unavailable.
+    Raises Conflict for an existing file without ``force``; ConfigurationError, Unavailable.
     """
     if target.exists() and not force:
         raise Conflict(f"{target} is there already.", hint="Choose another name, or say --force to replace it.")
@@ -80,8 +80,8 @@ def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progre
 
 
 def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Progress) -> Manifest:
-    """Put a backup back, and migrate it. Raises what `swarm.store.admin.backup.put_back` raises, and ConfigurationError
-    for a file that is no backup, a damaged one, one of a newer version, or one of the other kind of database.
+    """Restore a backup, and migrate the database. Raises the errors of `swarm.store.admin.backup.put_back`, and
+    ConfigurationError for a file that is no backup, damaged, of a newer version, or of the other kind of database.
     """
     with tempfile.TemporaryDirectory(prefix=".swarm-restore-", dir=prompts.parent) as name:
         folder = Path(name)
@@ -103,14 +103,14 @@ def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Pro
 
 
 def _put_back_prompts(saved: Path, prompts: Path) -> None:
-    """The database was empty or given up, and so is what belonged to it."""
+    """Overwrite the prompts: the old database was empty or given up, and so are its prompts."""
     for prompt in sorted(saved.glob("*.md")):
         prompts.mkdir(parents=True, exist_ok=True, mode=0o700)
         shutil.copyfile(prompt, prompts / prompt.name)
 
 
 def _unpacked(source: Path, folder: Path) -> Manifest:
-    """The manifest, after everything was written into ``folder`` and found whole. Raises ConfigurationError."""
+    """Unpack a backup into ``folder`` and check its digest. Returns the manifest. Raises ConfigurationError."""
     try:
         with tarfile.open(source, mode="r:") as tar:
             for member in tar:
@@ -140,7 +140,7 @@ def _digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def _folder_beside(target: Path) -> Iterator[Path]:
-    """A folder on the same disk, which is gone afterwards, whatever happens. Raises ConfigurationError."""
+    """A temporary folder on the same disk, always removed afterwards. Raises ConfigurationError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".swarm-backup-", dir=target.absolute().parent))
     except OSError as error:

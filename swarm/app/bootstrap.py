@@ -1,7 +1,7 @@
-"""The coordinator put together from the settings; start reading here.
+"""The coordinator, built from the settings; start reading here.
 
 `run` opens database and Slack, `build` wires services and entry points, and `swarm.app.lifecycle` runs them until the
-process is told to stop. Nothing below `swarm.app` reads the settings.
+process is stopped. Nothing below `swarm.app` reads the settings.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def run(settings: Settings) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Open everything, serve, and close everything again, in reverse order."""
+    """Open all parts, serve, and close them in reverse order."""
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
     deadline = StopDeadline()
@@ -246,7 +246,7 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
 
 
 async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
-    """Our identity in Slack. Retries until Slack answers; None when told to stop before."""
+    """Our identity in Slack. Retries until Slack answers; None if stopped before."""
     while not stop.is_set():
         try:
             return await gateway.identify()
@@ -266,7 +266,7 @@ def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
 async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Database]:
     """The database, migrated: SQLite here and now, PostgreSQL by its operator before the start."""
     await asyncio.to_thread(preparation.prepare, settings.database_url)
-    tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own counts
+    tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own clock counts
     async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:
         await database.write(clock_changes.started)
         yield database

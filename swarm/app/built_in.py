@@ -1,7 +1,7 @@
-"""The built-in agents, put together from the settings, with all that they share.
+"""The built-in agents, built from the settings, with their shared parts.
 
-``opened`` is for the coordinator, and for commands that need an agent without one, as ``swarm chat``. Everything heavy
-is loaded in it, so that a coordinator without such agents starts without.
+``opened`` is for the coordinator, and for commands that need an agent without one, as ``swarm chat``. Heavy imports
+happen in it, so that a coordinator without such agents starts without them.
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ class BuiltInAgentSet:
 async def opened(
     settings: Settings, database: Database, deadline: StopDeadline | None = None
 ) -> AsyncIterator[BuiltInAgentSet]:
-    """All built-in agents, ready to run; none where none is configured. At the end they let go of everything.
+    """All built-in agents, ready to run; none if none is configured. All their resources are released at the end.
 
-    ``deadline`` is when that has to be over; without one it takes `ending.STOP_SECONDS` at most. Raises
-    ConfigurationError for a model, a prompt or a file that cannot be used. What may come back by itself, a model or a
-    server that is down, is logged.
+    ``deadline`` limits the release; without one, `shutdown.STOP_SECONDS` at most. Raises ConfigurationError for an
+    unusable model, prompt or file. Failures that may pass, as of a model or a server that is down, are logged.
     """
     if not settings.agents.builtin:
         yield BuiltInAgentSet()
@@ -109,7 +108,7 @@ def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
 
 
 def _prompts_config(settings: Settings) -> Path:
-    """The file with wordings; it need not be there, unless it was named."""
+    """The file with wordings, which may be missing unless the settings name it."""
     path = settings.tools.prompts_config
     if path != PROMPTS_CONFIG and not path.is_file():
         raise ConfigurationError(
@@ -119,7 +118,7 @@ def _prompts_config(settings: Settings) -> Path:
 
 
 async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | None, Models]:
-    """The models, asked for a word each, by the name that agents ask for; None is the one that all others have."""
+    """The models, each checked with a short call, by the name in the agents' settings; None is the default model."""
     names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
     models = {name: await _built(settings, name) for name in names}
     for name, each in models.items():
@@ -132,7 +131,7 @@ async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | 
 
 
 async def _built(settings: Settings, name: str | None) -> Models:
-    """A model, on a thread: the libraries of some take seconds to load."""
+    """A model, built in a thread: some libraries take seconds to load."""
 
     def build() -> Models:
         from swarm.agents.models import building
@@ -155,7 +154,7 @@ async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> N
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shared:
-    """What the agents share."""
+    """The shared parts of the agents."""
 
     settings: Settings
     database: Database
@@ -165,7 +164,6 @@ class _Shared:
     toolbox: Toolbox
 
     async def agent(self, name: str, chosen: BuiltinAgentSettings) -> BuiltinAgent:
-        """One agent."""
         from swarm.agents.builtin.agent import BuiltinAgent
 
         record = self._record(name, chosen)
@@ -191,7 +189,7 @@ class _Shared:
         memory = DatabaseMemory(
             self.database,
             name,
-            None if is_router else self._summarise(name, chosen, runs),  # a router looks at the last messages only
+            None if is_router else self._summarise(name, chosen, runs),  # a router reads the last messages only
             compaction_threshold=session.compaction_threshold,
             keep_recent_messages=session.keep_recent_messages,
         )
@@ -235,7 +233,7 @@ class _Shared:
         )
 
     def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
-        """As it is now: an edited file counts from the next run."""
+        """The current prompt: an edited file counts from the next run."""
         from swarm.agents.prompts.template import Template
 
         if chosen.prompt is None:
@@ -265,7 +263,7 @@ class _Shared:
 async def wordings(
     files: PromptFiles, renderer: Renderer, name: str, turn: RunInput, tools: Sequence[Tool]
 ) -> Wordings:
-    """What a router is told and tells in one run, from the prompts as they are now."""
+    """A router's wordings for one run, from the current prompts."""
     from swarm.agents.router.router import Wordings
 
     prompts = files.current()
@@ -282,7 +280,7 @@ async def wordings(
 
 
 def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | None:
-    """Errors of models, limits and prompts, in words; None for a mistake of ours, which is to be logged whole."""
+    """Errors of models, limits and prompts, for people; None for a bug, which is to be logged whole."""
     from pydantic_ai.exceptions import AgentRunError
 
     from swarm.agents.builtin.agent import Trouble
@@ -290,7 +288,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
     from swarm.agents.models.troubles import trouble_of
     from swarm.agents.prompts.template import PromptError
 
-    if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which names it
+    if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which the error names
         return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)
     if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
@@ -301,7 +299,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
 
 
 def _variables(name: str, turn: RunInput, tools: Sequence[Tool]) -> dict[str, object]:
-    """What templates may use. The user is as we know them ourselves; the context is what a client says."""
+    """The variables of templates. The user is as we know them ourselves; the context comes from the client."""
     origin = turn.origin
     return {
         "agent": name,

@@ -1,4 +1,4 @@
-"""The tools of the built-in agents, put together from the settings."""
+"""The tools of the built-in agents, built from the settings."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolbox:
-    """All tools there are."""
+    """All available tools."""
 
     servers: McpServers
-    local: Mapping[str, Tool]  # by name: those that some agent is allowed, and that can be used here
+    local: Mapping[str, Tool]  # by name: tools that some agent is allowed, and that work here
     documents: Sequence[Tool]
 
     def router_tools(self) -> Sequence[Tool]:
-        """What routers may call: tools of MCP servers, as they are now."""
+        """The tools of routers: those of MCP servers, as of now."""
         return self.servers.tools()
 
     def assistant_tools(self, allowed: Iterable[LocalTool]) -> Callable[[], Sequence[Tool]]:
-        """What an assistant may call, told anew for each run."""
+        """The tools of an assistant, listed anew for each run."""
         own = [*self.documents, *(self.local[name] for name in allowed if name in self.local)]
         return lambda: [*own, *self.servers.tools()]
 
 
 async def open_toolbox(settings: Settings, database: Database, closings: ShutdownStack) -> Toolbox:
-    """Everything that is configured. What is allowed but cannot be used here is logged, in a line each.
+    """All configured tools. Each allowed but unavailable tool is logged in a line.
 
-    Raises ConfigurationError for what no start should pass over.
+    Raises ConfigurationError for errors that prevent a start.
     """
     wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
     documents = await _documents(settings, database, closings)
@@ -67,7 +67,7 @@ def _router_names() -> Iterable[str]:
 
 
 async def _servers(settings: Settings, reserved: Sequence[str], closings: ShutdownStack) -> McpServers:
-    """The MCP servers; without a file, none, unless the file was named."""
+    """The MCP servers; none without a file, unless the settings name the file."""
     from swarm.agents.mcp.servers import McpServers
     from swarm.agents.mcp.servers_file import read
 

@@ -1,4 +1,4 @@
-"""The home folder of the embedded set-up, and the operator's token in it."""
+"""The home folder of the embedded set-up, with the operator's token."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILES: Final = (
     *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
     *("prompts", ".env", "swarm.yaml", "servers_config.json"),
 )
-"""What the system, its demo and its terminal write into the home folder, or read from it as settings."""
+"""Files of the home folder: written by the system, its demo and its terminal, or read as settings."""
 
 _log = structlog.get_logger(__name__)
 
 
 def prepare(settings: Settings) -> None:
-    """Make the home folder, for nobody else's eyes, and tighten one that is there. Raises ConfigurationError if that is
-    not possible, or if the folder is somebody else's and open to others.
+    """Make the home folder, private to its owner, and tighten an existing one. Raises ConfigurationError if that fails,
+    or if the folder is another user's and open to others.
     """
     folder = settings.home.expanduser()
     try:
@@ -40,10 +40,10 @@ def prepare(settings: Settings) -> None:
 
 
 def tighten(folder: Path) -> None:
-    """Take group's and others' rights from a folder and from the files in it that the system writes.
+    """Take group's and others' rights from a folder and from the system's files in it.
 
-    Other files, and what links lead to, stay as they are: somebody may have chosen a folder with more in it. Raises
-    PermissionError where that is not ours to do.
+    Other files, and targets of links, stay as they are: the operator may have chosen a folder with more in it. Raises
+    PermissionError if the rights are not ours to change.
     """
     if folder.stat().st_mode & stat.S_ISVTX or folder.resolve() == Path("/"):
         raise PermissionError("a folder that everybody shares")
@@ -58,7 +58,7 @@ def tighten(folder: Path) -> None:
 
 
 def _tightened(path: Path) -> bool:
-    """Whether it was open. Raises PermissionError."""
+    """Make a path private. Returns whether it was open. Raises PermissionError."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         path.chmod(mode & 0o700)
@@ -66,9 +66,9 @@ def _tightened(path: Path) -> bool:
 
 
 def operator_token(settings: Settings) -> str:
-    """The configured token, or the one that the coordinator keeps here.
+    """The configured token, or the one in the home folder.
 
-    Raises ConfigurationError if there is none, or the kept one is too short.
+    Raises ConfigurationError if there is none, or if the stored one is too short.
     """
     if settings.operator_token:
         return settings.operator_token.get_secret_value()
@@ -88,13 +88,13 @@ def operator_token(settings: Settings) -> str:
 
 
 def check_kept_token(settings: Settings) -> None:
-    """Raises ConfigurationError if the operator token that is kept here cannot be used."""
+    """Raises ConfigurationError for an unusable operator token in the home folder."""
     if _token_file(settings).exists():
         operator_token(settings)
 
 
 def make_operator_token(settings: Settings) -> str:
-    """The same for the coordinator itself, which makes a token where there is none."""
+    """The operator token for the coordinator itself, which makes one if there is none."""
     path = _token_file(settings)
     if not settings.operator_token and not path.exists():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -103,7 +103,7 @@ def make_operator_token(settings: Settings) -> str:
 
 
 def prompts(settings: Settings) -> Path:
-    """Where an operator's own base prompts are."""
+    """The folder of the operator's own base prompts."""
     return settings.home.expanduser() / "prompts"
 
 

@@ -1,4 +1,4 @@
-"""The agents that the coordinator runs itself, put together from the settings."""
+"""The agents that the coordinator runs itself, built from the settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def converse(
     conduct: OperatingPolicy,
     built_in: Sequence[ManagedAgent] = (),
 ) -> Converse:
-    """The use case that runs them all: the remote ones, and those that are built in."""
+    """The service that runs all agents, remote and built-in."""
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
     recovery = Recovery(database, stage.slack, specs, conduct)
     crew = RunContext(
@@ -54,7 +54,7 @@ def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[Man
     if not remotes:
         return []
     from swarm.agents.conversation import conversation_with
-    from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load, and many need none
+    from swarm.agents.remote.agui import AguiAgent  # the types take a while to load, and many need none
 
     return [
         ManagedAgent(

@@ -1,4 +1,4 @@
-"""What can be found wrong before the heavy parts are loaded, so that it is said in one line and within a second."""
+"""Checks before the heavy parts are loaded, so that errors are reported in one line and within a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def check(settings: Settings) -> None:
-    """Make the home folder. Raises ConfigurationError for what no coordinator can start with."""
+    """Make the home folder. Raises ConfigurationError for settings that prevent a coordinator's start."""
     checked_work_tree(settings)
     home.prepare(settings)
     home.check_kept_token(settings)
@@ -28,9 +28,9 @@ def check(settings: Settings) -> None:
 
 
 def check_models(specs: Sequence[ModelSpec]) -> None:
-    """Raises ConfigurationError if nothing listens where the models are expected. Blocks for a second a model at most.
+    """Raises ConfigurationError if nothing listens at the models' addresses. Blocks for a second a model at most.
 
-    An address that does not answer at all, or that a proxy leads to, is left to the model's client.
+    A silent address, or one behind a proxy, is left to the model's client.
     """
     refused = [spec for spec in specs if _is_refused(spec)]
     if not refused or len(refused) < len(specs):
@@ -43,7 +43,6 @@ def check_models(specs: Sequence[ModelSpec]) -> None:
 
 
 def _is_refused(spec: ModelSpec) -> bool:
-    """Whether a connection to the model's address is refused."""
     address = urlsplit(spec.base_url or "")
     host = address.hostname
     if not host or (getproxies() and not proxy_bypass(host) and host not in _HERE):
@@ -58,7 +57,7 @@ def _is_refused(spec: ModelSpec) -> bool:
 
 
 def bot_token(settings: Settings) -> str:
-    """What we speak to Slack with. Raises ConfigurationError where there is none."""
+    """The bot token for Slack. Raises ConfigurationError if there is none."""
     if settings.slack.bot_token is None:
         raise ConfigurationError(
             "SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set. `swarm slack manifest` helps to create the Slack app; "

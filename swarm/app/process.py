@@ -1,4 +1,4 @@
-"""What every process needs: a socket, a loop, an end in order. None of it knows what the process is for."""
+"""The needs of every process: a socket, a loop, an orderly end. Nothing here depends on the process's purpose."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
 
 SPARE_FILES: Final = 500
-"""So many open files are kept for everything but connections of clients."""
+"""How many open files are kept for purposes other than connections of clients."""
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def listening(http: HttpSettings) -> Iterator[socket.socket]:
-    """The listening socket, bound before anything else is done, so that a port in use is said in one line."""
+    """The listening socket, bound before all else, so that a port in use is reported in one line."""
     host, port = http.host, http.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(
@@ -60,9 +60,9 @@ def follow_test_clock(path: Path) -> None:
 
 
 def possible_connections(wanted: int) -> int:
-    """So many connections can be open at once; the system's limit for this process is raised for them where it can be.
+    """Returns how many of the ``wanted`` connections can be open at once, after raising the system's limit.
 
-    Files, pipes and our own connections need some of what the system grants.
+    Files, pipes and our own connections need some of the system's limit.
     """
     try:
         import resource
@@ -72,7 +72,7 @@ def possible_connections(wanted: int) -> int:
     needed = wanted + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         granted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with suppress(OSError, ValueError):  # a system that grants less than it says
+        with suppress(OSError, ValueError):  # a system may grant less than its hard limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -86,14 +86,14 @@ def possible_connections(wanted: int) -> int:
 
 
 class StopSignal(asyncio.Event):
-    """Set when the process has to stop. From then on it has ``cut_seconds``, whatever hangs."""
+    """Set when the process has to stop. The process then ends within ``cut_seconds``, whatever hangs."""
 
     def __init__(self, cut_seconds: float) -> None:
         super().__init__()
         self._last_resort = ForcedExit(cut_seconds)
 
     def begin(self, code: int = 1) -> None:
-        """It ends now, for whatever reason: the time runs. ``code`` is for the case that it has to be cut off."""
+        """Start the time limit of the process's end. ``code`` is the exit code if the limit cuts the process off."""
         self._last_resort.begin(code)
 
     def set(self) -> None:
@@ -102,10 +102,10 @@ class StopSignal(asyncio.Event):
 
 
 def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
-    """An event that the first SIGINT or SIGTERM sets; the second one ends the process and its children at once.
+    """An event that the first SIGINT or SIGTERM sets; the second signal ends the process and its children at once.
 
-    ``cut_seconds`` after the first one the process ends in any case: `swarm.app.shutdown`. The handlers are not the
-    loop's: they work while it is stuck, and when it is closed.
+    ``cut_seconds`` after the first signal the process ends in any case: `swarm.app.shutdown`. The handlers do not
+    belong to the loop: they work while it is stuck, and after it is closed.
     """
     stop, loop = StopSignal(cut_seconds), asyncio.get_running_loop()
     has_heard = False
@@ -125,7 +125,7 @@ def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What the work comes to; None when told to stop before, which ends it."""
+    """The result of the work; None if ``stop`` is set first, which cancels the work."""
     doing, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,13 +136,13 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
 
 
 async def end(task: asyncio.Task[Any]) -> None:
-    """End a task and wait until it is over. What it raises is of no interest any more, or is told elsewhere."""
+    """Cancel a task and wait for its end. Its error is of no interest any more, or is reported elsewhere."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 def told_by_hangup(stop: asyncio.Event) -> asyncio.Event:
-    """An event that each SIGHUP sets: read the settings again. If our terminal is gone, it is told to stop instead."""
+    """An event that each SIGHUP sets: read the settings again. If our terminal is gone, ``stop`` is set instead."""
     heard = asyncio.Event()
     if not hasattr(signal, "SIGHUP"):  # not on every platform
         return heard
@@ -165,7 +165,7 @@ def _has_terminal() -> bool:
 
 
 def who_we_are(port: int) -> str:
-    """A name for this process that an operator recognises and no other process has, nor had."""
+    """A name for this process, recognisable for an operator and unique for all time."""
     return f"{socket.gethostname()}:{port} {new_id()}"
 
 
@@ -186,7 +186,7 @@ def fast_loop() -> asyncio.AbstractEventLoop:
 
 
 def settle_memory() -> None:
-    """What exists now lives as long as the process; with it in the collector's way, held polls stall the loop."""
+    """Exempt existing objects from garbage collection: they live for good, and collecting them stalls the loop."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -1,9 +1,9 @@
-"""Reading the settings again, while the coordinator runs.
+"""Reloading of the settings in a running coordinator.
 
-Who may: whoever may signal the process (SIGHUP) and the operator (``POST /reload``). What is guaranteed: the policies
-that may change are replaced as a whole or, if anything is wrong with the settings, not at all; a message is routed by
-the old ones or by the new ones. Everything else is only compared, and named where it waits for a restart. Each process
-reads its own settings: the others do not hear of it.
+Who may act: the owner of the process, by a signal (SIGHUP), and the operator (``POST /reload``). What is guaranteed:
+the reloadable policies are replaced as a whole or, after any error in the settings, not at all; a message is routed by
+the old policies or by the new ones. All other settings are only compared, and named if they wait for a restart. Each
+process reads its own settings: other processes do not hear of a reload.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LIVE: Final = (
     "reactions",
     "limits.messages_per_minute_per_user",
 )
-"""What a reload changes, and all below it."""
+"""The keys that a reload changes, with all keys below them."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Reloader:
-    """Keeps a book of policies to what the settings say, as often as it is told to look."""
+    """Keeps a policy book equal to the settings, reading them on each `reload`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Reloader:
         read: Callable[[], Settings] = load,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
-        """``introduce`` registers, of the agents that the coordinator runs itself, those of these names."""
+        """``introduce`` registers agents of the coordinator itself, by name."""
         self._started_with = settings
         self._in_force = settings
         self._book = book
@@ -56,8 +56,8 @@ class Reloader:
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> ReloadResult:
-        """Read the settings again, and put in force what can be. Raises Invalid, and then nothing has changed."""
-        async with self._one_at_a_time:  # so that what was read last is what holds in the end
+        """Read the settings again and apply the reloadable ones. Raises Invalid, and then nothing has changed."""
+        async with self._one_at_a_time:  # so the settings read last are in force in the end
             new = await self._read_anew()
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
@@ -69,7 +69,7 @@ class Reloader:
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
 
     async def doubts(self) -> tuple[str, ...]:
-        """What may not be meant, in sentences; each is also logged."""
+        """Likely mistakes in the settings, as sentences, which are also logged."""
         settings = self._in_force
         found = [
             (channel, f"The channel {channel} names no agent; the default lead answers.")
@@ -86,7 +86,7 @@ class Reloader:
         return tuple(sentence for _, sentence in found)
 
     def warnings(self, agent: str) -> tuple[str, ...]:
-        """What to say to an operator who removes an agent that the settings name, in sentences."""
+        """Warnings for an operator who removes an agent that the settings name, as sentences."""
         settings = self._in_force.agents
         for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
             if agent in declared:
@@ -96,7 +96,7 @@ class Reloader:
         return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
 
     async def obey(self, heard: asyncio.Event) -> None:
-        """Reload whenever ``heard`` is set, for ever; what is wrong goes to the log."""
+        """Reload whenever ``heard`` is set, for ever. Errors go to the log."""
         while True:
             await heard.wait()
             heard.clear()
@@ -118,7 +118,7 @@ class Reloader:
             ) from error
 
     async def _known_agents(self) -> frozenset[str] | None:
-        """The names of all agents that are registered, or that this process was started with; None: nobody can say."""
+        """The names of all agents, registered or in the settings at start; None if the agents cannot be read."""
         try:
             roster = await self._rosters.current()
         except Unavailable as error:

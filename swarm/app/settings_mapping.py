@@ -1,4 +1,4 @@
-"""What the settings say, as the values that the use cases and the agents' clients know."""
+"""Mapping of the settings to the values of the services and the agents' clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook,
 
 
 def operating_policy(settings: Settings) -> OperatingPolicy:
-    """All that the operator has decided, with a book of its own for what a reload may change."""
+    """The whole operating policy, with a new policy book for the reloadable part."""
     return OperatingPolicy(
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
@@ -30,7 +30,7 @@ def operating_policy(settings: Settings) -> OperatingPolicy:
 
 
 def policies(settings: Settings) -> Policies:
-    """What a reload may change."""
+    """The reloadable part of the policy."""
     return Policies(
         default_agent=settings.agents.default,
         dm_agent=settings.agents.dm,
@@ -47,7 +47,7 @@ def policies(settings: Settings) -> Policies:
 
 
 def streaming_agents(settings: Settings) -> list[StreamingAgent]:
-    """The agents that the coordinator runs itself: the remote ones, then the built-in ones, each as in the settings."""
+    """The agents that the coordinator runs: the remote ones, then the built-in ones, each in the settings' order."""
     agents = settings.agents
     remote = [
         _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote_in_full.items()
@@ -56,7 +56,7 @@ def streaming_agents(settings: Settings) -> list[StreamingAgent]:
 
 
 def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
-    """Who may call each built-in agent."""
+    """The permitted callers of each built-in agent."""
     return {
         name: CallerPolicy(
             callers=frozenset(chosen.callers),
@@ -68,7 +68,7 @@ def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
 
 
 def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
-    """Whether an agent has tools at all: all that there are touch the host or its documents, or are of MCP servers."""
+    """Whether an agent has any tools: all tools touch the host or its documents, or belong to MCP servers."""
     path = settings.tools.servers_config
     has_servers = path != SERVERS_CONFIG or path.is_file()
     is_assistant = chosen.kind is Kind.ASSISTANT
@@ -76,12 +76,12 @@ def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
 
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
-    """How the remote agents are reached, in the order of the settings."""
+    """The connections of the remote agents, in the order of the settings."""
     return [_remote(name, chosen) for name, chosen in settings.agents.remote_in_full.items()]
 
 
 def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
-    """The model of the built-in agents, or that with another name, and those that stand in for it, in their order.
+    """The model of the built-in agents, or the one named ``name``, followed by its fallbacks in their order.
 
     Another name is one of the same provider.
     """
@@ -99,7 +99,7 @@ def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
 
 
 def run_limits(settings: Settings) -> RunLimits:
-    """What one run of a built-in agent may use."""
+    """The limits of one run of a built-in agent."""
     limits = settings.limits
     return RunLimits(
         requests=limits.requests,
@@ -121,17 +121,17 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def channels_without_agent(settings: Settings) -> list[str]:
-    """The channels that are configured and switched on, but leave it to the default lead who answers."""
+    """Configured channels that are switched on but name no agent, so the default lead answers."""
     return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
 
 
 def secret(value: SecretStr | None) -> str | None:
-    """The value itself."""
+    """The plain value."""
     return value.get_secret_value() if value else None
 
 
 def _channels(settings: Settings) -> dict[str, ChannelSettings]:
-    """The channels in full; a direct message without an agent of its own has the one for direct messages."""
+    """The channels in full. A direct message without an agent of its own gets the one for direct messages."""
     dm = settings.agents.dm
     return {
         channel: chosen.model_copy(update={"agent": dm})

@@ -1,7 +1,7 @@
-"""The end of the process: an orderly one by a common deadline, and a forced one if that hangs.
+"""The end of the process: an orderly one by a common deadline, and a forced one if the orderly one hangs.
 
 An orderly end may wait for a party that never answers: a database in the middle of a statement, a thread of a library,
-a disk. A thread that waits for nobody therefore ends the process, and all that it has started, when the time is over.
+a disk. So an independent thread ends the process and all its descendants when the time is over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import structlog
 from swarm.processes.supervisor import kill_descendants
 
 STOP_SECONDS: Final = 7.5
-"""Time for everything together to end; `ForcedExit` comes a while later."""
+"""Time for the whole orderly end; `ForcedExit` comes a while later."""
 
 INSIST_SECONDS: Final = 0.5
 """Time for cancelled work to kill its child processes."""
@@ -28,7 +28,7 @@ INSIST_SECONDS: Final = 0.5
 CUT_SECONDS: Final = 9.0
 """Seconds from the order to stop to the forced end; a supervisor usually waits for ten."""
 
-_TELL_SECONDS: Final = 0.2  # for the line in the log, which may be what hangs
+_TELL_SECONDS: Final = 0.2  # for the log line, which may itself hang
 
 Close = Callable[[], Awaitable[object]]
 
@@ -36,14 +36,14 @@ _log = structlog.get_logger(__name__)
 
 
 class StopDeadline:
-    """The moment by which all has to be over. Its time runs from the first use."""
+    """The common deadline of the end. The time runs from the first use."""
 
     def __init__(self, seconds: float = STOP_SECONDS) -> None:
         self._seconds = seconds
         self._ends_at: float | None = None
 
     def left(self, *, reserve_seconds: float = 0.0) -> float:
-        """The seconds that are left, but for those that are reserved for what comes later."""
+        """The remaining seconds, less the reserve for later steps."""
         now = time.monotonic()
         if self._ends_at is None:
             self._ends_at = now + self._seconds
@@ -51,27 +51,27 @@ class StopDeadline:
 
 
 class ShutdownStack:
-    """What is to be closed at the end, by name."""
+    """Named functions to call at the end."""
 
     def __init__(self, deadline: StopDeadline) -> None:
         self._deadline = deadline
         self._closings: dict[str, Close] = {}
 
     def add(self, name: str, close: Close) -> None:
-        """Close this as well. What stands under a name twice is an error of ours, and raises ValueError."""
+        """Close this as well. A name used twice is a bug, and raises ValueError."""
         if name in self._closings:
             raise ValueError(name)
         self._closings[name] = close
 
     async def aclose(self) -> None:
-        """Close everything; see `close_all`."""
+        """Call all functions; see `close_all`."""
         await close_all(self._closings, within_seconds=self._deadline.left())
 
 
 async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> None:
-    """Close everything, side by side. What takes too long is cut off and logged, what fails is logged.
+    """Call all functions, side by side. Slow ones are cut off and logged, errors are logged.
 
-    Raises nothing but CancelledError, and then everything is cut off.
+    Raises nothing but CancelledError, and then all calls are cut off.
     """
     tasks = [asyncio.create_task(_closed(name, close), name=name) for name, close in closings.items()]
     if not tasks:
@@ -89,20 +89,20 @@ async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> 
 async def _closed(name: str, close: Close) -> None:
     try:
         await close()
-    except Exception:  # noqa: BLE001 - everything else is closed all the same
+    except Exception:  # noqa: BLE001 - the other functions go on all the same
         _log.exception("Something could not be closed.", action="stop_failed", what=name)
 
 
 class ForcedExit:
-    """Ends the process so many seconds after `begin`, whatever else it is doing."""
+    """Ends the process ``seconds`` after `begin`, whatever the process does."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._reader, self._writer = os.pipe()  # not a lock: a signal's handler may stand anywhere
+        self._reader, self._writer = os.pipe()  # not a lock: a signal handler may run at any point
         threading.Thread(target=self._wait, name="last resort", daemon=True).start()
 
     def begin(self, code: int) -> None:
-        """The time runs from the first call; ``code`` is what the process exits with, if it has to be ended."""
+        """Start the time limit; only the first call counts. ``code`` is the exit code of a forced end."""
         os.write(self._writer, bytes([code]))
 
     def _wait(self) -> None:
@@ -118,7 +118,7 @@ class ForcedExit:
 
 
 def end_at_once(code: int) -> None:
-    """Kill all that descends from this process, and end it."""
+    """Kill all descendants of this process, and end it."""
     kill_descendants()
     os._exit(code)
 

@@ -64,7 +64,7 @@ def restore(file: Path, *, force: _Force = False) -> None:
 
 @contextmanager
 def _shown(what: str) -> Iterator[Progress]:
-    """How far it is, on a terminal."""
+    """A progress display, on a terminal."""
     if not _out.is_terminal:
         yield lambda done: None
         return

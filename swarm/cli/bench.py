@@ -1,4 +1,4 @@
-"""``swarm bench``: what the measurements are told on the command line."""
+"""``swarm bench``: the command line of the measurements."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def bench_loop(
     rows
         How many finished messages a claim must cope with.
     processes
-        So many coordinators; more than one need a PostgreSQL, and only events, polls and pairs are measured.
+        Number of coordinators; more than one need PostgreSQL, and measure only events, polls and pairs.
     repeat
-        Measure so often, and show the best: what else runs on the machine only makes figures worse.
+        Number of measurements; the best is shown, since other programs on the machine only make figures worse.
     json_file
         Where to write the figures as JSON as well.
     """
@@ -69,17 +69,17 @@ def bench_team(
     database
         sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
     processes
-        So many coordinators; more than one need a PostgreSQL.
+        Number of coordinators; more than one need PostgreSQL.
     workers
-        So many workers, beside the lead.
+        Number of workers, beside the lead.
     seconds
         How long each timed part lasts.
     per_second
-        So many messages a second while latencies are taken.
+        Messages a second while latencies are measured.
     in_flight
-        So many messages without a result while it is measured how many a second get one.
+        Messages without a result at a time, while throughput is measured.
     repeat
-        Measure so often, and show the best: what else runs on the machine only makes figures worse.
+        Number of measurements; the best is shown, since other programs on the machine only make figures worse.
     json_file
         Where to write the figures as JSON as well.
     """
@@ -115,13 +115,13 @@ def bench_stream(
     database
         sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
     streams
-        So many answers at once, one part of the measurement for each number.
+        Numbers of simultaneous answers, each a part of the measurement.
     seconds
-        So long the agent speaks in each answer.
+        Duration of each answer.
     per_second
-        So many deltas a second it sends.
+        Deltas that the agent sends a second.
     answers
-        So many answers one after another, for the time to the first text.
+        Number of answers one after another, for the time to the first text.
     json_file
         Where to write the figures as JSON as well.
     """
@@ -150,30 +150,30 @@ def bench_storm(
     seed: int = 20_261_121,
     json_file: Annotated[Path | None, Parameter(name="--json")] = None,
 ) -> int:
-    """Let a storm pass over a team: events told twice, agents killed. Exit code 1 if anything is lost or doubled.
+    """Put a team under stress: events sent twice, agents killed. Exit code 1 if anything is lost or doubled.
 
     Parameters
     ----------
     database
         sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
     processes
-        So many coordinators; more than one need a PostgreSQL.
+        Number of coordinators; more than one need PostgreSQL.
     messages
-        So many messages of people.
+        Number of people's messages.
     threads
-        So many threads that they share.
+        Number of threads for these messages.
     agents
-        So many agents, each a process.
+        Number of agents, each a process.
     leads
-        So many of the agents are leads, the others workers.
+        Number of leads among the agents; the others are workers.
     in_flight
-        So many messages at most that have not ended.
+        Most unfinished messages at a time.
     kill_every_seconds
-        About so often an agent is killed, and started again.
+        About how often an agent is killed, and started again.
     lease_seconds
-        How long the work of a killed agent is not given to anybody else.
+        How long the work of a killed agent is kept from other agents.
     seed
-        Of the dice: who is killed, which events come twice, what is handed over.
+        Seed of the random choices: killed agents, repeated events, delegated work.
     json_file
         Where to write the figures as JSON as well.
     """

@@ -1,4 +1,4 @@
-"""The coordinator's HTTP API as a command uses it."""
+"""The coordinator's HTTP API for commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CoordinatorClient:
         self._http.close()
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """One call; the decoded answer, None for HTTP 204. Raises NoServer, or Refused with the coordinator's words."""
+        """Make one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
         try:
             answer = self._http.request(method, path, **options)
         except httpx2.ConnectError as error:
@@ -69,12 +69,12 @@ class CoordinatorClient:
 
 
 def in_one_line(error: Exception) -> str:
-    """What an error says, and its hint; what a driver or a parser says may have several lines."""
+    """An error's message with its hint, in one line; errors of drivers or parsers may have several."""
     return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
 
 
 def _content(answer: httpx2.Response) -> Any:
-    """The decoded JSON; None for what is not JSON."""
+    """The decoded JSON; None for other content."""
     try:
         return answer.json()
     except ValueError:

@@ -1,4 +1,4 @@
-"""``swarm conformance``: does an agent work well in Slack?"""
+"""``swarm conformance``: a test of an agent's work in Slack."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from swarm.services.runs.sources import NameConversation
     from swarm.store.bridge.database import Database
 
-TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of one
+TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,9 +94,9 @@ def conformance(
     agent_id
         Which agent of the service is meant; caipe only.
     timeout_seconds
-        So long one answer may take.
+        Time limit for one answer.
     first_sign_seconds
-        So long the first text or tool of an answer may take ("stream opened").
+        Time limit for the first text or tool of an answer ("stream opened").
     as_json
         Print everything as JSON; progress still goes to standard error.
     """
@@ -132,7 +132,7 @@ def _found(
 
 
 def _host(url: str) -> str:
-    """What is shown of an address, which may hold a password."""
+    """The visible part of an address, which may hold a password."""
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
@@ -154,7 +154,7 @@ def _configured(name: str) -> RemoteAgent | InProcessAgent:
 
 
 def _alone(settings: Settings, name: str) -> Settings:
-    """The settings as if there were no other agent."""
+    """The settings without any other agent."""
     agents = settings.agents.model_copy(update={"builtin": {name: settings.agents.builtin[name]}, "remote": {}})
     return settings.model_copy(update={"agents": agents})
 
@@ -196,7 +196,7 @@ async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, Conv
 
 @asynccontextmanager
 async def _running(chosen: InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
-    """A built-in agent with a database of its own, which goes away with it."""
+    """A built-in agent with a temporary database of its own."""
     from swarm.app import built_in
     from swarm.store.admin import preparation
     from swarm.store.bridge.database import Database
@@ -211,12 +211,12 @@ async def _running(chosen: InProcessAgent) -> AsyncIterator[tuple[AgentClient, C
 
 
 async def _index_documents(settings: Settings, database: Database) -> None:
-    """Have the documents found from the first question on."""
+    """Index the documents before the first question."""
     from swarm.services.builtin.library_folder import Folder
     from swarm.services.builtin.library_index import FolderIndex
 
     folder = settings.documents.folder
-    if folder and folder.expanduser().is_dir():  # else the agent says what is wrong with it
+    if folder and folder.expanduser().is_dir():  # otherwise the agent reports the problem
         await FolderIndex(database, Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes)).scan()
 
 

@@ -1,4 +1,4 @@
-"""``swarm eval``: how well a model does what the built-in agents need."""
+"""``swarm eval``: an evaluation of a model for the built-in agents' work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def router(
     at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
-    """Have the model decide 130 labelled sentences as the tool router does, and print what it made of them.
+    """Have the model decide 130 labelled sentences as the tool router does, and print the results.
 
     No tool is run, and neither Slack nor a coordinator is needed; each sentence costs one call of the model. The model
     and the prompt are those of the settings:
@@ -55,7 +55,7 @@ def router(
     sentences
         Sentences of your own, in the form of swarm/agents/router/evaluation/sentences.yaml.
     parallel
-        So many sentences at once.
+        Number of sentences at once.
     at_least
         The exit code is 1 if fewer per cent of the sentences are decided right.
     as_json

@@ -21,11 +21,11 @@ from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
 
 SECONDS: Final = 600.0
-"""So long the coordinator may take: somebody may have written a lot."""
+"""How long the coordinator may take: a person may have written a lot."""
 
 
 def run(settings: Settings, out: Console, person: str, *, dry_run: bool, yes: bool) -> int:
-    """Forget somebody, after it was shown how much there is of them; the exit code."""
+    """Forget a person, after showing the amount of data. Returns the exit code."""
     found = _forget(settings, person, dry_run=True)
     _print(out, found)
     if dry_run or not found["removed"]:
@@ -40,7 +40,7 @@ def run(settings: Settings, out: Console, person: str, *, dry_run: bool, yes: bo
 
 
 def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, Any]:
-    """By the coordinator that runs here; without one, in the database."""
+    """Forget by the running coordinator; without one, in the database."""
     try:
         token = home.operator_token(settings)
         with CoordinatorClient(settings.http.address, token, timeout_seconds=SECONDS) as coordinator:
@@ -48,7 +48,7 @@ def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, A
             found: Mapping[str, Any] = coordinator.call("POST", path, json={"dry_run": dry_run})
             return found
     except (NoServer, ConfigurationError):  # without a token, none has ever run in this home
-        if settings.http.url:  # another one is meant than the database here
+        if settings.http.url:  # the settings mean another coordinator than one on the database here
             raise
         return asyncio.run(_forget_directly(settings, person, dry_run=dry_run))
 

@@ -56,7 +56,7 @@ def up() -> None:
     settings = load()
     preflight.check(settings)
     with loading.uncollected():
-        from swarm.app import bootstrap  # heavy, so what is wrong with the settings is said before
+        from swarm.app import bootstrap  # heavy, so errors in the settings are reported before
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
     log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))
@@ -65,7 +65,7 @@ def up() -> None:
 
 @app.command
 def reload() -> None:
-    """Have the coordinator that runs here read its settings again; SIGHUP does the same.
+    """Reload the settings of the coordinator that runs here; SIGHUP does the same.
 
     Channels, channel_defaults, agents.default, agents.dm and reactions change at once. Everything else needs a restart.
     """
@@ -138,7 +138,7 @@ def add_agent(
     name
         1 to 32 of a-z, 0-9 and '-'.
     role
-        A lead reads, answers and delegates; a worker does what it is given.
+        A lead reads, answers and delegates; a worker works on tasks.
     description
         What it is good at, for the agents that delegate.
     capability
@@ -180,7 +180,7 @@ def revoke_agent(name: str) -> None:
 
 @app.command
 def explain(message: str) -> None:
-    """Say why a message went where it went, and what became of it.
+    """Explain why a message was routed to its agent, and what became of it.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
     status
         Only tasks in this state.
     limit
-        At most so many.
+        The most tasks to show.
     """
     query = {"limit": limit} | ({"status": status.value} if status else {})
     table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
@@ -258,7 +258,7 @@ def cancel_task(task_id: str, *, reason: str = "") -> None:
 
 @tasks.command(name="redrive")
 def redrive_task(task_id: str) -> None:
-    """Hand a dead task out again, its attempts forgotten."""
+    """Bring a dead task back, with its attempts set to zero."""
     task = _operate("POST", f"/tasks/{task_id}/redrive")
     _out.print(f"“{task['title']}” is {task['status']} again.")
 
@@ -272,8 +272,8 @@ def tray(
 ) -> int:
     """Show what waits for an agent: unread messages, mentions, its tasks, its threads.
 
-    For a person at the agent's side, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN says which agent, SWARM_URL
-    where the coordinator is (http://127.0.0.1:8080).
+    For a person at the agent's side, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN names the agent, SWARM_URL
+    the coordinator (http://127.0.0.1:8080).
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def tray(
     quiet_when_empty
         Print nothing if nothing waits.
     hook
-        End with exit code 0 whatever happens, so that a coding CLI goes on; what is wrong is still said.
+        End with exit code 0 in any case, so that a coding CLI goes on; errors are still printed.
     """
     from swarm.cli import tray as tray_command
 
@@ -374,14 +374,14 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 
 
 def _operate(method: str, path: str, **options: Any) -> Any:
-    """Ask the coordinator that runs here; commands never change a database behind its back."""
+    """Send a request to the running coordinator. Commands never change a database behind its back."""
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)
 
 
 def main() -> None:
-    """Run a command. What a user can set right is one line on standard error and exit code 1."""
+    """Run a command. An error the user can fix is one line on standard error and exit code 1."""
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:

@@ -1,4 +1,4 @@
-"""Standard output as the commands write to it."""
+"""Standard output of the commands."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from swarm.domain.text.characters import for_terminal
 
 
 class Terminal(Console):
-    """A console to which any text may be given: markup and escapes in it are text. Styles are given beside it.
+    """A console for any text: markup and escapes in texts are plain characters. Styles are given apart.
 
-    Texts, cells of tables and titles all come through `render_str`; who makes a `Text` cleans what stands in it.
+    Texts, cells of tables and titles all come through `render_str`; code that makes a `Text` cleans its content.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""``swarm tray``: what waits for an agent, for a person at its side and for the hooks of coding CLIs."""
+"""``swarm tray``: an agent's tray, for a person at its side and for the hooks of coding CLIs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from swarm.domain.text.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
-"""A hook holds up whoever types."""
+"""Short, since a hook holds up a typing person."""
 
 
 def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_when_empty: bool, hook: bool) -> int:
-    """Print the tray; the exit code. Raises SwarmError or NoServer, but not for a hook, which is told in one line."""
+    """Print the tray. Returns the exit code. Raises SwarmError or NoServer; a hook gets a line instead."""
     try:
         tray = fetch(environment)
         if not (quiet_when_empty and is_empty(tray)):
             _print(tray, out, as_json=as_json)
-    except Exception as error:  # a coding CLI must go on, whatever is wrong here
+    except Exception as error:  # a coding CLI must go on in spite of any error here
         if not hook:
             raise
         sys.stderr.write(f"swarm tray: {in_one_line(error)}\n")
@@ -33,7 +33,7 @@ def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_wh
 
 
 def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The tray of the agent whose token the environment has."""
+    """The tray of the agent whose token is in the environment."""
     token = environment.get("SWARM_AGENT_TOKEN", "").strip()
     if not token:
         raise ConfigurationError(
@@ -61,7 +61,7 @@ def _ask(url: str, token: str) -> dict[str, Any]:
 
 
 def is_empty(tray: Mapping[str, Any]) -> bool:
-    """Whether nothing waits. Threads that the agent owns ask for nothing by themselves."""
+    """Whether nothing waits. Threads owned by the agent ask for nothing by themselves."""
     return not (tray["unread"] or tray["mentions"] or tray["tasks"])
 
 
@@ -89,6 +89,6 @@ def _counted(count: int, what: str, of_whom: str = "") -> str:
 
 
 def _preview(shown: Mapping[str, Any]) -> str:
-    """One line, also where a name or a text has several: nobody writes into somebody's terminal from outside."""
+    """One line, also for a name or text of several lines: texts from outside must not control a terminal."""
     place = f" in {shown['channel']}" if shown["channel"] else ""
     return "  " + line_for_terminal(f"{shown['from']}{place}: {shown['preview']}")

@@ -1,8 +1,8 @@
-"""Settings: one frozen object, checked at start, that names the key, the value and what is expected.
+"""Settings: one frozen object, checked at start. Errors name the key, the value and the expectation.
 
 A value comes from the first of: the process's environment, ``./.env``, ``~/.swarm/.env``, ``swarm.yaml``, the default.
-`VARIABLES` lists every environment variable with the setting it stands for. In ``swarm.yaml`` the settings have the
-shape of the classes in `settings`, and ``${NAME}`` stands for a variable; SWARM_CONFIG names another file.
+`VARIABLES` lists every environment variable with its setting. In ``swarm.yaml`` the settings have the shape of the
+classes in `settings`, and ``${NAME}`` stands for a variable; SWARM_CONFIG names another file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who answers, and the agents that the coordinator reaches itself."""
+"""Answering agents, and the agents that the coordinator calls itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_
 
 
 class OAuthSettings(Section):
-    """OAuth 2 client credentials: what an agent's access tokens are fetched with."""
+    """OAuth 2 client credentials, with which an agent's access tokens are fetched."""
 
     token_url: HttpAddress
     client_id: str = Field(min_length=1)
@@ -36,7 +36,7 @@ class OAuthSettings(Section):
 
 
 class RemoteAgentSettings(Section):
-    """An agent that speaks AG-UI over HTTP, and streams what it says."""
+    """An agent that speaks AG-UI over HTTP and streams its answers."""
 
     url: HttpAddress = Field(description="where its runs are posted; for caipe the base, before /api/v1/chat")
     dialect: Dialect = Field(Dialect.AGUI, description="agui (protocol 1.0), or caipe")
@@ -85,7 +85,10 @@ class RemoteAgentSettings(Section):
 
     @property
     def history_sent(self) -> History:
-        """What it gets of a thread. AG-UI has no memory of its own, while a caipe service keeps conversations."""
+        """The part of a thread sent to the agent: by default all for AG-UI, and new messages for caipe.
+
+        AG-UI has no memory of its own, while a caipe service keeps conversations.
+        """
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
 
 
@@ -93,7 +96,7 @@ T = TypeVar("T")
 
 
 def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
-    """These agents, if their names are names; raises ValueError."""
+    """These agents, if their names are valid; raises ValueError."""
     for name in agents:
         try:
             check_name(name)
@@ -103,7 +106,7 @@ def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
 
 
 class AgentSettings(Section):
-    """Who answers."""
+    """The answering agents."""
 
     default: str | None = Field(None, description="the default lead's name; without it the oldest that is online")
     dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
@@ -120,7 +123,7 @@ class AgentSettings(Section):
 
     @property
     def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
-        """The remote agents one by one: an entry with several ``agent_ids`` is as many agents, with their names."""
+        """The remote agents one by one: an entry with several ``agent_ids`` stands for as many agents."""
         return dict(self._remote_one_by_one())
 
     def _remote_one_by_one(self) -> Iterator[tuple[str, RemoteAgentSettings]]:

@@ -19,7 +19,7 @@ SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")
 
 HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
-"""A path in which ``~`` stands for the home folder, also where no shell has replaced it."""
+"""A path in which ``~`` stands for the home folder, also if no shell has replaced it."""
 
 
 class Kind(StrEnum):
@@ -80,7 +80,7 @@ class BuiltinAgentSettings(Section):
 
     @model_validator(mode="after")
     def _has_what_its_kind_has(self) -> BuiltinAgentSettings:
-        """What is said of a router and would do nothing stops the start."""
+        """Refuse settings of a router that would have no effect."""
         if self.kind is Kind.ROUTER and self.tools:
             raise ValueError("tools are an assistant's; a router has those of the MCP servers (tools.servers_config)")
         if self.kind is Kind.ROUTER and self.prompt:

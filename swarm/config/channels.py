@@ -1,4 +1,4 @@
-"""What holds in a channel."""
+"""The settings of channels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.domain.prompts.client_context import OWN_KEYS
 
 
 class ChannelSettings(Section):
-    """What holds in one channel, or everywhere where nothing else is said."""
+    """The settings of one channel, or the defaults for all channels."""
 
     agent: str | None = Field(None, description="an agent's name; without it the default lead")
     enabled: bool = True

@@ -1,4 +1,4 @@
-"""The agents of who has named a model, and nothing else: they work out of the box."""
+"""Default agents: with no settings but a model, agents work out of the box."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ROUTER: Final = "tools"
 
 
 def with_default_agents(settings: Settings, folder: Path) -> Settings:
-    """The settings, with an assistant where a model is named, but no agent that the coordinator runs.
+    """The settings, with an assistant added if there is a model but no agent in the coordinator.
 
-    Where there are MCP servers as well, there is a router too. It comes first, so that it is the one that answers
-    where no default is named and no other lead is older.
+    With MCP servers, a router is added too. The router comes first, so that it answers if no default is named and no
+    other lead is older.
     """
     agents = settings.agents
     if not settings.model.name or agents.builtin or agents.remote:

@@ -1,4 +1,4 @@
-"""Settings looked at from outside: all there are, what is secret in them, and in what two differ."""
+"""Settings seen from outside: all keys, the secret values, and differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swarm.config.settings import Settings
 
 
 def secrets(settings: object) -> list[str]:
-    """Every value that nobody may see, to be hidden wherever it turns up."""
+    """Every secret value, to be hidden in all output."""
     match settings:
         case SecretStr():
             return [settings.get_secret_value()]
@@ -47,7 +47,7 @@ def describe(settings: type[BaseModel] = Settings, prefix: str = "") -> list[tup
 
 
 def _section(annotation: Any) -> tuple[type[Section] | None, str]:
-    """The section that a field holds, also where there may be none or many, and how its keys go on."""
+    """The section of a field, also of an optional one or a mapping, and the separator of its keys."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation, "."
     is_mapping = get_origin(annotation) is Mapping
@@ -58,7 +58,7 @@ def _section(annotation: Any) -> tuple[type[Section] | None, str]:
 
 
 def differences(before: object, after: object, key: str = "") -> Iterator[str]:
-    """The dotted keys under which two settings differ, in order; ``agents.remote.x`` where only one has an ``x``."""
+    """The dotted keys under which two settings differ, in order; ``agents.remote.x`` if only one has an ``x``."""
     old, new = _parts(before), _parts(after)
     if old is None or new is None:
         if before != after:

@@ -1,4 +1,4 @@
-"""The language models of the built-in agents, and what a run may use of them."""
+"""The language models of the built-in agents, and the limits of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 
 
 class FallbackSettings(Section):
-    """A model that answers where those before it cannot."""
+    """A model that answers in place of failed ones before it."""
 
     name: str = Field(min_length=1, description="as its provider calls it")
     provider: Provider | None = Field(None, description="as of model.provider")
@@ -46,7 +46,7 @@ class ModelSettings(Section):
 
 
 class OpenAISettings(Section):
-    """OpenAI, or a service that speaks its protocol."""
+    """OpenAI, or a service with its protocol."""
 
     api_key: SecretStr | None = None
     base_url: HttpAddress | None = Field(None, description="with its path, as http://127.0.0.1:8000/v1")
@@ -60,7 +60,7 @@ class AnthropicSettings(Section):
 
 
 class BedrockSettings(Section):
-    """Amazon Bedrock. Credentials come from where AWS's own programs look for them."""
+    """Amazon Bedrock. Credentials come from the places of AWS's own programs."""
 
     region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
     base_url: HttpAddress | None = None
@@ -74,7 +74,7 @@ class OllamaSettings(Section):
 
 
 class ProviderSettings(Section):
-    """How the providers of models are reached."""
+    """Connections to the providers of models."""
 
     openai: OpenAISettings = OpenAISettings()
     anthropic: AnthropicSettings = AnthropicSettings()
@@ -82,7 +82,7 @@ class ProviderSettings(Section):
     ollama: OllamaSettings = OllamaSettings()
 
     def guess(self, model: str) -> Provider:
-        """Who serves a model whose provider is not named."""
+        """The likely provider of a model without a named one."""
         given = {provider: getattr(self, provider).model_fields_set for provider in Provider}
         return guessed_provider(
             model,
@@ -92,7 +92,7 @@ class ProviderSettings(Section):
 
 
 class LimitSettings(Section):
-    """What one run of a built-in agent may use, and one person of all agents; null: as much as they like."""
+    """Limits of one run of a built-in agent, and of one person over all agents; null: no limit."""
 
     requests: int | None = Field(MOST_REQUESTS, ge=1, description="calls of the model")
     tokens: int | None = Field(MOST_TOKENS, ge=1, description="read and written, over all calls")

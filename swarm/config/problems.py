@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words: the key, its value unless that is a secret, and what is expected."""
+"""Problems of settings, for people: the key, its value unless secret, and the expectation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REDACTOR: Final = Redactor()
 
 
 class BadSettings(ConfigurationError):
-    """Some settings cannot be used. ``problems`` has each bad key, and what is wrong with it."""
+    """Some settings cannot be used. ``problems`` has each bad key, with its problem."""
 
     def __init__(self, error: ValidationError) -> None:
         found = [_problem(part) for part in error.errors(include_url=False)]
@@ -29,7 +29,7 @@ class BadSettings(ConfigurationError):
 
 
 def _problem(part: ErrorDetails) -> tuple[str, str]:
-    """The key with its variable, and what is wrong."""
+    """The key with its variable, and the problem."""
     path = tuple(str(step) for step in part["loc"])
     variable = next((name for name, known in VARIABLES.items() if known == path), None)
     key = ".".join(path) + (f" ({variable})" if variable else "")

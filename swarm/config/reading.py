@@ -1,4 +1,4 @@
-"""Where settings are looked for, and how they are put together."""
+"""The sources of settings, and their combination."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 def load(
     environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
 ) -> Settings:
-    """The settings of a process that was started in ``folder``; raises ConfigurationError with every bad key."""
+    """The settings of a process started in ``folder``; raises ConfigurationError with every bad key."""
     folder = folder or Path.cwd()
     sources = _sources(environment, folder, user_home or Path.home())
     variables = _merged(sources)
@@ -60,7 +60,7 @@ def read_variables(
 
 
 def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Path) -> dict[str, dict[str, str]]:
-    """The variables that are set, by where, in the order in which they count."""
+    """The set variables by source, in order of precedence."""
     given: dict[str, Mapping[str, str | None]] = {
         "in the environment": dict(os.environ if environment is None else environment)
     }
@@ -81,7 +81,7 @@ def dotenv_files(folder: Path, user_home: Path) -> tuple[Path, Path]:
 
 
 def settings_file(folder: Path, variables: Mapping[str, str]) -> Path:
-    """The file with settings. One that is named has to be there; ``swarm.yaml`` need not."""
+    """The file with settings. A named file has to exist; ``swarm.yaml`` need not."""
     named = variables.get(CONFIG_VARIABLE)
     path = folder / (named or CONFIG_FILE)
     if named and not path.exists():
@@ -104,7 +104,7 @@ def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a file, without an excerpt of it: that might be a secret."""
+    """The problem of a file, without an excerpt, which might be a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
     return str(error)
@@ -129,13 +129,13 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: str) -> None:
     for parent in parents:
         section = values.setdefault(parent, {})
         if not isinstance(section, dict):
-            return  # the model will say what is wrong with it
+            return  # the model reports the problem
         values = section
     values[last] = value
 
 
 def _complete_dynamic_agents(values: dict[str, Any]) -> None:
-    """What is behind DYNAMIC_AGENTS_URL speaks caipe, and is the default where none is named."""
+    """Complete the agent behind DYNAMIC_AGENTS_URL: it speaks caipe, and is the default if none is named."""
     agents = values.get("agents")
     remote = agents.get("remote") if isinstance(agents, dict) else None
     if isinstance(agents, dict) and isinstance(remote, dict) and isinstance(remote.get(DYNAMIC_AGENTS), dict):

@@ -1,4 +1,4 @@
-"""What all parts of the settings have in common."""
+"""The common base of all parts of the settings."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 
 SHORTEST_SECRET: Final = 16
-"""In characters. What is shorter, or one character over and over, is tried out in no time."""
+"""In characters. A shorter secret, or one repeated character, is guessed in no time."""
 
 
 class Section(BaseModel):
-    """A part of the settings: frozen, and without a key that nobody knows."""
+    """A part of the settings: frozen, and without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def inheriting(self, defaults: Self) -> Self:
-        """The same, with every key that was not given taken from ``defaults``."""
+        """The same settings, with every missing key taken from ``defaults``."""
         return defaults.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
 
@@ -25,7 +25,7 @@ def _is_address(url: str) -> str:
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, half an IPv6 address
+    except ValueError:  # an invalid port, half an IPv6 address
         is_usable = False
     if not is_usable or any(letter.isspace() for letter in url):
         raise ValueError("an http or https URL is expected, for example https://agents.example.org/api")
@@ -36,7 +36,7 @@ HttpAddress = Annotated[str, AfterValidator(_is_address)]
 
 
 def secret_problem(secret: str) -> str | None:
-    """What is wrong with a secret that an operator has chosen, and how to make a good one; None for nothing."""
+    """The weakness of an operator's secret, with advice on a good one; None for a good secret."""
     if len(secret.strip()) >= SHORTEST_SECRET and len(set(secret.strip())) > 1:
         return None
     return (
@@ -58,7 +58,7 @@ def _is_given(secret: SecretStr) -> SecretStr:
 
 
 OwnSecret = Annotated[SecretStr, AfterValidator(_is_strong)]
-"""A secret that the operator makes up, so its length is the operator's matter."""
+"""A secret chosen by the operator, who is responsible for its length."""
 
 GivenSecret = Annotated[SecretStr, AfterValidator(_is_given)]
-"""A secret that somebody else has made."""
+"""A secret issued by another party."""

@@ -1,4 +1,4 @@
-"""The settings of a coordinator, section by section; `agents` and `channels` have theirs in modules of their own."""
+"""The settings of a coordinator, section by section; the sections `agents` and `channels` have modules of their own."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from swarm.domain.prompts.input import HISTORY_CHARACTERS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 MOST_KEPT_DAYS = 36_500
-"""No period of retention is longer: a hundred years."""
+"""The longest period of retention: a hundred years."""
 
 _CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
 class SlackMode(StrEnum):
-    """How Slack reaches us."""
+    """The transport of Slack's events."""
 
     SOCKET = "socket"
     HTTP = "http"
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     AUTO = "auto"  # text on a terminal, else JSON
     TEXT = "text"
@@ -44,7 +44,7 @@ class LogFormat(StrEnum):
 
 
 class SlackSettings(Section):
-    """The Slack app. Without tokens there is no Slack, and ``swarm up`` says so."""
+    """The Slack app. Without tokens ``swarm up`` does not start."""
 
     bot_token: GivenSecret | None = Field(None, description="xoxb-…, from OAuth & Permissions")
     app_token: GivenSecret | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
@@ -67,7 +67,7 @@ class SlackSettings(Section):
 
     @model_validator(mode="after")
     def _is_complete(self) -> SlackSettings:
-        """One token without the other stops the start."""
+        """Refuse one token without the other."""
         partner, name = (
             (self.app_token, "app_token (SLACK_APP_TOKEN)")
             if self.mode is SlackMode.SOCKET
@@ -81,12 +81,12 @@ class SlackSettings(Section):
 
 
 def _split(value: object) -> object:
-    """A list as a variable of the environment holds it, with commas."""
+    """A list from a variable of the environment, separated by commas."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class HttpSettings(Section):
-    """Where the coordinator listens, and whom it answers."""
+    """The coordinator's address, and the hosts and origins it accepts."""
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65_535, description="0 takes a free port")
@@ -101,15 +101,15 @@ class HttpSettings(Section):
 
     @property
     def address(self) -> str:
-        """Where our commands reach it, without a slash at the end."""
+        """The address for our commands, without a slash at the end."""
         if self.url:
             return self.url.rstrip("/")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - where it listens
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared only
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class DatabaseSettings(Section):
-    """Where the state is kept."""
+    """The place of the stored state."""
 
     url: str | None = Field(None, description="sqlite:///path or postgresql://…; without it SQLite in the home folder")
 
@@ -121,7 +121,7 @@ class LeaseSettings(Section):
 
 
 class PromptSettings(Section):
-    """What agents get to read."""
+    """The agents' input."""
 
     history_characters: int | None = Field(
         HISTORY_CHARACTERS, ge=1_000, description="so much of a thread, its newest messages; null: all of it"
@@ -156,14 +156,14 @@ class RetentionSettings(Section):
 
 
 class LogSettings(Section):
-    """What the log says."""
+    """The content of the log."""
 
     level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
     format: LogFormat = Field(LogFormat.AUTO, description="text, json, or auto: JSON unless it goes to a terminal")
 
 
 class MetricsSettings(Section):
-    """Who may read ``/metrics``, beside the operator."""
+    """The readers of ``/metrics``, beside the operator."""
 
     token: OwnSecret | None = Field(None, description="a bearer token that is good for /metrics only")
     open: bool = Field(False, description="let everybody read it who can reach it")
@@ -228,7 +228,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _test_clock_is_for_tests(self) -> Settings:
-        """Slack itself is never on this machine, so the setting cannot be left on by accident."""
+        """Refuse the test clock with Slack itself, which is never on this machine: it cannot be left on by accident."""
         if self.test_clock and not is_this_machine(urlsplit(self.slack.api_base_url).hostname or ""):
             raise ValueError(
                 "test_clock (SWARM_TEST_CLOCK) sets the clock wrong and is for tests against a twin of Slack on this "
@@ -238,10 +238,10 @@ class Settings(Section):
 
     @property
     def channels_in_full(self) -> Mapping[str, ChannelSettings]:
-        """The channels, each with what its entry leaves out taken from ``channel_defaults``."""
+        """The channels, each with its missing keys taken from ``channel_defaults``."""
         return {channel: chosen.inheriting(self.channel_defaults) for channel, chosen in self.channels.items()}
 
     @property
     def database_url(self) -> str:
-        """The database, the embedded one where none is named."""
+        """The database's URL, by default the embedded one."""
         return self.database.url or f"sqlite:///{self.home.expanduser() / 'swarm.db'}"

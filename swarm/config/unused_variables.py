@@ -1,4 +1,4 @@
-"""Variables that look like settings and that nothing reads: a slip in a name would be silently ignored."""
+"""Variables that look like settings but are never read: without this check, a slip in a name passes silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.config.variables import READ_ELSEWHERE, VARIABLES
 from swarm.domain.errors import ConfigurationError
 
 OURS: Final = ("SWARM_", "SLACK_INTEGRATION_")
-"""What settings begin with; other names may be for other programs."""
+"""The prefixes of settings; other names may be for other programs."""
 
 _OF_TESTS: Final = "SWARM_TEST_"
 _KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys()
@@ -28,14 +28,14 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OF_KUBERNETES: Final = re.compile(
     r"SWARM(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
 )
-"""What every container gets for a Service that is called swarm, or swarm-something."""
+"""Variables that every container gets for a Service called swarm, or swarm-something."""
 _KUBERNETES_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
 
 
 def check(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: str) -> None:
-    """Raises ConfigurationError that names every variable of ours that nothing reads, and where it is set.
+    """Raises ConfigurationError with every unread variable of ours, and its source.
 
-    ``sources`` has the variables that are set, by where. ``texts`` are the files in which ``${NAME}`` stands for one.
+    ``sources`` has the set variables, by source. ``texts`` are the files with placeholders ``${NAME}``.
     """
     read = {*_passed_on(settings), *(name for text in texts for name in _PLACEHOLDER.findall(text))}
     found = [
@@ -51,7 +51,7 @@ def check(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: 
 
 
 def text_of(path: Path) -> str:
-    """A file's text; empty where it cannot be read, which is somebody else's to say."""
+    """A file's text; empty for an unreadable file, which its own reader reports."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -59,7 +59,7 @@ def text_of(path: Path) -> str:
 
 
 def _passed_on(settings: Settings) -> Iterator[str]:
-    """Variables that tools hand to the programs they run."""
+    """Variables that tools pass to their programs."""
     for chosen in (settings.tools.git, settings.tools.shell, settings.tools.delegates):
         yield from chosen.environment
 
@@ -78,7 +78,7 @@ def _advice(name: str) -> str:
 
 
 def _without_prefix(name: str) -> Iterator[str]:
-    """What is called PORT here may be looked for as SWARM_PORT, and SLACK_BOT_TOKEN as SLACK_INTEGRATION_BOT_TOKEN."""
+    """Likely names: PORT for SWARM_PORT, SLACK_BOT_TOKEN for SLACK_INTEGRATION_BOT_TOKEN."""
     for prefix, instead in (("SWARM_", ""), ("SLACK_INTEGRATION_", "SLACK_")):
         if name.startswith(prefix) and (other := instead + name.removeprefix(prefix)) in _KNOWN:
             yield other

@@ -1,4 +1,4 @@
-"""The environment variables, and the setting that each stands for."""
+"""The environment variables, and the setting for each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 CONFIG_VARIABLE: Final = "SWARM_CONFIG"
-"""Names the file that is read in place of ``./swarm.yaml``; it stands for no setting, so it is not among these."""
+"""Names the file read in place of ``./swarm.yaml``; it stands for no setting, so it is not in VARIABLES."""
 
 DYNAMIC_AGENTS_VARIABLE: Final = "DYNAMIC_AGENTS_URL"
 DYNAMIC_AGENTS: Final = "dynamic-agents"
@@ -62,7 +62,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
     "SWARM_TEST_CLOCK": ("test_clock",),
 }
-"""Environment variable -> the setting it stands for."""
+"""The environment variables, each with its setting."""
 
 READ_ELSEWHERE: Final = frozenset(
     {
@@ -71,7 +71,7 @@ READ_ELSEWHERE: Final = frozenset(
         "SWARM_AGENT_TOKEN",  # `swarm tray`, and agents
         "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
         "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
-        "SWARM_RUN",  # the mark of what a tool of the host runs, which may be swarm
+        "SWARM_RUN",  # the mark of programs run by a tool of the host, which may be swarm
     }
 )
 """Variables of ours that stand for no setting."""

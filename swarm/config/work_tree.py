@@ -1,14 +1,14 @@
 """The work tree: the folder in which the tools of the host work. Only the operator names it; there is no default.
 
-Who may act: whoever may write to an agent that has such tools has files of the work tree read and written. So nothing
-that decides what a coordinator does may lie there, nor the work tree lie among it: settings, ``.env`` files, state,
-prompts, the list of MCP servers (which are commands), the folder where all these are looked for, and code that Python
-imports. What does not exist yet counts as well, since a tool could create it.
+Who may act: everyone who may write to an agent with such tools can have files of the work tree read and written. So
+nothing that controls a coordinator may lie in the work tree, nor the reverse: settings, ``.env`` files, state, prompts,
+the list of MCP servers (which are commands), the folder with all these, and code that Python imports. Missing files
+count as well, since a tool could create them.
 
-What is guaranteed: a coordinator with such a work tree does not start, and neither does ``swarm chat`` without one. All
-that is in the way is named. Paths are compared as the system follows them: symbolic links and ``..`` are resolved on
-both sides, a link on the way to a file counts like the file, and folders are compared by device and inode, so that
-another spelling or a bind mount of the same folder is found too.
+What is guaranteed: a coordinator with such a work tree does not start, and neither does ``swarm chat`` without one. The
+error names all conflicts. Paths are compared as the system follows them: symbolic links and ``..`` are resolved on both
+sides, a link on the way to a file counts like the file, and folders are compared by device and inode, so another
+spelling or a bind mount of the same folder is found too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOST_TOOLS: Final = frozenset(
         LocalTool.CODEX_DELEGATE,
     }
 )
-"""Tools that read, write or run something on this machine."""
+"""Tools that read, write or run on this machine."""
 
 _KEY: Final = "tools.work_tree (SWARM_WORK_TREE)"
 _HOW: Final = "Name a folder that holds nothing of swarm's, for example SWARM_WORK_TREE=/srv/agents/website in .env."
@@ -52,10 +52,10 @@ def checked_work_tree(
     folder: Path | None = None,
     user_home: Path | None = None,
 ) -> Path | None:
-    """The real path of the work tree; None where no agent has a tool of the host.
+    """The real path of the work tree; None if no agent has a tool of the host.
 
-    The arguments are those of `swarm.config.load`. Raises ConfigurationError if there is none, it is no folder, or
-    something of the coordinator's own is in the way.
+    The arguments are those of `swarm.config.load`. Raises ConfigurationError if the work tree is not set, is no folder,
+    or conflicts with the coordinator's own files.
     """
     if not (tools := _host_tools(settings)):
         return None
@@ -79,7 +79,7 @@ def checked_work_tree(
 
 
 def _host_tools(settings: Settings) -> str:
-    """Who has which of them, for people; empty if nobody has any."""
+    """The agents with tools of the host, for people; empty if there are none."""
     found = {
         name: ", ".join(tool for tool in chosen.tools if tool in HOST_TOOLS)
         for name, chosen in settings.agents.builtin.items()
@@ -88,10 +88,10 @@ def _host_tools(settings: Settings) -> str:
 
 
 def _existing(named: Path, folder: Path) -> Path:
-    """The real path of a folder. A missing one is not made: it may be a slip, and agents would work in an empty one."""
+    """The real path of a folder. A missing one is not made: after a slip agents would work in an empty folder."""
     try:
         path = Path(os.path.realpath(folder / named.expanduser(), strict=True))
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~somebody who does not exist
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~name of an unknown user
         why = "there is no such folder" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None)
         raise ConfigurationError(
             f"{_KEY} is {named}: {why or error}", hint="Create the folder, or name another."
@@ -103,14 +103,14 @@ def _existing(named: Path, folder: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Own:
-    """Something of the coordinator's own, which need not exist."""
+    """A path of the coordinator's own, which need not exist."""
 
     what: str
     path: Path  # absolute
     is_folder: bool = False
 
     def conflict(self, tree: Path) -> str | None:
-        """What is in the way, for people."""
+        """The conflict with the work tree, for people; None without a conflict."""
         for step in (steps := list(_way(self.path))):
             if any(_is_same(tree, above) for above in (step, *step.parents)):
                 return f"it contains {self.what}, {self.path}"
@@ -120,7 +120,7 @@ class _Own:
 
 
 def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_home: Path) -> Iterator[_Own]:
-    """Everything that decides what a coordinator does."""
+    """All files and folders that control a coordinator."""
 
     def at(path: Path) -> Path:
         return folder / path.expanduser()
@@ -159,7 +159,7 @@ def _sqlite_file(settings: Settings) -> Path | None:
 
 
 def _coding_programs(settings: Settings) -> Iterator[tuple[LocalTool, Path]]:
-    """Those that agents may have run, and that are named by a path."""
+    """The coding programs that agents may run and the settings name by a path."""
     chosen = settings.tools.delegates
     allowed = {tool for agent in settings.agents.builtin.values() for tool in agent.tools}
     for name, program in (
@@ -172,7 +172,7 @@ def _coding_programs(settings: Settings) -> Iterator[tuple[LocalTool, Path]]:
 
 
 def _linked_files(folder: Path) -> list[Path]:
-    """The files of a folder that are kept elsewhere, as those of a repository with prompts."""
+    """Symbolic links to files in a folder, as for prompts kept in a repository."""
     try:
         return sorted(path for path in folder.iterdir() if os.path.islink(path) and not os.path.isdir(path))
     except OSError:
@@ -180,14 +180,14 @@ def _linked_files(folder: Path) -> list[Path]:
 
 
 def _code() -> list[Path]:
-    """Folders that Python imports from: a checkout or site-packages, its own library, and those of PYTHONPATH."""
-    imported = [Path(entry) for entry in sys.path if os.path.isabs(entry)]  # an empty one is the current folder
+    """Folders that Python imports from: a checkout or site-packages, Python's own library, and PYTHONPATH."""
+    imported = [Path(entry) for entry in sys.path if os.path.isabs(entry)]  # an empty entry is the current folder
     found = {Path(__file__).absolute().parents[2], *map(Path, (sys.prefix, sys.base_prefix)), *imported}
     return sorted(path for path in found if path.is_dir() and found.isdisjoint(path.parents))
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """Where a path leads at last, after each symbolic link on the way: whoever may replace a link decides that."""
+    """The final target of a path and each symbolic link on the way: replacing a link changes the target."""
     here, todo, links = Path("/"), deque(path.parts[1:]), 0
     while todo:
         part = todo.popleft()
@@ -196,7 +196,7 @@ def _way(path: Path) -> Iterator[Path]:
             links += 1
             yield step
             target = Path(os.readlink(step))
-            todo.extendleft(reversed(target.parts))  # an absolute one begins with "/", which replaces all before
+            todo.extendleft(reversed(target.parts))  # an absolute target begins with "/", which replaces all before
         else:
             here = step
     yield here
@@ -205,5 +205,5 @@ def _way(path: Path) -> Iterator[Path]:
 def _is_same(one: Path, other: Path) -> bool:
     try:
         return one == other or os.path.samestat(os.stat(one), os.stat(other))
-    except (OSError, ValueError):  # one does not exist, or cannot be looked at
+    except (OSError, ValueError):  # a path does not exist, or may not be read
         return False

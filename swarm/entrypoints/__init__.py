@@ -1,1 +1,1 @@
-"""Doors: Slack events, HTTP, MCP. They translate, and call one use case."""
+"""Entry points: Slack events, HTTP, MCP, AG-UI. They check the caller, translate, and call one service."""

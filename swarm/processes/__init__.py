@@ -1,16 +1,16 @@
-"""Child processes of which no descendant is left behind: the only place from which the product starts programs.
+"""Child processes that leave no descendant behind: the only place from which the product starts programs.
 
 Each program has a supervisor (`supervisor`), a small process between the owner and the program; `child` is the owner's
-side of it, and `captured` runs one to its end and keeps its output.
+side of it, and `captured` runs a program to its end and keeps its output.
 
 **Who may act.** Only the owner (the process that called `Child.start`), over a socket that no program inherits.
 
-**What is guaranteed**, on Linux: when the program ends, when it is told to, and when the owner ends or is killed, each
-descendant of the program ends: those that start a session, fork twice, ignore SIGTERM, empty their environment, close
-their files or stop themselves too. The supervisor is their *subreaper* (prctl(2)): an orphan becomes its child. The
-owner is one as well: where a program kills or stops its supervisor, the owner adopts and ends what is left.
+**What is guaranteed**, on Linux: each descendant of the program ends when the program ends, on request, and when the
+owner ends or is killed, even a descendant that starts a session, forks twice, ignores SIGTERM, empties its environment,
+closes its files or stops itself. The supervisor is their *subreaper* (prctl(2)): an orphan becomes its child. The owner
+is a subreaper as well: if a program kills or stops its supervisor, the owner adopts and ends the remaining processes.
 
-**On failure.** Out of reach is a program that kills the owner *and* its supervisor, or that is another user's; against
-these a container is needed. Without subreapers and ``/proc`` (macOS) only the program's process group is ended: a child
-that has started a session stays.
+**On failure.** A program is out of reach if it kills the owner *and* its supervisor, or runs as another user; such
+programs need a container. Without subreapers and ``/proc`` (macOS) only the program's process group is ended: a child
+with a session of its own stays.
 """

@@ -1,4 +1,4 @@
-"""Running a program to its end: with a time limit, bounded output, and an end that nothing survives."""
+"""Runs of a program to its end: with a time limit, bounded output, and no process left behind."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from swarm.processes.child import Child
 from swarm.processes.finishing import to_the_end
 
 GRACE_SECONDS: Final = 2.0
-"""Between the request to end (SIGTERM), in which a program removes its locks, and the kill."""
+"""Between SIGTERM, on which a program removes its locks, and the kill."""
 
 _KEPT: Final = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ran:
-    """How a run ended."""
+    """The result of a program's run."""
 
-    code: int | None  # the exit code; minus the number of the signal that ended it; None: we or something else ended it
-    output: str  # what it printed, standard error included unless kept apart; bytes that are not UTF-8 become U+FFFD
-    errors: str = ""  # what it printed on standard error, if kept apart
+    code: int | None  # the exit code, or minus the ending signal's number; None: a time limit, or an end from outside
+    output: str  # standard output, with standard error unless kept apart; bytes that are not UTF-8 become U+FFFD
+    errors: str = ""  # standard error, if kept apart
     timed_out: bool = False
-    cut: bool = False  # a part of the output is missing, in the middle; a line says how much
+    cut: bool = False  # the middle of the output is missing; a line tells how much
 
 
 async def run_program(
@@ -43,15 +43,15 @@ async def run_program(
     errors_apart: bool = False,
     grace_seconds: float = GRACE_SECONDS,
 ) -> Ran:
-    """Run a program to its end, or for ``timeout_seconds``, and end all that it started, however this returns.
+    """Run a program to its end, or for ``timeout_seconds``, and end all its descendants in any case.
 
-    The arguments are those of `Child.start`, and so are the errors. ``stdin`` is what it may read; None: nothing. It
-    takes up to ``grace_seconds`` (and as long as killing takes) beyond the time limit, or beyond a cancellation.
+    The arguments and errors are those of `Child.start`. ``stdin`` is the program's input; None: nothing. Ending may
+    take ``grace_seconds`` (and the time for killing) beyond the time limit, or beyond a cancellation.
     """
     child: Child | None = None
     limit = asyncio.timeout(timeout_seconds)
     try:
-        async with limit:  # of the start too: what it runs may stop the supervisor before that has said so
+        async with limit:  # covers the start too: the program may stop the supervisor before its report of the start
             with contextlib.ExitStack() as open_things:
                 child = await Child.start(
                     argv,
@@ -65,7 +65,7 @@ async def run_program(
             await child.ended.wait()
     except TimeoutError:
         if not limit.expired():
-            raise  # it is the system's word for a program that cannot be started
+            raise  # the system's error for a program that cannot be started
     finally:
         if child:
             await to_the_end(child.end())
@@ -79,9 +79,9 @@ async def run_program(
 
 
 def clean_environment(given: Mapping[str, str], *, passed: Iterable[str] = ()) -> dict[str, str]:
-    """Of an environment what a program needs to run and to find its own files, and the variables named in ``passed``.
+    """The variables a program needs to run and to find its own files, and the variables named in ``passed``.
 
-    Nothing else: the coordinator's own environment holds tokens and keys.
+    All others are left out: the coordinator's own environment holds tokens and keys.
     """
     names = {name for name in given if name in _KEPT or name.startswith("LC_")}
     return {name: given[name] for name in sorted(names | (set(passed) & set(given)))}

@@ -1,9 +1,9 @@
-"""A program under a supervisor, as its owner sees it: its streams, its end, and the end of all that it has started.
+"""A program under a supervisor, as its owner sees it: its streams, its end, and the end of all its descendants.
 
-What `swarm.processes` guarantees rests on three things here. The supervisor learns of our end from the control socket,
-however we end. We are a subreaper from the first start on, so whatever loses its supervisor becomes our child, and
-`_end_orphans` ends it. And every child of ours that has a session of its own is started here, so that one that is not
-known is such an orphan.
+The guarantees of `swarm.processes` rest on three facts. The control socket tells the supervisor of our end, however we
+end. We are a subreaper from the first start on, so a process that loses its supervisor becomes our child, and
+`_end_orphans` ends it. And every child of ours with a session of its own is started here, so an unknown child is such
+an orphan.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from swarm.processes.finishing import to_the_end
 
 LINE_BYTES: Final = 64 * 1024
 SUPERVISOR_SECONDS: Final = supervisor.KILL_SECONDS + 5.0
-"""A supervisor that takes so long beyond the grace is stuck, or was stopped by what it runs: it is killed."""
+"""A supervisor that takes so long beyond the grace is stuck, or was stopped by its program: it is killed."""
 
 _ORPHANS_SECONDS: Final = 5.0
 _RECEIVED_BYTES: Final = 1 << 18
-_INHERITED: Final = ("LD_LIBRARY_PATH",)  # what Python itself may need, and nothing that is the program's
+_INHERITED: Final = ("LD_LIBRARY_PATH",)  # needed by Python itself, and nothing of the program's
 
 _log = structlog.get_logger(__name__)
 _lock = threading.Lock()
-_supervisors: set[int] = set()  # the process ids of those that are alive
+_supervisors: set[int] = set()  # process ids of living supervisors
 
 
 class Child:
-    """A running program. Whoever starts it calls `end` or `kill`, and then `close`."""
+    """A running program. Its owner calls `end` or `kill`, and then `close`."""
 
     stdin: StreamWriter
     stdout: StreamReader
@@ -53,8 +53,8 @@ class Child:
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, grace_seconds: float) -> None:
         found = supervisor.process(process.pid)
-        self.ended = asyncio.Event()  # the program itself; what it has started may be ending still
-        self.code: int | None = None  # how it ended: an exit code, or minus a signal; None: its supervisor was killed
+        self.ended = asyncio.Event()  # the program's own end; its descendants may still be ending
+        self.code: int | None = None  # an exit code, or minus a signal; None: its supervisor was killed
         self.outputs: tuple[bytes, bytes] = (b"", b"")
         self.is_cut = False  # a part of the outputs is missing
         self._process = process
@@ -85,17 +85,19 @@ class Child:
         """Start a program in a session of its own.
 
         Args:
-            argv: The program, found along ``PATH`` of ``env`` unless it is a path, and its arguments. No shell.
+
+            argv: The program, found along ``PATH`` of ``env`` unless given as a path, and its arguments. No shell.
             env: Its whole environment.
             stdin, stdout, stderr: As for `subprocess.Popen`. With PIPE the attribute of that name is set.
-            captured: 1: keep standard output and error, together; 2: each apart. They are in `outputs` in the end.
-            most_bytes: Of each output about so much is kept: the beginning and the end, in equal parts.
+            captured: 1: keep standard output and error, together; 2: each apart. `outputs` has them in the end.
+            most_bytes: How much of each output is kept, roughly: the beginning and the end, in equal parts.
             line_bytes: The longest line that the readers take.
             grace_seconds: Between SIGTERM and SIGKILL.
 
         Raises:
-            OSError: It cannot be started: FileNotFoundError (also for ``cwd``), PermissionError, E2BIG (an argument of
-                more than 128 KiB, or all of them of more than about 2 MiB), ENOEXEC (neither a binary nor ``#!``).
+
+            OSError: The start failed: FileNotFoundError (also for ``cwd``), PermissionError, E2BIG (an argument of
+                more than 128 KiB, or arguments of more than about 2 MiB in all), ENOEXEC (neither a binary nor ``#!``).
             ValueError: An argument or a variable has a NUL character, or cannot be encoded.
         """
         program = marshal.dumps((_encoded(argv), _encoded_env(env), grace_seconds, captured, most_bytes))
@@ -121,27 +123,27 @@ class Child:
         return child
 
     async def end(self) -> None:
-        """Send SIGTERM, after the grace SIGKILL; return when nothing is left. Cancelled, it goes on without us."""
+        """Send SIGTERM, after the grace SIGKILL. Returns when no process is left. Ending goes on after cancellation."""
         self._ask(b"t")
         await self._is_over(self._grace_seconds)
 
     async def kill(self) -> None:
-        """Kill everything; return when nothing is left. Cancelled, it goes on without us. Idempotent."""
+        """Kill all processes. Returns when none is left. Killing goes on after cancellation. Idempotent."""
         self._ask(b"k")
         await self._is_over(0.0)
 
     async def is_gone_within(self, seconds: float) -> bool:
-        """Wait so long for the end of the program and of all that it has started."""
+        """Wait up to ``seconds`` for the end of the program and its descendants."""
         assert self._following
         done, _ = await asyncio.wait({self._following}, timeout=seconds)
         return bool(done)
 
     def close(self) -> None:
-        """Close our ends of the streams; what was not read is lost."""
+        """Close our ends of the streams. Unread output is lost."""
         for transport in self._transports:
             transport.close()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe and not self._transports:  # which own them otherwise
+            if pipe and not self._transports:  # otherwise the transports own the pipes
                 pipe.close()
 
     async def _connect(self, line_bytes: int) -> None:
@@ -158,7 +160,7 @@ class Child:
             self.stdin = StreamWriter(transport, protocol, None, loop)
 
     def _ask(self, request: bytes) -> None:
-        with suppress(OSError):  # it is over already
+        with suppress(OSError):  # ended already
             self._control.send(request)
 
     async def _is_over(self, grace_seconds: float) -> None:
@@ -168,16 +170,16 @@ class Child:
             await asyncio.wait({self._following})
 
     async def _follow(self, program: bytes) -> None:
-        """Hear the supervisor until it ends. The end of this task is the end of the last descendant."""
+        """Read the supervisor's lines until its end. The end of this task is the end of the last descendant."""
         loop = asyncio.get_running_loop()
         try:
             with suppress(ConnectionError):
                 await loop.sock_sendall(self._control, len(program).to_bytes(8, "big") + program)
                 while data := await loop.sock_recv(self._control, _RECEIVED_BYTES):
                     self._hear(data)
-        finally:  # also if the loop ends first: then this is what tells the supervisor
+        finally:  # also if the loop ends first: closing tells the supervisor
             self._control.close()
-        self._process.wait()  # which is no wait: it closes its socket by ending
+        self._process.wait()  # returns at once: the supervisor closes its socket by ending
         with _lock:
             _supervisors.discard(self._process.pid)
         await self._settle()
@@ -199,7 +201,7 @@ class Child:
                     self._last = numbers
 
     async def _settle(self) -> None:
-        """See that nothing is left, and tell how it ended."""
+        """Make sure that no process is left, and record the program's end."""
         pid = 0 if not self._started.done() or self._started.exception() else self._started.result()
         if self._last is None:
             _log.warning("The supervisor of a program was killed.", action="program_supervisor_lost", pid=pid)
@@ -212,7 +214,7 @@ class Child:
                 _log.error("Processes cannot be ended.", action="program_left", pid=pid, left=left)
         if not self._started.done():
             self._started.set_exception(ChildProcessError("its supervisor was ended"))
-            self._started.exception()  # looked at: whoever started it may have been cancelled
+            self._started.exception()  # marks the error as seen: the starting task may have been cancelled
         self.ended.set()
 
 
@@ -232,7 +234,7 @@ def _encoded_env(env: Mapping[str, str]) -> dict[bytes, bytes]:
 def _supervised(control: int, **popen: Any) -> subprocess.Popen[bytes]:
     """Start a supervisor, which waits for its program."""
     command = [sys.executable, "-I", "-S", supervisor.__file__, str(control)]
-    with _lock:  # an orphan is told from a supervisor by being unknown
+    with _lock:  # orphans are recognised as children that are no known supervisors
         supervisor.become_subreaper()
         process = subprocess.Popen(  # noqa: S603 -- our own interpreter, and our own script
             command,
@@ -247,7 +249,7 @@ def _supervised(control: int, **popen: Any) -> subprocess.Popen[bytes]:
 
 
 def _end_orphans(since: int, program: int) -> None:
-    """Kill what has lost its supervisor, which started at ``since``. For seconds: some things cannot be ended."""
+    """Kill orphans of a supervisor started at ``since``. Gives up after seconds: some processes cannot be ended."""
     if sys.platform != "linux" and program:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(program, signal.SIGKILL)
@@ -265,7 +267,7 @@ def _end_orphans(since: int, program: int) -> None:
 
 
 def _orphans(since: int) -> list[supervisor.Process]:
-    """Children of ours, dead or alive, that we did not start: they have a session of their own."""
+    """Children of ours, dead or alive, not started here: they have a session of their own."""
     own, session = os.getpid(), os.getsid(0)
     return [
         one

@@ -1,4 +1,4 @@
-"""Coming to an end in spite of a cancellation."""
+"""Completion of work in spite of a cancellation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do it to its end, also if we are cancelled meanwhile, even several times; only then the cancellation goes on.
+    """Run ``work`` to its end in spite of cancellations, even several; the cancellation is raised afterwards.
 
-    For work that takes a bounded time: what ends processes, or a write in a thread, which nothing can interrupt.
+    For work of bounded time: ending of processes, or a write in a thread, which nothing can interrupt.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -22,6 +22,6 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.exception()  # looked at, so that it is not reported as lost
+        task.exception()  # marks the error as seen, so that it is not reported as lost
         raise cancelled
     return task.result()

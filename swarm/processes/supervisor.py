@@ -1,16 +1,16 @@
-"""Runs one program and ends all that descends from it: a process of its own, run as a script.
+"""The supervisor of one program and all its descendants, a process of its own that runs as a script.
 
-`swarm.processes.child` starts it without the package around it (``python -I -S supervisor.py CONTROL``), so that it is
-up at once. The control socket brings the size of a specification (8 bytes), the specification (`marshal`), and then
-requests of one byte: ``t`` ends everything with a grace, ``k`` kills it. The end of the socket is ``k`` too: the owner
-is dead, and whatever would escape in a grace, nobody could end.
+`swarm.processes.child` starts this file without the package around it (``python -I -S supervisor.py CONTROL``), for a
+fast start. The control socket brings the size of a specification (8 bytes), the specification (`marshal`), and then
+requests of one byte: ``t`` ends everything with a grace, ``k`` kills everything. The end of the socket counts as ``k``:
+the owner is dead, and nothing could end a process that escapes in a grace.
 
-It answers in lines: ``started <pid>`` or ``error <errno>``; ``ended <exit code, negative for a signal>``, at once; and
-last, when nothing is left, ``left <processes that could not be ended> <bytes of output> <bytes of errors> <cut>`` with
-the output that was kept. Without that line it was killed.
+The supervisor answers in lines: ``started <pid>`` or ``error <errno>``; ``ended <exit code, negative for a signal>``,
+at once; and last, when no process is left, ``left <processes that could not be ended> <bytes of output> <bytes of
+errors> <cut>`` with the captured output. A missing last line means a killed supervisor.
 
-The program inherits the standard streams. Those to be captured are read here and dropped beyond a limit, so that they
-cost the owner neither memory nor time; nothing is copied of the others.
+The program inherits the standard streams. The supervisor reads captured streams and drops output beyond a limit, so the
+owner pays neither memory nor time; it copies nothing of the other streams.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ import sys
 import time
 
 KILL_SECONDS = 5.0
-"""A process that waits for a dead disk or network mount cannot be ended at all."""
+"""Time limit for killing: a process that waits for a dead disk or network mount cannot be ended at all."""
 
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -43,7 +43,7 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """All processes, the dead that nobody has waited for included; none where there is no ``/proc``."""
+    """All processes, zombies included; none without ``/proc``."""
     names = filter(str.isdecimal, os.listdir("/proc")) if os.path.isdir("/proc") else ()
     return [found for name in names if (found := process(int(name)))]
 
@@ -63,7 +63,7 @@ def descendants(of: set[int]) -> list[Process]:
     for one in processes():
         children.setdefault(one.parent, []).append(one)
     found = [child for parent in of for child in children.get(parent, ())]
-    for one in found:  # which grows meanwhile
+    for one in found:  # grows in the loop
         found += children.get(one.pid, ())
     return [one for one in found if not one.is_dead]
 
@@ -71,23 +71,23 @@ def descendants(of: set[int]) -> list[Process]:
 def send(number: int, found: list[Process]) -> None:
     """Signal processes that descend from this one.
 
-    A group is signalled as a whole, in one step: nobody in it can fork in between. In a session that is not ours there
-    are only descendants, since a process cannot join a session.
+    A group gets its signal as a whole, in one step, so none of its processes can fork in between. Foreign sessions hold
+    descendants only, since a process cannot join a session.
     """
     own = os.getsid(0)
     targets = {-one.group if one.group > 1 and one.session != own else one.pid for one in found}
     for target in targets:
         try:
             os.kill(target, number)
-            os.kill(target, signal.SIGCONT)  # one that was stopped hears nothing else than SIGKILL
+            os.kill(target, signal.SIGCONT)  # a stopped process receives nothing but SIGKILL
         except (ProcessLookupError, PermissionError):
-            pass  # it ended by itself, or changed its user, which only the system's owner can answer
+            pass  # ended already, or changed its user, which only the system's owner can answer
 
 
 def kill_descendants(seconds: float = 0.5) -> None:
-    """Kill all that descends from this process, until nothing is left or the time is over; without ``/proc``, nothing.
+    """Kill all descendants of this process until none is left or the time is over. Does nothing without ``/proc``.
 
-    What loses its parent meanwhile becomes ours, and is found in the next round.
+    A process that loses its parent meanwhile becomes a child of this one, and the next round finds it.
     """
     become_subreaper()
     until = time.monotonic() + seconds
@@ -107,7 +107,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 class CapturedOutput:
-    """The beginning and the end of what was printed; what lies between is counted and dropped."""
+    """The beginning and the end of a program's output. The bytes between are counted and dropped."""
 
     def __init__(self, most_bytes: int) -> None:
         self._half = most_bytes // 2
@@ -117,7 +117,7 @@ class CapturedOutput:
         self._total = 0
 
     def add(self, data: memoryview) -> None:
-        """Keep of ``data`` what belongs to the ends."""
+        """Add output, keeping only bytes of the beginning and the end."""
         self._total += len(data)
         room = self._head_bytes - len(self._head)
         self._head += data[:room]
@@ -126,7 +126,7 @@ class CapturedOutput:
             del self._tail[: len(self._tail) - self._half]
 
     def whole(self) -> tuple[bytes, bool]:
-        """What is kept, with a line where something is missing; and whether something is."""
+        """Returns the kept output, with a line in place of missing bytes, and whether bytes are missing."""
         tail = bytes(self._tail[len(self._tail) - min(self._half, len(self._tail)) :])
         missing = self._total - len(self._head) - len(tail)
         if not missing:
@@ -135,14 +135,14 @@ class CapturedOutput:
 
 
 class Supervisor:
-    """One program and all that descends from it. ``captured``: 0; 1, output and errors together; 2, each apart."""
+    """One program and all its descendants. ``captured``: 0; 1, output and errors together; 2, each apart."""
 
     def __init__(self, control: int, *, grace_seconds: float, captured: int, most_bytes: int) -> None:
         self._control = control
         self._grace_seconds = grace_seconds
         self._program = 0
         self._has_ended = False
-        self._is_asked = False  # to end, with a grace
+        self._is_asked = False  # whether to end, with a grace
         self._kills = False
         self._poll = select.poll()
         self._wakeup = _children_wake()
@@ -153,7 +153,7 @@ class Supervisor:
         self._buffer = bytearray(_READ_BYTES)
 
     def run(self, argv: list[bytes], env: dict[bytes, bytes]) -> None:
-        """Run it to its end, or until it is to end, and everything below it too."""
+        """Run the program until its end or a request to end, then end all its descendants."""
         if error := self._start(argv, env):
             self._tell(b"error %d\n" % error)
         else:
@@ -167,7 +167,7 @@ class Supervisor:
         self._tell(b"left %d %d %d %d\n" % (left, len(out), len(err), out_cut or err_cut) + out + err)
 
     def _start(self, argv: list[bytes], env: dict[bytes, bytes]) -> int:
-        """Start the program; the number of an error, or 0."""
+        """Start the program. Returns an error number, or 0."""
         ends = [os.pipe() for _ in self._kept]
         for (reader, _), kept in zip(ends, self._kept, strict=True):
             os.set_blocking(reader, False)
@@ -181,7 +181,7 @@ class Supervisor:
         for end in (report, *(writer for _, writer in ends)):
             os.close(end)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):  # the program's alone: their other ends are to see when it closes them
+        for stream in range(3):  # the program's alone: their other ends are to see the program close them
             os.dup2(nothing, stream)
         return int(os.read(failure, 16) or 0)
 
@@ -194,7 +194,7 @@ class Supervisor:
             pass  # the owner is dead
 
     def _turn(self, wait_seconds: float | None) -> None:
-        """Wait until something happens, at most so long, and see to it."""
+        """Wait for events, at most ``wait_seconds``, and handle them."""
         for found, _ in self._poll.poll(None if wait_seconds is None else wait_seconds * 1000):
             if found in self._readers:
                 self._read(found)
@@ -215,7 +215,7 @@ class Supervisor:
         self._is_asked = True
 
     def _read(self, reader: int) -> bool:
-        """Read what there is; whether there may be more."""
+        """Read the available output. Returns whether there may be more."""
         try:
             count = os.readv(reader, [self._buffer])
         except BlockingIOError:
@@ -228,13 +228,13 @@ class Supervisor:
         return bool(count)
 
     def _drain(self, reader: int) -> None:
-        """What still lies in the pipe. Bounded, because a process that could not be ended may go on printing."""
+        """Read the rest of the pipe. Bounded, because a process that could not be ended may go on printing."""
         for _ in range(16):
             if not self._read(reader):
                 return
 
     def _reap(self) -> bool:
-        """Collect the dead; whether anybody is alive."""
+        """Collect dead children. Returns whether any process is alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -247,9 +247,10 @@ class Supervisor:
                 self._tell(b"ended %d\n" % os.waitstatus_to_exitcode(status))
 
     def _end_all(self) -> int:
-        """Ask everything to end, then kill what remains, also what is started meanwhile; how many are left.
+        """Ask all processes to end, then kill the rest, also those started meanwhile. Returns how many are left.
 
-        The program is asked first, and what it leaves behind afterwards: it may have to end its own children in order.
+        The program is asked first and its descendants afterwards: the program may have to end its own children in
+        order.
         """
         until = time.monotonic() + self._grace_seconds
         if not (self._has_ended or self._kills):
@@ -267,7 +268,7 @@ class Supervisor:
         return len(descendants({os.getpid()})) if self._reap() else 0
 
     def _signal(self, number: int, session: int | None = None) -> None:
-        """Signal everything, or one session; without ``/proc`` the program's group."""
+        """Signal all descendants, or one session; without ``/proc``, the program's group."""
         if os.path.isdir("/proc/self"):
             found = descendants({os.getpid()})
             send(number, [one for one in found if session in (None, one.session)])
@@ -276,7 +277,7 @@ class Supervisor:
 
 
 def _execute(argv: list[bytes], env: dict[bytes, bytes], outputs: list[tuple[int, int]], report: int) -> None:
-    """Become the program, which dies with the supervisor; report the number of an error."""
+    """Become the program, which dies with the supervisor. Reports an error's number."""
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -295,7 +296,7 @@ def _is_group(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except PermissionError:
-        pass  # somebody else's, so there is somebody
+        pass  # another user's, so the group exists
     except ProcessLookupError:
         return False
     return True
@@ -312,7 +313,7 @@ def _children_wake() -> int:
 
 
 def _received(control: int, size: int) -> bytes:
-    """So many bytes; fewer if the owner is dead."""
+    """Read ``size`` bytes; fewer if the owner is dead."""
     data = b""
     while len(data) < size and (part := os.read(control, size - len(data))):
         data += part
@@ -320,13 +321,13 @@ def _received(control: int, size: int) -> bytes:
 
 
 def main(control: int) -> None:
-    """Be the supervisor for one program, whose specification comes over the control socket."""
+    """Supervise one program, whose specification comes over the control socket."""
     os.set_inheritable(control, False)
-    for number in _IGNORED:  # what a program may send; SIGKILL and SIGSTOP are the owner's to notice
+    for number in _IGNORED:  # signals a program may send; SIGKILL and SIGSTOP are the owner's to notice
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a thread of the owner may block some
     become_subreaper()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # a program may have stopped us, and would outlive a dead owner
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # a supervisor that a program stopped would outlive a dead owner
     size = int.from_bytes(_received(control, 8), "big")
     specification = _received(control, size)
     if size and len(specification) == size:

@@ -1,1 +1,1 @@
-"""Slack: the one gateway through which the system calls it, and the pace it keeps."""
+"""Slack: the gateway, the only caller of Slack, with its rate limits; and Slack's payloads."""

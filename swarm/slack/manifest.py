@@ -1,7 +1,7 @@
-"""The app manifest: what the operator pastes into Slack, with exactly the scopes and events that are used.
+"""The app manifest, which the operator pastes into Slack, with exactly the scopes and events in use.
 
-Each method names the scopes it needs and each event the scope that lets it through, so nothing is asked for that no
-code uses; a test compares these tables with the gateway. https://docs.slack.dev/reference/app-manifest/.
+Each method names its scopes and each event the scope that lets it through, so the manifest asks for no unused scope; a
+test compares these tables with the gateway. https://docs.slack.dev/reference/app-manifest/.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:r
 _READ_HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:history")
 
 METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
-    "agents.sessions.setStatus": ("chat:write",),  # for apps that are agents only
+    "agents.sessions.setStatus": ("chat:write",),  # for apps declared as agents only
     "apps.connections.open": (),  # takes the app-level token with connections:write
     "assistant.threads.setStatus": ("chat:write",),
     "auth.test": (),
@@ -46,10 +46,10 @@ EVENT_SCOPES: Final[dict[str, str]] = {
 }
 
 AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
-"""What only an app that is declared as an agent gets: Slack gives it this scope, and a Stop button in its threads."""
+"""Events for apps declared as agents only: Slack gives them this scope, and a Stop button in their threads."""
 
 EMAIL_SCOPE: Final = "users:read.email"
-"""What only those need who let agents know people's e-mail addresses (``share_email``)."""
+"""Needed only to show people's e-mail addresses to agents (``share_email``)."""
 
 AGENT_DESCRIPTION: Final = "Ask for anything: an agent of the team takes it on, here or in a channel."
 
@@ -71,23 +71,23 @@ WHY: Final[dict[str, str]] = {
     "users:read": "Show agents people's and bots' names instead of ids.",
     "users:read.email": "Tell agents people's e-mail addresses, in channels that share them.",
 }
-"""Why each scope is asked for; the set-up guide shows it."""
+"""The reason for each scope, shown in the set-up guide."""
 
 
 class EventTransport(StrEnum):
-    """How events reach us."""
+    """The transport of Slack's events."""
 
     SOCKET = "socket"
     HTTP = "http"
 
 
 def bot_events(*, agent: bool = False) -> dict[str, str]:
-    """Every event that is listened to, with its scope; ``agent``: of an app that is declared as one."""
+    """All subscribed events with their scopes. ``agent``: of an app declared as an agent."""
     return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
 
 
 def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
-    """Every scope that a method or an event needs; ``emails``: and people's e-mail addresses."""
+    """All scopes needed by methods and events. ``emails``: and for people's e-mail addresses."""
     needed = set(bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
     return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
 
@@ -102,8 +102,8 @@ def manifest(
 ) -> dict[str, object]:
     """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``.
 
-    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan has: its
-    state shows in the threads it works in, with Slack's own Stop button. ``emails`` is for ``share_email``.
+    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan has: Slack
+    shows its state in its threads, with a Stop button. ``emails`` is for ``share_email``.
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages

@@ -1,6 +1,6 @@
-"""Whether an HTTP request comes from Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack/.
+"""Verification of HTTP requests from Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack/.
 
-The comparison is slack_sdk's; before it come the checks that it lacks, since it takes a malformed header for a
+The comparison is slack_sdk's; the checks before it are missing there, since slack_sdk takes a malformed header for a
 programming error.
 """
 
@@ -18,10 +18,10 @@ _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
 
 
 def verify(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> None:
-    """Nothing, if Slack signed the body within the last five minutes.
+    """Return if Slack signed the body within the last five minutes.
 
-    Raises Unauthorized if it did not, BadRequest if the body is no UTF-8. A replay within the five minutes passes: it
-    is recognised by its ``event_id`` further on.
+    Raises Unauthorized otherwise, BadRequest for a body that is no UTF-8. A replay within the five minutes passes; its
+    ``event_id`` is recognised later.
     """
     timestamp = headers.get("x-slack-request-timestamp", "")
     signature = headers.get("x-slack-signature", "")

@@ -1,8 +1,9 @@
-"""The Socket Mode connection: slack_sdk's client, with the corrections that a service which runs for months needs.
+"""The Socket Mode connection: slack_sdk's client, corrected for a service that runs for months.
 
-An address from Slack opens one connection and is good for half a minute; slack_sdk would try the same one for ever, so
-that one broken handshake could leave us deaf. Here an attempt is bounded and the next one asks for a new address. And
-the first connection tells a wrong token, which nobody but the operator can mend, from a network that will come back.
+An address from Slack opens one connection and is valid for half a minute; slack_sdk would try the same one for ever, so
+one broken handshake could cut us off from events. Here an attempt is bounded and the next one asks for a new address.
+And the first connection tells a wrong token, which only the operator can replace, from a network failure that will
+pass.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from swarm.slack.incoming.fields import JsonObject, count_at, text_at
 from swarm.slack.outgoing.gateway import Gateway
 
 PING_SECONDS: Final = 5.0
-"""A connection whose pong is missing for half as long is closed; a closed one is replaced within as long."""
+"""A connection whose pong is missing for half this time is closed; a closed one is replaced within this time."""
 
 _ATTEMPT_SECONDS: Final = 12.0
 BACKOFF_SECONDS: Final = 1.0
@@ -38,7 +39,7 @@ OnRequest = Callable[[AsyncBaseSocketModeClient, SocketModeRequest], Awaitable[N
 
 
 async def until_reachable(ask: Callable[[], Awaitable[T]], *, backoff_seconds: float = BACKOFF_SECONDS) -> T:
-    """What Slack answers, as soon as it can be asked; the pause between attempts doubles up to half a minute."""
+    """Slack's answer, as soon as Slack can be asked; the pause between attempts doubles up to half a minute."""
     while True:
         try:
             return await ask()
@@ -49,7 +50,7 @@ async def until_reachable(ask: Callable[[], Awaitable[T]], *, backoff_seconds: f
 
 
 class SocketMode(SocketModeClient):
-    """One connection to Slack, renewed when Slack asks for it and when it breaks. Make it where an event loop runs.
+    """One connection to Slack, renewed on Slack's request and after a break. To be made within a running event loop.
 
     Each request runs in a task of its own, so that one acknowledgement does not wait for another.
     """
@@ -68,13 +69,13 @@ class SocketMode(SocketModeClient):
         self.proxy = web_client.proxy
         self._gateway = gateway
         self._on_connected = on_connected
-        self._connections = 0  # of the app, as Slack said when this one was made
+        self._connections = 0  # of the app, by Slack's count when this one was made
         self.message_listeners.append(self._note_hello)
         self.socket_mode_request_listeners.append(on_request)
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that, as far as we know, works."""
+        """Whether there is a connection that works, as far as known."""
         session = self.current_session
         return not (self.closed or self.stale or session is None or session.closed)
 
@@ -84,28 +85,28 @@ class SocketMode(SocketModeClient):
         return self._connections == 1
 
     async def replace(self) -> None:
-        """Connect anew, whatever the connection looks like."""
+        """Connect anew, whatever the connection's state."""
         await self.connect_to_new_endpoint(force=True)
 
     async def _note_hello(self, client: AsyncBaseSocketModeClient, message: JsonObject, raw: str | None = None) -> None:
-        """Slack's first message on a connection: from now on it brings events."""
+        """Handle Slack's first message on a connection, which brings events from then on."""
         if text_at(message, "type") == "hello":
             self._connections = count_at(message, "num_connections") or 0
             if self._on_connected:
                 await self._on_connected()
 
     async def open(self, *, backoff_seconds: float = BACKOFF_SECONDS) -> None:
-        """Connect, and try until it works. Raises ConfigurationError if Slack does not accept the app-level token."""
+        """Connect, trying until success. Raises ConfigurationError if Slack does not accept the app-level token."""
         self.wss_uri = await until_reachable(self.issue_new_wss_url, backoff_seconds=backoff_seconds)
         await self.connect()
         _log.info("Connected to Slack.", action="slack_connected")
 
     async def issue_new_wss_url(self) -> str:
-        """A new address, asked for by way of the gateway like every call."""
+        """A new address, requested over the gateway like every call."""
         return await self._gateway.socket_url(self.app_token)
 
     async def connect(self) -> None:
-        """Replace the connection; tries until it works or :meth:`close` is called."""
+        """Replace the connection, trying until success or :meth:`close`."""
         while not self.closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ATTEMPT_SECONDS):
@@ -114,7 +115,7 @@ class SocketMode(SocketModeClient):
             self.wss_uri = None  # used up or too old
 
     async def close(self) -> None:
-        """Close the connection, for good; a Slack that does not answer is not waited for."""
+        """Close the connection, for good, without waiting for a silent Slack."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await super().close()  # type: ignore[no-untyped-call]

@@ -1,1 +1,1 @@
-"""How an operator sees what the system does: metrics, traces, and the log's account of what changed."""
+"""The operator's view of the system: metrics, traces, and the log of changes."""

@@ -1,4 +1,4 @@
-"""Traces where they are wanted: the only place that imports the packages of the extra ``otel``, and only then."""
+"""Optional traces: the only place that imports the packages of the extra ``otel``, and only if traces are on."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 TRACES_PATH: Final = "/v1/traces"
 TIMEOUT_SECONDS: Final = 3.0
-"""For one export; at shutdown the last one is waited for."""
+"""For one export; shutdown waits for the last one."""
 
 EVERY_SECONDS: Final = 1.0
-"""So often a batch leaves."""
+"""The interval between batches."""
 
 
 def open_traces(endpoint: str, *, version: str) -> Traces:
-    """Traces that are sent to an OTLP collector over HTTP, in batches, from a thread of their own.
+    """Traces sent to an OTLP collector over HTTP, in batches, from a thread of their own.
 
-    ``endpoint`` is its address; without a path the usual ``/v1/traces`` is added. Raises ConfigurationError if the
-    packages for it are not installed.
+    ``endpoint`` is the collector's address; without a path the usual ``/v1/traces`` is added. Raises ConfigurationError
+    if the needed packages are not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

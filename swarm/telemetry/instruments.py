@@ -1,7 +1,7 @@
-"""The metrics, by name. `docs/operations.md` says what each is good for, and a test holds the page to this module.
+"""The metrics, by name. `docs/operations.md` gives the use of each, and a test holds the page to this module.
 
-Names follow Prometheus: a counter ends in ``_total``, what has a unit names it. Labels take few values: kinds, states,
-route templates, Slack's methods; never an id, a channel or a name that people choose.
+Names follow Prometheus: a counter ends in ``_total``, a quantity with a unit names the unit. Labels take few values:
+kinds, states, route templates, Slack's methods; never an id, a channel or a name that people choose.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 QUICK_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
-"""Buckets of what should take milliseconds."""
+"""Buckets of durations that should be milliseconds."""
 
 LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
-"""Buckets of what should be next to nothing."""
+"""Buckets of durations that should be next to nothing."""
 
 PATIENT_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-"""Buckets of what may wait for somebody: an agent that works, Slack's limits."""
+"""Buckets of durations that depend on others: an agent's work, Slack's limits."""
 
 GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Instruments:
-    """Every counter, gauge and histogram that is kept as things happen, in a registry of its own."""
+    """All counters, gauges and histograms updated by events, in a registry of their own."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

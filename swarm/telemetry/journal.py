@@ -1,6 +1,6 @@
-"""The watcher that writes to the log what changed: what went wrong as warnings, the ordinary course at debug.
+"""The watcher that logs changes: failures as warnings, the ordinary course at debug.
 
-Lines name ids and never what somebody wrote, not even as a reason: `swarm explain` tells that to who may know it.
+Lines hold ids and never people's texts, not even as a reason: `swarm explain` shows reasons to their rightful readers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ GRAVE: Final = {
     "task.bury": "A task is given up; redrive it once the cause is gone.",
     "task.lose": "A run lost its task, which is due again.",
 }
-"""Changes that an operator should see."""
+"""Changes for an operator's attention."""
 
 NOTEWORTHY: Final = {
     "agent.register": "An agent is registered.",
     "agent.revoke": "An agent is removed.",
     "agent.rotate": "An agent has a new token.",
 }
-"""Changes that are rare and by somebody's hand."""
+"""Rare changes, made by people."""
 
 _ALWAYS: Final = frozenset({*GRAVE, *NOTEWORTHY})
 
@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Journal(Watcher):
-    """Writes what changed, once it is committed."""
+    """Logs changes after their commit."""
 
     def database_called(self, call: DatabaseCall) -> None:
         everything = _names.isEnabledFor(logging.DEBUG)

@@ -1,7 +1,7 @@
 """Logging: one line an event, with an ``action`` and its ids, and never a secret (`swarm.telemetry.redaction`).
 
-Everything goes to standard error in one format: our own lines, those of every library, and what nobody caught. A
-person at a terminal reads text; anything else gets a JSON object a line.
+All lines go to standard error in one format: our own, those of every library, and uncaught errors. A person at a
+terminal reads text; any other reader gets a JSON object a line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUIET: Final = (
     "uvicorn.access",
     "uvicorn.error",
 )
-"""Libraries that say at info what we say better, and at debug what people wrote."""
+"""Libraries whose info lines repeat ours, and whose debug lines hold people's texts."""
 
 Event = MutableMapping[str, Any]
 
@@ -53,10 +53,10 @@ def configure(
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Send everything that anybody logs to standard error, in one format. Call it before anything logs.
+    """Send all log lines to standard error, in one format. To be called before the first line.
 
-    ``as_json`` says in which; by default JSON unless standard error is a terminal. ``secrets`` are values to hide
-    beside those that can be told by their look. ``stream`` takes the place of standard error.
+    ``as_json`` chooses the format; by default JSON unless standard error is a terminal. ``secrets`` are values to hide
+    beside those known by their look. ``stream`` takes the place of standard error.
     """
     stream = stream or sys.stderr
     shared: list[Any] = [
@@ -80,24 +80,24 @@ def configure(
     for name in _QUIET:
         library = logging.getLogger(name)
         library.setLevel(max(logging.WARNING, root.level))
-        library.handlers.clear()  # one that has set itself up would write past the redaction
+        library.handlers.clear()  # a library's own handler would write past the redaction
         library.propagate = True
     sys.excepthook = _on_crash
     threading.excepthook = _on_thread_crash
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Hide these values as well from now on, once `configure` was called: secrets that stand in other files."""
+    """Hide these values as well from now on, if `configure` was called: secrets of other files."""
     for redactor in _redactors:
         redactor.learn(secrets)
 
 
 _redactors: list[Redactor] = []
-"""The one in force; none before `configure`."""
+"""The redactor in force; none before `configure`."""
 
 
 def _formatter(shared: list[Any], redactor: Redactor, as_json: bool) -> logging.Formatter:
-    # A traceback becomes text before it is redacted, and shows no local variables: those hold what people wrote.
+    # A traceback becomes text before it is redacted, and shows no local variables, which hold people's texts.
     plainly = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
@@ -122,8 +122,8 @@ def _hide(redactor: Redactor) -> Callable[[object, str, Event], Event]:
 
 
 def _hide_in_line(redactor: Redactor) -> Callable[[object, str, Any], str]:
-    """Once more as a whole: names of fields, and what was split over fields before. Nothing invisible is left, and
-    none of the line breaks that only some programs know.
+    """Redact the whole line once more: names of fields, and secrets split over fields. Removes invisible characters,
+    and the line breaks that only some programs know.
     """
 
     def hide(_logger: object, _method: str, line: Any) -> str:
@@ -145,13 +145,13 @@ def _on_one_line(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _name_action(_logger: object, _method: str, event: Event) -> Event:
-    """A line that a library wrote has its logger's name for an action."""
+    """Name a library's line by its logger."""
     event.setdefault("action", event.get("logger", "unknown"))
     return event
 
 
 def _on_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What nobody caught ends the process; its traceback is redacted like everything else."""
+    """Log an uncaught error, which ends the process, with a redacted traceback."""
     if issubclass(kind, KeyboardInterrupt):
         return
     _log.critical("The process ends by an error that nobody caught.", action="crash", exc_info=(kind, error, trace))

@@ -1,4 +1,4 @@
-"""How late the event loop is: everything that this process does waits so long before it goes on."""
+"""The event loop's lag: all work of this process waits so long before it goes on."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TICK_SECONDS: Final = 0.05
 
 
 async def watch(learn: Callable[[float], None]) -> None:
-    """Sleep over and over, and tell ``learn`` how many seconds longer than wanted that took. Runs until cancelled.
+    """Sleep again and again, and pass each delay in seconds to ``learn``. Runs until cancelled.
 
-    A moment in which the loop is stuck is noticed by the next wake-up; the timer itself is about a millisecond late.
+    A stuck loop shows at the next wake-up; the timer itself is about a millisecond late.
     """
     while True:
         begun = time.perf_counter()

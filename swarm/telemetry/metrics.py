@@ -1,4 +1,4 @@
-"""The watcher that counts. What it has counted is read by `swarm.entrypoints.http.metrics`."""
+"""The watcher with the metrics, which `swarm.entrypoints.http.metrics` serves."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _AGAIN: Final = frozenset({DeliveryStep.POSTPONE, DeliveryStep.DOUBT, DeliverySt
 
 
 class Metrics(Watcher):
-    """Counts what it is told, in a registry of its own, so that two in one process do not mix."""
+    """Counts watchers' calls, in a registry of its own, so that two in one process do not mix."""
 
     def __init__(self, *, version: str, database: str) -> None:
         self.registry = CollectorRegistry()
         self.count = Instruments(self.registry)
-        # One of a family by its labels; asked each time, the family would take a lock and a while to find it.
+        # A family's member by its labels; the family itself would take a lock and a search each time.
         self._of: Callable[..., Any] = functools.cache(lambda family, *labels: family.labels(*labels))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -90,7 +90,7 @@ class Metrics(Watcher):
         self._of(self.count.clock_steps, "forth" if seconds > 0 else "back").inc()
 
     def request_answered(self, method: str, route: str, status: str, seconds: float) -> None:
-        """An HTTP request was answered, or its client had gone."""
+        """Count an HTTP request that was answered, or whose client had gone."""
         self._of(self.count.http_requests, method, route, status).inc()
         self._of(self.count.http_request_seconds, route).observe(seconds)
 
@@ -132,6 +132,6 @@ def _result(error: BaseException | None) -> str:
         case Unavailable():
             return "unavailable"
         case SwarmError() if error.status < 500:
-            return "refused"  # a rule of the domain said no, as it should
+            return "refused"  # a rule of the domain refused the call, as intended
         case _:
             return "failed"

@@ -1,4 +1,4 @@
-"""Everybody who watches a coordinator, in one hand."""
+"""The watchers of a coordinator together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swarm.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Telemetry:
-    """Who is told, and the metrics that come of it."""
+    """The watcher of all events, and the metrics."""
 
     watcher: Watcher
     metrics: Metrics
@@ -22,9 +22,9 @@ class Telemetry:
 
 @contextmanager
 def watching(*, version: str, database: str, traces_endpoint: str | None) -> Iterator[Telemetry]:
-    """Metrics and the journal, and traces where there is an endpoint for them: what they have left is sent at the end.
+    """Metrics and the journal, and traces if there is an endpoint for them. Remaining spans are sent at the end.
 
-    ``database`` says which kind it is. Raises ConfigurationError if the packages for traces are missing.
+    ``database`` is its kind. Raises ConfigurationError if the packages for traces are missing.
     """
     metrics = Metrics(version=version, database=database)
     traces = open_traces(traces_endpoint, version=version) if traces_endpoint else None

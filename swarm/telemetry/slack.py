@@ -1,4 +1,4 @@
-"""Slack as watchers see it: what comes in, timed until it is stored, and each attempt to deliver."""
+"""Watched Slack traffic: incoming events, timed until they are stored, and each delivery attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 
 
 def watched_events(handle: Handle, watcher: Watcher) -> Handle:
-    """``handle``, with ``watcher`` told of every event how it went."""
+    """``handle``, with each event's result and time reported to ``watcher``."""
 
     async def watched(event: SlackEvent) -> None:
         begun = time.perf_counter()
@@ -30,7 +30,7 @@ def watched_events(handle: Handle, watcher: Watcher) -> Handle:
 
 
 class WatchedSender:
-    """A `SlackSender` that tells ``watcher`` of every attempt."""
+    """A `SlackSender` that reports every attempt to ``watcher``."""
 
     def __init__(self, slack: SlackSender, watcher: Watcher) -> None:
         self._slack = slack

@@ -1,14 +1,14 @@
 """Traces over OpenTelemetry: the way of a message, from Slack's event to the answer in Slack.
 
-The trace of an inbox message has the message's own id (a UUID, without its dashes), and so has that of a task or a
-notice: who knows the trigger knows the trace, and processes need not hand anything on. Its root is the storing of the
-message; claims, tool calls that name it and deliveries that answer it are its children. Messages that came with it
-under one lease, and the message that a task was delegated from, have traces of their own, to which the claim links.
+The trace of an inbox message has the message's own id (a UUID, without its dashes); the same holds for a task or a
+notice. So the trigger's id gives the trace, and processes need not pass on a context. The root span is the storing of
+the message; its claims, tool calls and deliveries are the children. Other messages under the same lease, and the
+message that a task was delegated from, have traces of their own, to which the claim links.
 
-Spans are made after the fact, from what watchers are told; nothing waits for them. They hold ids, kinds and results,
-never what somebody wrote.
+Spans are made after the fact, from watchers' calls; nothing waits for them. They hold ids, kinds and results, never
+people's texts.
 
-This module needs the packages of the extra ``otel``; `swarm.telemetry.exporting` imports it where traces are wanted.
+This module needs the packages of the extra ``otel``; `swarm.telemetry.exporting` imports it if traces are on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from swarm.domain.model.tasks import OPEN_STATUSES
 from swarm.domain.watchers import Changed, DatabaseCall, ToolCall, TriggerClaimed, Watcher
 
 STORE_STEPS: Final = frozenset({"inbox.store", *(f"task.{status}" for status in OPEN_STATUSES)})
-"""Changes with which something begins that has a trace."""
+"""Changes that begin a trace."""
 
 CLOSE_SECONDS: Final = 1.0
 
@@ -53,12 +53,12 @@ Value = str | int | float
 
 
 class Traces(Watcher):
-    """Makes spans of what it is told, and hands them to ``processor``."""
+    """Makes spans of watchers' calls for ``processor``."""
 
     def __init__(self, processor: SpanProcessor, *, version: str) -> None:
         self._ids = _Ids()
         self._provider = TracerProvider(
-            sampler=ALWAYS_ON,  # each process would have to choose alike; a collector can choose whole traces
+            sampler=ALWAYS_ON,  # processes would have to choose alike; a collector can choose whole traces
             resource=Resource.create({"service.name": "swarm", "service.version": version}),
             id_generator=self._ids,
             shutdown_on_exit=False,
@@ -67,7 +67,7 @@ class Traces(Watcher):
         self._tracer = self._provider.get_tracer("swarm", version)
 
     def close(self, patience_seconds: float = CLOSE_SECONDS) -> None:
-        """Send what is left. A collector that does not answer is not waited for any longer than that."""
+        """Send the remaining spans, waiting at most ``patience_seconds`` for the collector."""
         closing = threading.Thread(target=self._provider.shutdown, name="swarm-traces-close", daemon=True)
         closing.start()
         closing.join(patience_seconds)
@@ -106,7 +106,7 @@ class Traces(Watcher):
         )
 
     def _begin(self, fact: Changed, seconds: float) -> None:
-        """The root of a trace, with the ids that follow from its subject's."""
+        """The root of a trace, with ids derived from the subject's id."""
         self._ids.next_root = context_of(fact.subject)
         attributes: dict[str, Value] = {"swarm.trigger_id": fact.subject}
         if fact.thread_id:
@@ -143,7 +143,7 @@ class Traces(Watcher):
         links: tuple[Link, ...] = (),
         error: str | None = None,
     ) -> None:
-        """A span in the trace of what it is about, or in one of its own."""
+        """A span in its subject's trace, or in a trace of its own."""
         parent = set_span_in_context(NonRecordingSpan(context_of(about)), Context()) if about else Context()
         also = {"swarm.trigger_id": about} if about else {}
         self._record(name, parent, seconds, {**attributes, **also}, kind=kind, links=links, error=error)
@@ -174,7 +174,7 @@ class Traces(Watcher):
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, but for a root whose ids are given."""
+    """Random ids, except for a root with given ids."""
 
     def __init__(self) -> None:
         self.next_root: SpanContext | None = None
@@ -187,7 +187,7 @@ class _Ids(RandomIdGenerator):
 
 
 def context_of(trigger_id: str) -> SpanContext:
-    """The root span of a trigger's trace: its id is the trace's, and the random half of it the span's."""
+    """The root span of a trigger's trace: the trigger's id is the trace's, and its random half the span's."""
     number = _number(trigger_id)
     return SpanContext(
         trace_id=number,
@@ -200,12 +200,12 @@ def context_of(trigger_id: str) -> SpanContext:
 def _number(trigger_id: str) -> int:
     try:
         return uuid.UUID(trigger_id).int
-    except ValueError:  # an agent may name what it likes
+    except ValueError:  # an agent may name any id
         return int.from_bytes(hashlib.sha256(trigger_id.encode("utf-8", "replace")).digest()[:16], "big")
 
 
 def _outcome(answer: Answer) -> tuple[str, str | None]:
-    """What Slack's answer was, and the error if it was one."""
+    """The kind of Slack's answer, and its error, if any."""
     match answer:
         case DeliveryAccepted():
             return "accepted", None

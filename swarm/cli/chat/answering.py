@@ -1,4 +1,4 @@
-"""One turn: what is asked, and what of the answer is shown while it is made."""
+"""One run: its input, and the display of the answer while it grows."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ from swarm.domain.model.models import Door
 from swarm.domain.model.sessions import storable
 
 OPERATOR: Final = "operator"
-"""Who talks in a terminal, as the coordinator's doors call them."""
+"""The person at the terminal, by the name at the coordinator's entry points."""
 
 _NO_END: Final = Broken(reason="it stopped in the middle of its answer")
 
 
 class AnswerDisplay(Protocol):
-    """Where an answer is shown."""
+    """The display of an answer."""
 
     def write(self, text: str) -> None:
-        """More of a text."""
+        """Add to a text."""
         ...
 
     def end_text(self) -> None:
-        """The text is whole; nothing if there is none."""
+        """End the text; does nothing without one."""
         ...
 
     def tool_began(self, id: str, name: str) -> None:
-        """A tool is called."""
+        """Show a running tool."""
         ...
 
     def tool_ended(self, id: str, *, failed: bool) -> None:
-        """A tool has answered; nothing for one that never began."""
+        """Show a tool's end; does nothing for an unknown tool."""
         ...
 
     def plan(self, plan: PlanShown) -> None:
-        """The plan is now this."""
+        """Show the current plan."""
         ...
 
     def step(self, name: str) -> None:
-        """What the agent does at the moment."""
+        """Show the agent's current activity."""
         ...
 
 
 def turn_of(text: str, session_id: str) -> RunInput:
-    """A run for what the person at the terminal says."""
+    """A run for a text from the terminal."""
     return RunInput(
         turn_id="",
         run_id=new_id(),
@@ -77,7 +77,7 @@ def turn_of(text: str, session_id: str) -> RunInput:
 
 
 async def answered(client: AgentClient, turn: RunInput, display: AnswerDisplay) -> RunEnd:
-    """Run a turn and show it; how it ended. Cancelling this ends the run."""
+    """Run an agent and show its answer. Returns the run's end. Cancellation ends the run."""
     teller = _Teller(display)
     async with aclosing(client.run(turn)) as events:
         async for event in events:
@@ -88,7 +88,7 @@ async def answered(client: AgentClient, turn: RunInput, display: AnswerDisplay) 
 
 
 def complaint(end: RunEnd, agent: str) -> str:
-    """What to tell people about a run that did not bring an answer; empty for one that did. One sentence or several."""
+    """A message about a run without an answer, of one sentence or several; empty for an answered run."""
     match end:
         case Finished():
             return ""
@@ -103,7 +103,7 @@ def complaint(end: RunEnd, agent: str) -> str:
 
 
 class _Teller:
-    """Tells a display what happens, apart from what sub-agents write: that is no part of the answer."""
+    """Passes events to a display, apart from sub-agents' texts, which are no part of the answer."""
 
     def __init__(self, display: AnswerDisplay) -> None:
         self._display = display
@@ -129,7 +129,7 @@ class _Teller:
             case StepNamed(name=name):
                 self._display.step(name)
             case _:
-                pass  # a warning is the operator's, and in the agent's log
+                pass  # warnings are for the operator, in the agent's log
 
     def over(self, end: RunEnd) -> RunEnd:
         if isinstance(end, Finished) and end.result and not self._has_written:

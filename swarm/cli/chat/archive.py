@@ -1,4 +1,4 @@
-"""What was said in sessions, and what they have used: read from the database, whoever runs the turns."""
+"""Messages and usage of sessions, read from the database in either mode of the chat."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _COUNTED_RUNS: Final = 1_000
 
 
 class Archive:
-    """The database, opened when it is first needed, and closed with ``stack``.
+    """The database, opened on first use, and closed with ``stack``.
 
-    ``is_ours``: there is no coordinator that prepares it, so we do. Otherwise a database of another version, or none
-    that can be reached from here, is Unavailable: all methods raise that.
+    ``is_ours``: no coordinator prepares the database, so the archive does. Otherwise all methods raise Unavailable for
+    a database of another version, or one out of reach.
     """
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, *, is_ours: bool) -> None:
@@ -39,26 +39,26 @@ class Archive:
         self._database: Database | None = None
 
     async def database(self) -> Database:
-        """The database. Raises ConfigurationError as well, for a URL that is none."""
+        """The database. Also raises ConfigurationError, for an invalid URL."""
         if self._database is None:
             await asyncio.to_thread(self._prepare)
             self._database = await self._stack.enter_async_context(Database(self._settings.database_url))
         return self._database
 
     async def latest(self, agent: str | None = None, limit: int = SHOWN_SESSIONS) -> list[ListedSession]:
-        """The sessions of terminals that were used last, newest first, of one agent or of all."""
-        return await (await self.database()).read(sessions.newest, PREFIX, agent, limit)
+        """The last used sessions of terminals, newest first, of one agent or of all."""
+        return await (await self.database()).read(session_list.newest, PREFIX, agent, limit)
 
     async def named(self, session_id: str) -> list[ListedSession]:
         """The sessions with this id, newest first; each agent may have one."""
         return await (await self.database()).read(sessions.named, session_id, SHOWN_SESSIONS)
 
     async def said(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
-        """All that was said, oldest first; nothing for a session that is not there."""
+        """All messages of a session, oldest first; none for an unknown session."""
         return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
 
     async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
-        """The session's answers: how many, and what they and its summaries have used. Very old ones are not counted."""
+        """The number of the session's answers, and the usage with its summaries. Very old ones are not counted."""
         latest = await ModelUsageLog(await self.database()).latest(agent, _COUNTED_RUNS)
         runs = [run for run in latest if run.session_id == session_id]
         answers = sum(run.purpose is UsagePurpose.ANSWER for run in runs)

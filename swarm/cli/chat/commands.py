@@ -1,4 +1,4 @@
-"""What begins with a slash is for the terminal, not for the agent."""
+"""Commands of the chat: lines with a slash are for the terminal, not for the agent."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Commands:
 
     chat: Chat
     console: Console
-    listed: Sequence[ListedSession] = ()  # as `/sessions` has numbered them
+    listed: Sequence[ListedSession] = ()  # in the numbering of `/sessions`
 
     async def run(self, said: str) -> bool:
-        """Do what a command says; whether it was one. Raises SwarmError."""
+        """Run a command. Returns whether the text was one. Raises SwarmError."""
         name, _, argument = said.partition(" ")
         if not _COMMAND.fullmatch(name):
             return False
@@ -112,7 +112,7 @@ class Commands:
 
 
 async def show_last(chat: Chat, console: Console) -> None:
-    """Where a session stood: the last question, and what came of it."""
+    """Show the end of a session: the last question, and its answer."""
     said = await chat.archive.said(chat.agent, chat.session_id)
     asked = [at for at, message in enumerate(said) if message.role is MessageRole.USER]
     last = asked[-1] if asked else 0
@@ -123,7 +123,7 @@ async def show_last(chat: Chat, console: Console) -> None:
 
 
 def show_message(message: SessionMessage, console: Console) -> None:
-    """One message of the past."""
+    """Show one earlier message."""
     match message.role:
         case MessageRole.USER:
             console.print(Text.assemble("\n", (MARK, "bold cyan"), for_terminal(message.text), "\n"))
@@ -137,7 +137,7 @@ def show_message(message: SessionMessage, console: Console) -> None:
 
 
 def in_figures(runs: int, used: ModelUsage) -> str:
-    """What runs have used, in a sentence."""
+    """The usage of runs, as a sentence."""
     if not runs:
         return "Nothing was used yet."
     cost = used.cost_microdollars

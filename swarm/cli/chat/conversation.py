@@ -1,4 +1,4 @@
-"""A conversation at a terminal: ask, see the answer come, ask again."""
+"""A conversation at a terminal: question, growing answer, next question."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from swarm.domain.text.characters import for_terminal
 
 @dataclass(kw_only=True, slots=True)
 class ChatLoop:
-    """One person, one agent, one session at a time. The terminal keeps back what is typed meanwhile (`kept_back`)."""
+    """One person, one agent, one session at a time. The terminal keeps back input meanwhile (`kept_back`)."""
 
     chat: Chat
     line: Line
     console: Console
     interrupts: Interrupts
-    _said: set[str] = field(default_factory=set)  # the sessions in which something was said
+    _said: set[str] = field(default_factory=set)  # the sessions with input in this chat
 
     async def run(self) -> None:
-        """Until the person leaves. Everything that goes wrong meanwhile is said, and the conversation goes on."""
+        """Converse until the person leaves. Errors are shown, and the conversation goes on."""
         self._note(f"{self.chat.agent} ({self.chat.where}). /help tells what can be done here.")
         if self.chat.is_resumed:
             await show_last(self.chat, self.console)
@@ -60,13 +60,13 @@ class ChatLoop:
                 self._note("⏹ stopped\n")
 
     async def _do(self, commands: Commands, said: str) -> bool:
-        """What is said is a command, or for the agent. Always true."""
+        """Run a command, or ask the agent. Always true."""
         if not await commands.run(said):
             await self._ask(said)
         return True
 
     async def _next(self) -> str | None:
-        """What is said next; None when the person leaves."""
+        """The next input; None when the person leaves."""
         was_warned = False
         while True:
             try:

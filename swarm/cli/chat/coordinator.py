@@ -12,26 +12,26 @@ from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.errors import ConfigurationError
 
 LOOK_SECONDS: Final = 3.0
-"""So long a coordinator has to say who is there; what takes longer counts as not there."""
+"""How long a coordinator may take to list its agents; a slower one counts as missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoordinatorAccess:
-    """A coordinator that lets us in."""
+    """A coordinator that accepts our token."""
 
     url: str
     token: str = field(repr=False)
-    agents: tuple[str, ...]  # the built-in ones, its default first; at least one
+    agents: tuple[str, ...]  # the built-in ones, the default first; at least one
 
     def agent(self, name: str) -> RemoteAgent:
-        """How one of its agents is reached."""
+        """The connection of one of its agents."""
         return RemoteAgent(name=name, url=self.url, dialect=Dialect.CAIPE, token=self.token, agent_id=name)
 
 
 def found(settings: Settings) -> CoordinatorAccess | None:
-    """The coordinator; None if none answers, if it is not this home's, or has no built-in agents. Blocks.
+    """The coordinator; None without an answer, for another home's, or without built-in agents. Blocks.
 
-    Raises NoServer where SWARM_URL (http.url) names one that does not answer.
+    Raises NoServer if SWARM_URL (http.url) names a coordinator that does not answer.
     """
     url = settings.http.address
     try:

@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C stops an answer, and what is not an answer ends the chat in order."""
+"""Signals: Ctrl-C stops an answer; without an answer, a signal ends the chat in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Interrupts:
-    """Who is told of an interrupt."""
+    """The handling of interrupts."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Task[Any] | None = None
@@ -20,7 +20,7 @@ class Interrupts:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """For the life of the calling task, which SIGTERM, SIGHUP and an interrupt without an answer cancel."""
+        """Handle signals for the calling task, which SIGTERM, SIGHUP and an interrupt without an answer cancel."""
         loop, chat = asyncio.get_running_loop(), asyncio.current_task()
         assert chat is not None
         ends = (signal.SIGTERM, signal.SIGHUP)
@@ -35,7 +35,7 @@ class Interrupts:
 
     @contextmanager
     def passed_over(self) -> Iterator[None]:
-        """An interrupt without an answer does nothing: it came a moment too late for the one that was meant."""
+        """Ignore interrupts without an answer: such a Ctrl-C came a moment too late for the answer it was meant for."""
         self._are_passed_over = True
         try:
             yield
@@ -49,7 +49,7 @@ class Interrupts:
             chat.cancel()
 
     async def stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What work comes to; None if it was interrupted, and has ended by that."""
+        """The result of the work; None if an interrupt ended the work."""
         self._answer = asyncio.create_task(work, name="answer")
         try:
             await asyncio.wait({self._answer})

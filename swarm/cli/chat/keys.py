@@ -1,4 +1,4 @@
-"""The line that people write in: several lines if they like, with what they wrote before at hand."""
+"""The input line: with several lines, and a history."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from swarm.domain.errors import ConfigurationError
 
 
 class Line:
-    """Reads what a person at a terminal wants to say. ``commands`` have descriptions; they are offered after a "/".
+    """Reads a person's input at a terminal. ``commands`` have descriptions; they are offered after a "/".
 
-    ``history`` is a file for nobody else's eyes, which is made if it is not there.
+    ``history`` is a private file, which is made if missing.
     """
 
     def __init__(
@@ -45,11 +45,12 @@ class Line:
         )
 
     async def read(self) -> str:
-        """What is said, without blanks around it.
+        """The input, without blanks around it.
 
-        Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C where nothing was written that it could clear.
+        Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C on an empty line; on other lines Ctrl-C clears the
+        text.
         """
-        with patch_stdout(raw=True):  # what others print meanwhile comes above the line
+        with patch_stdout(raw=True):  # output of others appears above the line
             return (await self._session.prompt_async(handle_sigint=False)).strip()
 
 

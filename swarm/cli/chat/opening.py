@@ -1,4 +1,4 @@
-"""Who is talked to, where that runs, and in which session."""
+"""The opening of a chat: its agent, the place of its runs, and its session."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from swarm.store.builtin.sessions import ListedSession
 
 @dataclass(kw_only=True, slots=True)
 class Chat:
-    """An agent to talk to, and the session that it is talked to in."""
+    """An agent and its session in this chat."""
 
     agent: str
     client: AgentClient
-    where: str  # for people: what answers, and where
+    where: str  # for people: the answering model and place
     archive: Archive
     session_id: str
     is_resumed: bool = False
-    compacted: Callable[[], Coroutine[None, None, None]] | None = None  # waits for a summary that is ours to make
+    compacted: Callable[[], Coroutine[None, None, None]] | None = None  # waits for a session's summary made here
 
 
 @asynccontextmanager
 async def opened(settings: Settings, wish: ChatArguments, *, checks_model: bool) -> AsyncIterator[Chat]:
-    """All that a chat needs; at the end everything is let go of.
+    """A chat with all its resources, which are released at the end.
 
-    ``checks_model``: see at the start that the model answers, if the settings say so; a coordinator has done that.
-    Raises ConfigurationError, NotFound and Unavailable, which say what to do.
+    ``checks_model``: check the model at the start, if the settings say so; a coordinator has done that. Raises
+    ConfigurationError, NotFound and Unavailable, with hints.
     """
     async with AsyncExitStack() as stack:
         coordinator = await asyncio.to_thread(found, settings)
@@ -62,7 +62,7 @@ async def opened(settings: Settings, wish: ChatArguments, *, checks_model: bool)
 
 
 def nobody(settings: Settings) -> ConfigurationError:
-    """Why there is nobody to talk to."""
+    """The error for a chat without any agent."""
     if settings.model.name:
         return ConfigurationError(
             "No built-in agent is configured, so there is nobody to talk to.",
@@ -76,9 +76,9 @@ def nobody(settings: Settings) -> ConfigurationError:
 
 
 def usual(settings: Settings, names: Sequence[str]) -> str:
-    """Whom people talk to who name nobody: the default of the settings, an assistant, or whoever is first."""
+    """The agent for people who name none: the default of the settings, an assistant, or the first."""
     assistants = [name for name, chosen in settings.agents.builtin.items() if chosen.kind is Kind.ASSISTANT]
-    wanted = [settings.agents.default, *assistants, ASSISTANT]  # a coordinator's settings need not be these
+    wanted = [settings.agents.default, *assistants, ASSISTANT]  # a coordinator's settings may differ from these
     return next((name for name in wanted if name and name in names), names[0])
 
 
@@ -89,7 +89,7 @@ def _known(agent: str, names: Sequence[str]) -> str:
 
 
 async def _begun(archive: Archive, wish: ChatArguments) -> ListedSession | None:
-    """The session to go on with, if that is wished."""
+    """The session to continue; None without such a wish."""
     if not wish.resume:
         return None
     if wish.session_id is None:
@@ -115,7 +115,7 @@ async def _client(
     *,
     checks_model: bool,
 ) -> tuple[AgentClient, str, Callable[[], Coroutine[None, None, None]] | None]:
-    """What runs the turns; where that is, for people; and what waits for a session's summary, if that is ours."""
+    """The client for runs; its place, for people; and the wait for a session's summary, if made here."""
     if coordinator:
         from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load
 
@@ -133,7 +133,7 @@ async def _client(
 
 
 def _alone(settings: Settings, agent: str, *, checks_model: bool) -> Settings:
-    """The settings with this agent alone: what others need is not loaded, and cannot be in the way."""
+    """The settings with this agent alone: parts of other agents are not loaded, and cannot fail."""
     builtin = {agent: settings.agents.builtin[agent]}
     model = settings.model.model_copy(update={"check_at_start": settings.model.check_at_start and checks_model})
     return settings.model_copy(

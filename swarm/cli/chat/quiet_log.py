@@ -1,4 +1,4 @@
-"""Where the log goes while somebody talks: into a file, so that it does not disturb the screen."""
+"""The log during a chat: a file, so that log lines do not disturb the screen."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from swarm.telemetry import log
 
 FILE: Final = "chat.log"
 MOST_BYTES: Final = 1_000_000
-"""A file that has become longer is begun anew."""
+"""A longer file is begun anew."""
 
 
 @contextmanager
 def quiet(settings: Settings, *, verbose: bool) -> Iterator[str]:
-    """Warnings go to a file in the home folder; with ``verbose`` everything goes to standard error. Says where."""
+    """Send warnings to a file in the home folder; with ``verbose`` all lines to standard error. Yields the place."""
     if verbose:
         log.configure(settings.log.level, as_json=False, secrets=secrets(settings), stream=cast(TextIO, _Now()))
         yield "standard error"
@@ -38,11 +38,11 @@ def quiet(settings: Settings, *, verbose: bool) -> Iterator[str]:
         try:
             yield str(path)
         finally:
-            log.configure("warning", secrets=secrets(settings))  # what is said later than that is not lost
+            log.configure("warning", secrets=secrets(settings))  # later lines are not lost
 
 
 class _Now(io.TextIOBase):
-    """Standard error as it is at the moment: while an answer is painted, or a line is read, another takes its place."""
+    """The current standard error, which is replaced while an answer is painted or a line is read."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

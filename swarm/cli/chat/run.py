@@ -1,4 +1,4 @@
-"""The chat from its beginning to its end: what is asked, who answers, and where it is shown."""
+"""The chat from its beginning to its end: its input, its agent, and its display."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _log = structlog.get_logger(__name__)
 
 
 def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
-    """Talk; the exit code. Raises SwarmError for what people can set right."""
-    os.umask(0o077)  # what is written from now on holds what people said
+    """Run a chat. Returns the exit code. Raises SwarmError for errors that people can fix."""
+    os.umask(0o077)  # files written from now on hold people's messages
     question = _question(wish.question)
     if not question and not _is_at_terminal():
         raise Invalid(
@@ -37,13 +37,13 @@ def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
             hint='Ask one question: swarm chat "…", or: … | swarm chat',
         )
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that lacks a sign gets a "?"
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a character the terminal lacks becomes "?"
     with quiet(settings, verbose=verbose) as where:
         try:
             return asyncio.run(_talk(settings, wish, question))
         except asyncio.CancelledError:  # by a signal
             return STOPPED
-        except BrokenPipeError:  # who read the answer has read enough
+        except BrokenPipeError:  # the reader of the answer has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except (SwarmError, NoServer):
@@ -71,7 +71,7 @@ async def _talk(settings: Settings, wish: ChatArguments, question: str) -> int:
 
 @contextmanager
 def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
-    """Somebody who waits at a terminal sees that they do, and may begin to type."""
+    """Show a waiting person that the chat is loading, and let them type ahead."""
     with ExitStack() as stack:
         if is_talk:
             stack.enter_context(interruptible(sys.stdin.fileno()))
@@ -82,7 +82,7 @@ def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
 
 
 async def _converse(settings: Settings, chat: Chat, console: Console, interrupts: Interrupts) -> None:
-    from swarm.cli.chat.conversation import ChatLoop  # what reads lines takes a while to load
+    from swarm.cli.chat.conversation import ChatLoop  # reading lines takes a while to load
     from swarm.cli.chat.keys import Line
     from swarm.cli.chat.words import COMMANDS
 
@@ -91,13 +91,13 @@ async def _converse(settings: Settings, chat: Chat, console: Console, interrupts
 
 
 def _question(words: str) -> str:
-    """The question of the arguments, and what is piped in, which it may be about."""
+    """The question of the arguments, with piped text, which may be its subject."""
     piped = "" if not _is_piped() else sys.stdin.buffer.read().decode(errors="replace").strip()
     return "\n\n".join(part for part in (words, piped) if part)
 
 
 def _is_piped() -> bool:
-    """Whether standard input is a pipe or a file: something that was put there to be read."""
+    """Whether standard input is a pipe or a file, and so meant to be read."""
     if sys.stdin is None or sys.stdin.closed:
         return False
     mode = os.fstat(sys.stdin.fileno()).st_mode

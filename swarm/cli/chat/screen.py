@@ -1,4 +1,4 @@
-"""An answer on a terminal: what is whole is printed for good; below it, what still grows is painted again and again."""
+"""An answer on a terminal: finished parts are printed once, the growing part below is repainted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swarm.domain.text.characters import Visible, for_terminal
 PAINTS_PER_SECOND: Final = 10
 THINKING: Final = "thinking"
 _TOO_LONG: Final = 8_000
-"""A block of more characters is shown as plain text while it grows: to lay it out ten times a second takes too long."""
+"""A longer block is shown as plain text while it grows: its layout ten times a second would take too long."""
 
 _MARKS: Final = {
     StepStatus.PENDING: "○",
@@ -30,7 +30,7 @@ _MARKS: Final = {
 
 
 class Screen:
-    """A `swarm.cli.chat.answering.AnswerDisplay` for the time of one answer; at the end all of it stands printed."""
+    """A `swarm.cli.chat.answering.AnswerDisplay` for one answer, which is printed whole in the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -39,7 +39,7 @@ class Screen:
         self._tools: dict[str, str] = {}
         self._steps: tuple[Text, ...] = ()
         self._waits = Spinner("dots", _waiting(THINKING), style="cyan")
-        self._last_was = ""  # what was printed last: "text" or "tool"
+        self._last_was = ""  # the kind of the last print: "text" or "tool"
         self._live = Live(
             _AsItIs(self._growing),
             console=console,
@@ -55,13 +55,13 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Print what is left; tools that have not answered never will."""
+        """Print the rest; unanswered tools are dropped."""
         self.end_text()
         self._tools.clear()
         self._live.stop()
 
     def write(self, text: str) -> None:
-        """More of a text."""
+        """Add to a text."""
         self._visible, text = self._visible.feed(text)
         rest = self._rest + text
         whole, rest = split(rest) if "\n" in text else ("", rest)
@@ -69,17 +69,17 @@ class Screen:
         self._print_text(whole)
 
     def end_text(self) -> None:
-        """The text is whole."""
+        """Print the end of a text."""
         self._visible, text = self._visible.end()
         rest, self._rest = self._rest + text, ""
         self._print_text(rest)
 
     def tool_began(self, id: str, name: str) -> None:
-        """A tool is called."""
+        """Show a running tool."""
         self._tools[id] = for_terminal(name)
 
     def tool_ended(self, id: str, *, failed: bool) -> None:
-        """A tool has answered."""
+        """Print a tool's end."""
         name = self._tools.pop(id, None)
         if name is None:
             return
@@ -90,11 +90,11 @@ class Screen:
         self._last_was = "tool"
 
     def plan(self, plan: PlanShown) -> None:
-        """The plan as it is now."""
+        """Show the current plan."""
         self._steps = tuple(Text(f"{_MARKS[step.status]} {for_terminal(step.title)}", "dim") for step in plan.steps)
 
     def step(self, name: str) -> None:
-        """What the agent does at the moment."""
+        """Show the agent's current activity."""
         self._waits.update(text=_waiting(for_terminal(name) or THINKING))
 
     def _print_text(self, text: str) -> None:
@@ -118,7 +118,7 @@ class Screen:
 
 
 class _AsItIs:
-    """Something that is made when it is painted: what is printed above it may be what it just was."""
+    """A part that is made when painted: the text printed above may change its content."""
 
     def __init__(self, make: Callable[[], RenderableType]) -> None:
         self._make = make
@@ -128,7 +128,7 @@ class _AsItIs:
 
 
 class _Tail:
-    """As much of the end of something as there is room for."""
+    """The end of a part, as far as the screen has room."""
 
     def __init__(self, whole: RenderableType) -> None:
         self._whole = whole

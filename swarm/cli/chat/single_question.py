@@ -1,4 +1,4 @@
-"""One question, one answer: for pipes, scripts, and who is in a hurry."""
+"""One question, one answer: for pipes, scripts, and people in a hurry."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from swarm.domain.answers.agents import RunEnd
 from swarm.domain.text.characters import for_terminal
 
 STOPPED: Final = 130
-"""The exit code of what Ctrl-C has ended."""
+"""The exit code after Ctrl-C."""
 
 
 async def once(chat: Chat, question: str, console: Console, interrupts: Interrupts) -> int:
-    """Ask, and print the answer on standard output; what is in the way of one goes to standard error. The exit code."""
+    """Ask, and print the answer on standard output; errors go to standard error. Returns the exit code."""
     end = await interrupts.stoppable(_shown(chat, question, console))
     if end is None:
         return STOPPED
@@ -29,7 +29,7 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
         _note(f"swarm: {problem}")
     elif sys.stderr.isatty():
         _note(f"\nTo go on with this session: swarm chat --resume {chat.session_id}")
-    if chat.compacted:  # the answer is there already, and nobody else would summarise the session; Ctrl-C leaves it
+    if chat.compacted:  # the answer is there, and no other process would summarise the session; Ctrl-C skips this
         await interrupts.stoppable(chat.compacted())
     return 1 if problem else 0
 

@@ -1,4 +1,4 @@
-"""Markdown that is still being written."""
+"""Markdown that still grows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.text import Text
 
 
 def split(text: str) -> tuple[str, str]:
-    """What will stay as it is, and the last block, which may go on: a paragraph, a list, a table, a piece of code."""
+    """The finished part, and the last block, which may grow: a paragraph, a list, a table, a piece of code."""
     starts = [token.map[0] for token in Markdown(text).parsed if token.level == 0 and token.map]
     if len(starts) < 2:
         return "", text
@@ -18,7 +18,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 class Written:
-    """Markdown to be printed, or as plain text what cannot be laid out: it may be anything.
+    """Markdown to be printed; text whose layout fails, which may be of any kind, is printed plain.
 
     Addresses are written out: not every terminal knows links, and nobody should have to trust one.
     """
@@ -29,7 +29,7 @@ class Written:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         try:
             lines = console.render_lines(Markdown(self._text, hyperlinks=False), options, pad=False)
-        except Exception:  # noqa: BLE001 - an answer that cannot be made beautiful is still the answer
+        except Exception:  # noqa: BLE001 - an answer whose layout fails is still the answer
             lines = console.render_lines(Text(self._text), options, pad=False)
         for line in lines:
             yield from line

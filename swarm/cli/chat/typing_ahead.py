@@ -1,4 +1,4 @@
-"""What is typed while no line is read: it must neither spoil what is shown nor get lost."""
+"""Input typed while no line is read: kept out of the display, and not lost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 @contextmanager
 def kept_back(fd: int) -> Iterator[None]:
-    """What is typed while no line is read is not shown, and waits until one is: Enter and Ctrl-C as well."""
+    """Hide and keep input until a line is read, Enter and Ctrl-C included."""
     with _changed(fd) as mode:
-        mode[0] &= ~termios.ICRNL  # Enter is to arrive as it does while a line is read
+        mode[0] &= ~termios.ICRNL  # Enter arrives in the same form as while a line is read
         mode[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG)
         termios.tcsetattr(fd, termios.TCSADRAIN, mode)
         yield
@@ -20,7 +20,7 @@ def kept_back(fd: int) -> Iterator[None]:
 
 @contextmanager
 def interruptible(fd: int) -> Iterator[None]:
-    """Ctrl-C is a signal, and does not wait."""
+    """Make Ctrl-C a signal that does not wait."""
     with _changed(fd) as mode:
         mode[3] |= termios.ISIG
         termios.tcsetattr(fd, termios.TCSADRAIN, mode)
@@ -29,7 +29,7 @@ def interruptible(fd: int) -> Iterator[None]:
 
 @contextmanager
 def _changed(fd: int) -> Iterator[list[Any]]:
-    """The terminal's mode, to be changed; afterwards it is what it was."""
+    """The terminal's mode, for changes; restored afterwards."""
     before = termios.tcgetattr(fd)
     try:
         yield [*before]

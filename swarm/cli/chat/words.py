@@ -1,4 +1,4 @@
-"""What is written at the terminal, apart from what is said."""
+"""Fixed texts of the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 MARK: Final = "❯ "
-"""Stands before what people say."""
+"""Stands before people's input."""
 
 QUIT: Final = "/quit"
 

@@ -1,7 +1,7 @@
-"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's own way, and in CAIPE's.
+"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's dialect and CAIPE's.
 
-Loaded only where there are built-in agents: the protocol's types take a while. What `swarm.agents.remote.agui` is on
-the other side. docs/agui-agents.md tells both dialects apart.
+Loaded only if there are built-in agents: the protocol's types take a while. The client's side is
+`swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHAT: Final = "/api/v1/chat"
 _EVENTS: Final[dict[str, Any]] = {
     "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
     "content": {
-        "text/event-stream": {  # described as FastAPI describes its own: one event, not the whole text
+        "text/event-stream": {  # in FastAPI's own form: one event, not the whole text
             "itemSchema": {
                 "type": "object",
                 "properties": {
@@ -72,7 +72,7 @@ TOKEN_ENDED: Final = Failed(message=TokenEnded().message, code=TokenEnded.code)
 
 
 class WholeAnswer(TypedDict):
-    """``content`` if it went well, else ``error`` in words and its ``code``."""
+    """``content`` of a finished run, else the ``error`` as a sentence and its ``code``."""
 
     success: bool
     content: NotRequired[str]
@@ -85,7 +85,7 @@ class WholeAnswer(TypedDict):
 
 
 class CancelledShape(TypedDict):
-    """Whether there was a run to be cancelled."""
+    """Whether a run was cancelled."""
 
     cancelled: bool
 
@@ -108,7 +108,7 @@ class BuiltInAgents(TypedDict):
 class AguiDoor:
     """The endpoints, for the operator and for the agents that each built-in agent's policy allows.
 
-    To all others an agent does not exist. Conversations of different clients never meet.
+    For all others an agent does not exist. Conversations of different clients never meet.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class AguiDoor:
         self._stalled_seconds = stalled_seconds
 
     def routes(self) -> list[BaseRoute]:
-        """For the application; they describe themselves in its OpenAPI document."""
+        """The routes for the application, with their parts of its OpenAPI document."""
         router = APIRouter(tags=["built-in agents"])
         add = router.add_api_route
         runs = problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -149,14 +149,14 @@ class AguiDoor:
         return list(router.routes)
 
     async def start(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Ask a built-in agent, and hear its answer while it is made."""
+        """Ask a built-in agent, and get its answer as a stream."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
         return await self._streamed(client, talk, of_start(said, from_where), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Answer what the agent asked when its last run in this conversation ended with an interrupt."""
+        """Answer the agent's question, with which its last run in this conversation was interrupted."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Resume)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
@@ -210,7 +210,7 @@ class AguiDoor:
     async def _streamed(
         self, client: Client, talk: ConversationKey, turn: RunInput, dialect: Dialect, run_id: str | None = None
     ) -> RunStream:
-        """``run_id`` is the client's name for the run, if it has one."""
+        """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
         run = await self._runs.begin(talk, turn)
         if client.call:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))

@@ -1,4 +1,4 @@
-"""How a run of a built-in agent ended, as AG-UI's last event and as an answer that comes whole."""
+"""The end of a built-in agent's run, as AG-UI's last event and as a whole answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from swarm.domain.answers.events import (
 )
 
 BROKEN: Final = "broken"
-"""The code of a run that broke off; a run that failed has the agent's own."""
+"""The code of a run that broke off; a failed run has the agent's own."""
 
 NOTHING_ASKED: Final = Failed(message="The agent waits for an answer, but did not say to which question.")
 
@@ -45,7 +45,7 @@ _SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
 
 
 def last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]) -> BaseEvent:
-    """The event that ends a run. ``calls`` are the ids of the tool calls that the client has been told of."""
+    """The event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
     match end:
         case Finished(result=result):
             return RunFinishedEvent(thread_id=thread_id, run_id=run_id, result=result)
@@ -61,7 +61,7 @@ def last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str])
 
 
 def whole_answer(end: RunEnd) -> dict[str, object]:
-    """``{"success": true, "content"}``, or ``{"success": false, "error", "code"}`` with a sentence that says why."""
+    """``{"success": true, "content"}``, or ``{"success": false, "error", "code"}`` with the reason as a sentence."""
     match end:
         case Finished(result=str(text)) if text:
             return {"success": True, "content": text}
@@ -92,7 +92,7 @@ def _words(end: Failed | Broken) -> tuple[str, str]:
 
 
 def _interrupt(asked: Asked, calls: Collection[str]) -> Interrupt:
-    """The question twice: as AG-UI 1.0 has it, and under ``payload`` as CAIPE's clients read it, field by field."""
+    """The question in both forms: AG-UI 1.0's, and under ``payload`` the fields that CAIPE's clients read."""
     call = asked.raw.get(TOOL_CALL)
     call_id = call.get("id") if isinstance(call, Mapping) else None
     payload: dict[str, object] = {"prompt": asked.prompt}

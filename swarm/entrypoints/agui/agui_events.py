@@ -1,7 +1,8 @@
-"""What a built-in agent does, as the events of AG-UI 1.0; the counterpart of `swarm.agents.remote.translation`.
+"""A built-in agent's events as events of AG-UI 1.0; the counterpart of `swarm.agents.remote.translation`.
 
-A client finds every message, tool, step and sub-agent closed before the run ends, and no id twice; but in caipe's
-dialect, the end of a call says that its tool has answered.
+Every message, tool, step and sub-agent is closed before the run ends, and ids are unique; but in caipe's dialect, the
+end of a call means that its tool has answered.
+
 https://docs.ag-ui.com/concepts/events
 """
 
@@ -50,7 +51,7 @@ from swarm.entrypoints.agui.agui_ends import last_event
 
 SUCCEEDED: Final = "done"
 FAILED: Final = '{"error": "The tool failed."}'
-"""What a client is told of a tool's answer, where the settings do not say more: how it went."""
+"""A tool's result for clients, unless the settings allow details: success or failure."""
 ERROR_CHARACTERS: Final = 2_000
 """Many clients look for errors in short results only."""
 
@@ -58,7 +59,7 @@ _ENCODER: Final = EventEncoder()
 
 
 class AguiEventWriter:
-    """Writes one run; ``thread_id`` and ``run_id`` are what the client calls the conversation and the run."""
+    """Writes one run's events. ``thread_id`` and ``run_id`` are the client's ids of the conversation and the run."""
 
     def __init__(
         self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI, *, tool_details: bool = False
@@ -68,18 +69,18 @@ class AguiEventWriter:
         self._thread_id = thread_id
         self._run_id = run_id
         self._count = 0
-        self._message: tuple[str, str] | None = None  # that is being said: our id for it, and the agent's
-        self._visible = Visible()  # of that message's text
-        self._calls: dict[str, bool] = {}  # tools by the id of the call; whether they have answered
+        self._message: tuple[str, str] | None = None  # the open message: our id, and the agent's
+        self._visible = Visible()  # of the open message's text
+        self._calls: dict[str, bool] = {}  # by the id of the call, whether a tool has answered
         self._step = ""
-        self._sub_agent: tuple[str, str] | None = None  # who speaks, if not the agent: the id of its run, and its name
+        self._sub_agent: tuple[str, str] | None = None  # the speaking sub-agent: the id of its run, and its name
 
     def started(self) -> BaseEvent:
         """The first event."""
         return RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL_VERSION)
 
     def write(self, event: AgentEvent) -> Iterator[BaseEvent]:
-        """What the agent did; often one event, sometimes none."""
+        """The AG-UI events for an agent's event: often one, sometimes none."""
         match event:
             case TextDelta():
                 yield from self._text(event)
@@ -102,7 +103,7 @@ class AguiEventWriter:
                 yield from self._end(event)
 
     def _text(self, delta: TextDelta) -> Iterator[BaseEvent]:
-        """The ids are ours: those of agents need not differ from run to run, and clients keep messages by them."""
+        """Write a piece of text, under our ids: agents may repeat ids in runs, and clients keep messages by id."""
         if not delta.text:
             return
         sub_agent = self._sub_agent[0] if self._sub_agent else None
@@ -125,7 +126,7 @@ class AguiEventWriter:
             self._message = None
 
     def _start_tool(self, tool: ToolStarted) -> Iterator[BaseEvent]:
-        """What is said after it is a message of its own."""
+        """Begin a tool's call. Text after it is a message of its own."""
         yield from self._end_text()
         if tool.id not in self._calls:
             self._calls[tool.id] = False
@@ -134,8 +135,8 @@ class AguiEventWriter:
             yield ToolCallArgsEvent(tool_call_id=tool.id, delta=arguments or "{}")
 
     def _end_tool(self, tool: ToolEnded) -> Iterator[BaseEvent]:
-        """``TOOL_CALL_END`` comes only now: many clients may take it for the end of the tool. Those of caipe do: to
-        them it comes last, and never for a tool that has not answered.
+        """``TOOL_CALL_END`` comes only now: many clients may take it for the end of the tool. Clients of caipe do: for
+        them it comes last, and never for a tool without an answer.
         """
         if self._calls.get(tool.id) is False:
             self._calls[tool.id] = True
@@ -149,7 +150,7 @@ class AguiEventWriter:
             yield from (result, end) if self._is_caipe else (end, result)
 
     def _result(self, tool: ToolEnded) -> str:
-        """AG-UI has no word for a tool that failed; an object with nothing but an error says so."""
+        """A tool's result. AG-UI has no field for a failed tool; an object with only an error shows the failure."""
         result = without_secrets(tool.result) if self._tool_details else ""
         if tool.failed:
             return json.dumps({"error": result[:ERROR_CHARACTERS]}, ensure_ascii=False) if result else FAILED
@@ -187,8 +188,7 @@ class AguiEventWriter:
 
 
 def encoded(event: BaseEvent) -> bytes:
-    """One server-sent event, with nothing invisible in it; the pieces of a text are clean as `AguiEventWriter` makes
-    them."""
+    """One server-sent event, without invisible characters. `AguiEventWriter` has cleaned pieces of text already."""
     if isinstance(event, TextMessageContentEvent):
         return _ENCODER.encode(event).encode()
     data = data_for_model(event.model_dump(by_alias=True, exclude_none=True))
@@ -196,6 +196,6 @@ def encoded(event: BaseEvent) -> bytes:
 
 
 def _plan(plan: PlanShown) -> dict[str, object]:
-    """As the state of the agent, which has nothing else in it."""
+    """The plan as the agent's state, whose only part it is."""
     steps = [{"id": step.id, "title": step.title, "status": step.status.value} for step in plan.steps]
     return {"plan": {"title": plan.title, "steps": steps}}

@@ -1,4 +1,4 @@
-"""What clients of built-in agents send, in both dialects, and what it means: who talks, and what a run is about."""
+"""Requests of built-in agents' clients, in both dialects, as the input of a run: its person and its content."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CONTEXT_BYTES: Final = 64 * 1024
 THREAD_CHARACTERS: Final = 1_000_000
 ID_CHARACTERS: Final = 200
 TERMINAL: Final = "cli:"
-"""How the conversations of the operator's terminal begin."""
+"""The prefix of conversations of the operator's terminal."""
 
 SOURCE: Final = "agui"
-"""Where a message comes from whose client says nothing of it, but gives context of its own."""
+"""The source of a message whose client names none, but sends a context."""
 
 ConversationId = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS)]
 AgentName = Annotated[str | None, Field(max_length=ID_CHARACTERS, description="A built-in agent; else the first.")]
@@ -35,7 +35,7 @@ AgentName = Annotated[str | None, Field(max_length=ID_CHARACTERS, description="A
 class ClientContext(BaseModel):
     """Where the message comes from, at most 64 KiB; keys beside ``source`` are the client's own, and are kept.
 
-    ``thread_context`` is what was said before in a thread that the agent does not know; it may be longer.
+    ``thread_context`` is the earlier text of a thread that the agent does not know; it may be longer.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -57,7 +57,7 @@ class ClientContext(BaseModel):
 
 
 class Asking(BaseModel):
-    """What all requests about a conversation say; what else a client says is passed over."""
+    """The common fields of all requests about a conversation; other fields are ignored."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -84,7 +84,7 @@ class AguiCancellation(BaseModel):
 
 
 def origin(client: Client, conversation_id: str) -> Origin:
-    """Where the words of a run come from. Raises Forbidden for a terminal's conversation that is not the operator's."""
+    """The origin of a run's messages. Raises Forbidden for a terminal's conversation of anyone but the operator."""
     is_terminal = conversation_id.startswith(TERMINAL)
     if is_terminal and client.agent:
         raise Forbidden(f"Conversations that begin with '{TERMINAL}' are the operator's.", hint="Choose another id.")
@@ -92,7 +92,7 @@ def origin(client: Client, conversation_id: str) -> Origin:
 
 
 def of_start(said: Start, origin: Origin) -> RunInput:
-    """A run for one new message. Raises Invalid for one without words."""
+    """A run for one new message. Raises Invalid for an empty one."""
     if not said.message.strip():
         raise Invalid("The message is empty.", fields={"message": "text"})
     new = InputMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
@@ -102,12 +102,12 @@ def of_start(said: Start, origin: Origin) -> RunInput:
 
 
 def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """A run that goes on with what people answered to all these questions."""
+    """A run that goes on with people's answers to all these questions."""
     return _turn(said, origin, decided=tuple(_decided(said.form_data, one) for one in asked))
 
 
 def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """A run of AG-UI: the last messages of people are new. Raises Invalid for what makes no run.
+    """A run of AG-UI: people's last messages are new. Raises Invalid for input without a new message or an answer.
 
     A run that goes on after a question has no new messages: the last one led to the question.
     """
@@ -140,7 +140,7 @@ def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
 
 
 def check_tools(said: RunAgentInput) -> None:
-    """Raises Invalid for tools of the client's own: no run ends with a call of one, so they would never be called."""
+    """Raises Invalid for tools of the client: no run ends with a call of one, so they would never be called."""
     if said.tools:
         raise Invalid(
             "The agents here call tools of their own only, so a client's tools would never be called.",
@@ -150,7 +150,7 @@ def check_tools(said: RunAgentInput) -> None:
 
 
 def check_ids(said: RunAgentInput) -> None:
-    """Raises Invalid for names that are no names."""
+    """Raises Invalid for ids of a wrong length."""
     expected = f"1 to {ID_CHARACTERS} characters"
     named = {"threadId": said.thread_id, "runId": said.run_id}
     if problems := {name: expected for name, id in named.items() if not 0 < len(id) <= ID_CHARACTERS}:
@@ -179,7 +179,7 @@ def _turn(
 
 
 def _decided(form_data: str | Mapping[str, Any], asked: Asked) -> Decided:
-    """One form has the answers to all questions: each gets those to its own fields."""
+    """One answer of a form with answers to all questions: each question gets the values of its own fields."""
     values = _filled_in(form_data, asked)
     if values is not None and asked.fields:
         names = {field.name for field in asked.fields}
@@ -196,7 +196,7 @@ def _filled_in(form_data: str | Mapping[str, Any], asked: Asked) -> Mapping[str,
         values = orjson.loads(form_data)
     except orjson.JSONDecodeError:
         values = form_data
-    # A text answers the only thing that is asked.
+    # A text answers the only question.
     only = asked.fields[0].name if len(asked.fields) == 1 else "answer"
     return values if isinstance(values, dict) else {only: form_data}
 
@@ -210,7 +210,7 @@ def _values(payload: object) -> Mapping[str, object]:
 def _split(
     messages: Sequence[Message], *, is_resumed: bool
 ) -> tuple[tuple[InputMessage, ...], tuple[InputMessage, ...]]:
-    """What was said before, and what is new."""
+    """The earlier messages, and the new ones."""
     said = tuple(_said(messages))
     if is_resumed:
         return said, ()
@@ -219,7 +219,7 @@ def _split(
 
 
 def _said(messages: Sequence[Message]) -> Iterator[InputMessage]:
-    """What people and the agent said in words; everything else is the agent's own affair, or a client's wish."""
+    """The texts of people and the agent; all other messages are internal to the agent, or settings of a client."""
     for message in messages:
         match message:
             case UserMessage(content=content, name=name):

@@ -1,7 +1,7 @@
-"""A run as an answer over HTTP: an event stream while it lasts, or one answer when it is over.
+"""A run as an answer over HTTP: an event stream during the run, or one answer at its end.
 
-The listener of a run is the request that asked for it. When the client goes away, or takes nothing for too long, the
-run is left, and so ends.
+The listener of a run is the request that began it. When the client goes away, or is stuck for too long, the run is
+left, and so ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
 from swarm.services.builtin.agent_runs import AgentRun
 
 KEEP_ALIVE_SECONDS: Final = 15.0
-"""After so long a silence a comment is sent, lest something on the way takes the connection for dead."""
+"""After so long a silence a comment is sent, so that no proxy takes the connection for dead."""
 
 STALLED_SECONDS: Final = 60.0
 """A client that takes nothing for so long is given up."""
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RunStream(StreamingResponse):
-    """The events of a run, one by one. A client that does not read holds up the agent, and nothing piles up."""
+    """The events of a run, one by one. A client that does not read holds up the agent, so nothing piles up."""
 
     media_type = "text/event-stream"
 
@@ -56,7 +56,7 @@ class RunStream(StreamingResponse):
             self._run.leave()
 
     async def stream_response(self, send: Send) -> None:
-        """Until the run is over; cancelled when the client has gone."""
+        """Send until the run is over; cancelled when the client has gone."""
 
         async def patiently(message: Message) -> None:
             async with asyncio.timeout(self._stalled_seconds):
@@ -85,7 +85,7 @@ async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: fl
 
 
 async def end_of(run: AgentRun, receive: Receive) -> RunEnd:
-    """How a run ends. It is left when the client goes away meanwhile."""
+    """The end of a run. The run is left if the client goes away meanwhile."""
     watch = asyncio.create_task(_leave_when_gone(run, receive))
     try:
         while not isinstance(event := await run.next(), RunEnd):

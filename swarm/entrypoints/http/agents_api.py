@@ -30,17 +30,17 @@ from swarm.services.operate.agents import Present
 from swarm.services.use_cases import Services
 
 Warnings = Callable[[str], Sequence[str]]
-"""Sentences for whoever removes an agent of this name: how the settings name it, and what follows."""
+"""Returns warnings for removing an agent of this name: the settings that name it, and the consequences."""
 
 
 class RemovedShape(TypedDict):
-    """Sentences: how the settings name the agent that was removed, and what follows."""
+    """Sentences about the settings that name the removed agent, and the consequences."""
 
     warnings: list[str]
 
 
 def no_warnings(agent: str) -> Sequence[str]:
-    """Of settings that name no agent."""
+    """No warnings, for settings that name no agent."""
     return ()
 
 
@@ -82,12 +82,12 @@ class AgentRoutes:
         self._warnings = warnings
 
     async def me(self, request: Request) -> Response:
-        """Who I am."""
+        """The calling agent."""
         agent = await self._identities.agent(request.scope)
         return Answer(agent_row(await self._present(agent.id)))
 
     async def tray(self, request: Request) -> Response:
-        """What waits for me, in brief."""
+        """The calling agent's tray: what waits, in brief."""
         agent = await self._identities.agent(request.scope)
         return Answer(tray_shape(await self._trays.of(agent)))
 
@@ -97,7 +97,7 @@ class AgentRoutes:
         return Answer({"agents": [agent_row(present) for present in await self._agents.present()]})
 
     async def register(self, request: Request) -> Response:
-        """Register an agent. Its token is shown this once. An enrolment key registers workers only."""
+        """Register an agent. Its token is shown only now. An enrolment key registers workers only."""
         office = await self._identities.registrar(request.scope)
         said = await read_model(request, NewAgent)
         if office is Office.ENROLMENT and said.role is not Role.WORKER:
@@ -108,7 +108,7 @@ class AgentRoutes:
         return Answer(registered_shape(registered), HTTPStatus.CREATED)
 
     async def change(self, request: Request, agent: str) -> Response:
-        """Change what an agent says of itself."""
+        """Change an agent's description or capabilities."""
         await self._identities.operator(request.scope)
         said = await read_model(request, AgentChange)
         changed = await self._agents.describe(agent, said.description, said.capabilities)

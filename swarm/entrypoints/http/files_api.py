@@ -1,7 +1,7 @@
-"""The bytes of files over HTTP, for which JSON is no place: streamed through us, never held in memory.
+"""The content of files over HTTP, outside JSON: streamed through the coordinator, never held in memory.
 
-An agent downloads an attachment of a thread that it takes part in, and uploads a file under its lease. Slack wants to
-know an upload's size before its first byte, so a request must say it.
+An agent downloads an attachment of a thread it takes part in, and uploads a file under its lease. Slack needs an
+upload's size before its first byte, so a request must have a Content-Length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from swarm.services.rules.idempotency import Caller
 from swarm.services.use_cases import Services
 
 DOWNLOAD_SECONDS: Final = 900.0
-"""A client that takes longer, or no longer takes anything, is cut off: it occupies one of few connections to Slack."""
+"""A slow or stuck client is cut off after this time, since it occupies one of few connections to Slack."""
 
 _MAX_DIGITS: Final = 18
 _BYTES: Final[dict[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -85,7 +85,7 @@ class FileRoutes:
         self._identities = identities
 
     async def download(self, request: Request, file_id: str, query: Annotated[AboutQuery, Query()]) -> Response:
-        """The content of an attachment, of a thread that I take part in."""
+        """The content of an attachment of a thread that the calling agent takes part in."""
         agent = await self._identities.agent(request.scope)
         info, opened = await self._files.open(agent, ThreadReference(**query.model_dump()), file_id)
         return _Passing(info, opened)
@@ -107,7 +107,7 @@ class FileRoutes:
 
 
 class _Passing(StreamingResponse):
-    """A file on its way through us. A browser that gets hold of one saves it and runs nothing of it."""
+    """A file streamed through. Browsers save it and run none of its content."""
 
     def __init__(self, info: FileInfo, opened: OpenFile) -> None:
         self._opened = opened
@@ -132,13 +132,13 @@ class _Passing(StreamingResponse):
 
 
 def _media_type(info: FileInfo) -> str:
-    """The file's own, if it can stand in a header."""
+    """The file's own media type, if valid in a header."""
     told = info.mimetype or ""
     return told if told.isascii() and told.isprintable() and "/" in told else "application/octet-stream"
 
 
 def _size(request: Request) -> int:
-    """How large the body is. Raises BadRequest where the request does not say so."""
+    """The size of the body. Raises BadRequest for a request without it."""
     declared = request.headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
         raise BadRequest("The request does not say how large the file is.", hint="Send the header Content-Length.")

@@ -1,4 +1,4 @@
-"""Whether the coordinator lives, and whether it can do its work."""
+"""Liveness and readiness of the coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swarm.entrypoints.web.openapi import problems
 from swarm.services.operate.overview import Backlog, Overview
 
 Readiness = Callable[[], Mapping[str, bool]]
-"""What the coordinator needs beside its database, by name, and whether it is there: ``{"slack": True}``."""
+"""The coordinator's needs beside its database, by name, and whether each is met: ``{"slack": True}``."""
 
 _DATABASE_SECONDS: Final = 5.0
 
@@ -40,7 +40,7 @@ class Alive(TypedDict):
 
 
 class Ready(TypedDict):
-    """Each need and whether it is met, what is wrong, and how much waits (null while the database cannot say).
+    """Each need and whether it is met, the problems, and the backlog (null without an answer of the database).
 
     ``gap_seconds``: how long ago events began to be missed that are being read from Slack now; 0 if none are.
     """
@@ -53,7 +53,7 @@ class Ready(TypedDict):
 
 
 def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
-    """``/healthz`` and ``/readyz``, open to anybody: they say nothing that must be kept from anybody."""
+    """``/healthz`` and ``/readyz``, open to all callers: their answers hold no secrets."""
     routes = HealthRoutes(overview, readiness)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
@@ -74,7 +74,7 @@ class HealthRoutes:
         return Answer({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """Everything it needs is there and something can be stored; else 503, with what is missing."""
+        """All needs are met and the database can store; else 503, with the unmet needs."""
         (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)
@@ -97,10 +97,10 @@ class HealthRoutes:
                 return await self._overview.backlog(), await self._overview.gap_seconds()
         except (Unavailable, TimeoutError) as error:
             _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
-            return None, None  # which is what the answer then says
+            return None, None  # the answer shows the failure
 
     def _log_change(self, missing: list[str], not_stored: str | None) -> None:
-        """Somebody asks every few seconds, so only a change is worth a line."""
+        """Log a change. Probes ask every few seconds, so only a change is worth a line."""
         if missing and missing != self._missing_before:
             _log.warning("Not ready.", action="not_ready", missing=missing, not_stored=not_stored)
         if self._missing_before and not missing:

@@ -26,10 +26,10 @@ from swarm.entrypoints.web.identity import Identities
 from swarm.services.use_cases import Services
 
 PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
-"""How the paths begin that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
+"""Prefixes of the paths that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
 
 Running = Callable[[], AbstractAsyncContextManager[None]]
-"""Something that runs for as long as the application does."""
+"""A context that is open for the application's run time."""
 
 
 class Api(FastAPI):
@@ -52,7 +52,7 @@ class Api(FastAPI):
 
     @property
     def plain_paths(self) -> frozenset[str]:
-        """The paths of all routes that have no parameter: each is its own template."""
+        """The paths of all routes without parameters: each is its own template."""
         paths = {route.path for route in self.routes if isinstance(route, Route)}
         return self._hot_paths | {path for path in paths if "{" not in path}
 
@@ -74,12 +74,12 @@ def create_app(
     access: Access | None = None,
     version: str = "development",
 ) -> Api:
-    """The application with everything under one origin.
+    """The application with all routes under one origin.
 
-    ``routes`` are those of further doors (MCP, Slack over HTTP); ``running`` is entered at the start and left at the
-    end; ``reload`` reads the settings again; ``warnings`` says what follows where they name an agent that is removed;
-    ``access`` says which hosts and origins are answered, without it those of a server on loopback. At shutdown close
-    the wakeups of the database first: the polls that wait then answer with an empty list.
+    ``routes`` are those of further entry points (MCP, Slack over HTTP); ``running`` is entered at the start and left at
+    the end; ``reload`` reads the settings again; ``warnings`` returns the consequences of removing an agent that the
+    settings name; ``access`` has the accepted hosts and origins, by default those of a server on loopback. At shutdown
+    close the wakeups of the database first: the waiting polls then answer with an empty list.
     """
     app = Api(
         HotRoutes(services, identities),

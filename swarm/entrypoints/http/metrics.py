@@ -1,8 +1,8 @@
-"""``/metrics`` for Prometheus, and what counts the HTTP requests.
+"""``/metrics`` for Prometheus, and the count of HTTP requests.
 
-The page needs a bearer token, the operator's or one that is good for nothing else (``SWARM_METRICS_TOKEN``): how much
-a team has to do, and with which tools, is nobody else's business. Where the network keeps strangers out,
-``SWARM_METRICS_OPEN`` opens it. An address is no proof of anything: behind a proxy everybody comes from loopback.
+The page needs a bearer token, the operator's or one for metrics alone (``SWARM_METRICS_TOKEN``): a team's amount of
+work and its tools are private. If the network keeps strangers out, ``SWARM_METRICS_OPEN`` opens the page. The client's
+address is no proof: behind a proxy all clients come from loopback.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from swarm.telemetry.metrics import Metrics
 METRICS_PATH: Final = "/metrics"
 NO_ROUTE: Final = "(none)"
 CLIENT_GONE: Final = "gone"
-"""The status of a request whose client did not wait for the answer: a poll ends so when its agent is stopped."""
+"""The status of a request whose client did not wait for the answer: the end of a poll whose agent is stopped."""
 
 _POLL: Final = "/poll"
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _DATABASE_SECONDS: Final = 5.0
 
 Offices = Callable[[], Mapping[str, bool]]
-"""The offices that processes are elected to, and whether this one holds them: ``{"sender": True}``."""
+"""The offices of elections, and whether this process holds each: ``{"sender": True}``."""
 
 _log = structlog.get_logger(__name__)
 
@@ -47,8 +47,8 @@ _log = structlog.get_logger(__name__)
 class MetricsDoor:
     """``GET /metrics``: :meth:`routes` for the application.
 
-    ``readiness`` and ``offices`` are asked at each scrape. While the database cannot say how much there is to do, those
-    gauges are missing, and everything else is there.
+    ``readiness`` and ``offices`` are asked at each scrape. Without an answer of the database, the gauges of the backlog
+    are missing, and all other figures are there.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class MetricsDoor:
         return [Route(METRICS_PATH, self.metrics, methods=["GET"], include_in_schema=False)]
 
     async def metrics(self, request: Request) -> Response:
-        """Everything, in the format that the scraper prefers."""
+        """All figures, in the scraper's preferred format."""
         await self._check(request.scope)
         encode, content_type = _encoder(request.headers.get("accept", ""))
         figures, not_stored = await asyncio.gather(self._read(), self._overview.why_not_stored())
@@ -135,7 +135,7 @@ class Measured:
 
 
 class _Answered:
-    """Sends, and remembers the status."""
+    """Sends, and records the status."""
 
     __slots__ = ("_send", "status")
 
@@ -150,7 +150,7 @@ class _Answered:
 
 
 class ScrapeCollector(Collector):
-    """Everything that was counted, and what is so at the moment of a scrape."""
+    """All counters, and the gauges at the moment of a scrape."""
 
     def __init__(
         self,
@@ -173,10 +173,10 @@ class ScrapeCollector(Collector):
 
 
 def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """How to write the page for a client that accepts this; in the oldest format where it cannot be read."""
+    """The page's format for an ``Accept`` header; the oldest format for an invalid header."""
     try:
         return choose_encoder(accept)
-    except (TypeError, ValueError):  # a version that is none
+    except (TypeError, ValueError):  # an invalid version
         return choose_encoder("")
 
 

@@ -1,4 +1,4 @@
-"""What an operator sees and sets right over HTTP."""
+"""The operator's views and commands over HTTP."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from swarm.entrypoints.web.schema import (
 from swarm.services.use_cases import Services
 
 Reload = Callable[[], Awaitable[ReloadResult]]
-"""Reads the settings again; raises Invalid if they cannot be used."""
+"""Reads the settings again; raises Invalid for unusable ones."""
 
 
 class ForgetPerson(Input):
-    """A person to be forgotten."""
+    """The options of forgetting a person."""
 
     dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
 
 
 class ForgottenShape(TypedDict):
-    """What was removed, or would be: how many rows, by kind; only kinds that there are."""
+    """The removed rows, or those to be removed, counted by kind; only kinds with rows."""
 
     person: str
     dry_run: bool
@@ -52,7 +52,7 @@ class ForgottenShape(TypedDict):
 
 
 class ReloadedShape(TypedDict):
-    """Dotted keys: what has changed, and what waits for a restart; and sentences about what may not be meant."""
+    """Dotted keys that have changed or wait for a restart, and sentences about likely mistakes."""
 
     changed: list[str]
     needs_restart: list[str]
@@ -86,14 +86,14 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
 
 
 class ReloadRoute:
-    """The endpoint that needs the settings."""
+    """The endpoint ``POST /reload``, which needs the settings."""
 
     def __init__(self, reload: Reload, identities: Identities) -> None:
         self._reload = reload
         self._identities = identities
 
     async def reload(self, request: Request) -> Response:
-        """Have this process read its settings again. What they do not allow changes nothing, and is named in 422."""
+        """Reload the settings of this process. Invalid settings change nothing, and 422 names their keys."""
         await self._identities.operator(request.scope)
         return Answer(asdict(await self._reload()))
 
@@ -109,7 +109,7 @@ class OperatorRoutes:
         self._identities = identities
 
     async def forget(self, request: Request, person: str, wanted: ForgetPerson) -> Response:
-        """Remove what a person wrote and what names them: a Slack user's id, or ``@name``. It cannot be undone."""
+        """Remove a person's texts and all mentions of their name, by a Slack user's id or ``@name``, for good."""
         await self._identities.operator(request.scope)
         return Answer(asdict(await self._people.forget(person, dry_run=wanted.dry_run)))
 
@@ -121,7 +121,7 @@ class OperatorRoutes:
         return Answer({"inbox_messages": [inbox_message_row(entry, names) for entry in entries]})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
-        """Hand a dead message out again, its attempts forgotten."""
+        """Bring a dead message back, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         entry = await self._inbox.redrive(inbox_message_id)
         return Answer(inbox_message_row(entry, await self._overview.agent_names()))
@@ -138,6 +138,6 @@ class OperatorRoutes:
         return Answer({"deliveries": [delivery_row(row) for row in rows]})
 
     async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
-        """Why a Slack message went where it went."""
+        """Explain why a Slack message was routed to its agent."""
         await self._identities.operator(request.scope)
         return Answer(explained_shape(await self._explanations.explain(query.message)))

@@ -1,8 +1,8 @@
 """Polling and leases over HTTP: the hot routes, as plain ASGI endpoints.
 
-Thousands of polls wait at once, so one costs a task for its request, one that watches for the client's departure, and
-no other machinery: these paths are taken before the framework's layers, each of which would hold a frame and an exit
-stack for as long as the poll waits. They are described in the OpenAPI document by hand (`openapi.py`).
+Thousands of polls wait at once, so a poll costs a task for its request, one that watches for the client's departure,
+and no other machinery: these paths are taken before the framework's layers, each of which would hold a frame and an
+exit stack while the poll waits. The OpenAPI document describes them by hand (`openapi.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PollRequest:
-    """What a poll asks for."""
+    """The parameters of a poll."""
 
     wait_seconds: float = DEFAULT_WAIT_SECONDS
     limit: int = DEFAULT_LIMIT
@@ -73,7 +73,7 @@ class HotRoutes:
 
 
 class PollRoute:
-    """``GET /poll``. A client that goes away while it waits gets nothing claimed."""
+    """``GET /poll``. A client that leaves while waiting claims nothing."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._polls = services.polls
@@ -88,7 +88,7 @@ class PollRoute:
         await Answer({"triggers": [trigger_shape(trigger) for trigger in triggers]})(scope, receive, send)
 
     async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
-        """The triggers, or None if the client went away first: then the poll was cancelled, which leaves no claim."""
+        """The triggers, or None if the client left first: then the poll was cancelled, which leaves no claim."""
         poll = asyncio.current_task()
         assert poll is not None
         watch = asyncio.create_task(_cancel_when_gone(poll, receive))
@@ -96,13 +96,13 @@ class PollRoute:
             return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
         except asyncio.CancelledError:
             if not watch.done() or poll.uncancel() > 0:
-                raise  # somebody else wants this task to end
+                raise  # another cancellation ends this task
             return None
         finally:
             watch.cancel()
 
     async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
-        """Give back what the client cannot get, because it has gone, or its token has ended; whether that was so."""
+        """Give back the triggers if the client has left, or its token has ended. Returns whether it did."""
         has_gone = True
         try:
             has_gone = bool(triggers) and await _has_gone(scope, receive)
@@ -143,7 +143,7 @@ def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
 
 
 def parse_poll(query: bytes) -> PollRequest:
-    """The query of a poll. Raises Invalid, naming every parameter that is wrong or unknown."""
+    """The query of a poll. Raises Invalid, naming every wrong or unknown parameter."""
     if not query:
         return PollRequest()
     said = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
@@ -176,12 +176,12 @@ def _poll_request(given: Mapping[str, str]) -> PollRequest:
 
 
 async def _cancel_when_gone(poll: asyncio.Task[object], receive: Receive) -> None:
-    """Cancel a poll as soon as its client has gone; once this watch is cancelled itself, it never does."""
+    """Cancel a poll as soon as its client has left, unless this watch is cancelled first."""
     while (await receive())["type"] != "http.disconnect":
         pass
     poll.cancel()
 
 
 async def _has_gone(scope: Scope, receive: Receive) -> bool:
-    """Whether the client has gone by now, without waiting."""
+    """Whether the client has left, without waiting."""
     return await Request(scope, receive).is_disconnected()

@@ -1,6 +1,6 @@
-"""``/docs``: the OpenAPI document as a page, rendered here. It has no script, its own or anybody's.
+"""``/docs``: the OpenAPI document as a page, rendered here, without any script.
 
-Both are open to whoever may reach the server: they describe the program, which is public, and nothing of what it holds.
+Both are open to everyone who can reach the server: they describe the program, which is public, and none of its data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAGE_HEADERS: Final = {
 
 
 def reference_route(document: Callable[[], dict[str, Any]]) -> Route:
-    """``/docs`` for the document of an application, which is read when somebody asks for the first time."""
+    """``/docs`` for an application's document, which is read on the first request."""
     made: list[str] = []
 
     async def page(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What the operator sees of the runs of built-in agents over HTTP: each of them, and what they have used together."""
+"""The operator's view of built-in agents' runs over HTTP: the single runs, and their total usage."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UsageQuery(Input):
 
 
 class UsageShape(TypedDict):
-    """What was used. Costs are millionths of a US dollar, null where no price is known."""
+    """Usage. Costs are millionths of a US dollar, null without a known price."""
 
     requests: int
     input_tokens: int
@@ -64,7 +64,7 @@ class RunRow(UsageShape):
 
 
 class UsageRow(UsageShape):
-    """What an agent's runs of one day with one model have used; the cost is that of the runs whose cost is known."""
+    """The usage of an agent's runs of one day with one model; the cost is that of the runs with a known cost."""
 
     day: str
     agent: str
@@ -99,13 +99,13 @@ class RunRoutes:
         self._identities = identities
 
     async def runs(self, request: Request, query: Annotated[RunsQuery, Query()]) -> Response:
-        """The runs of built-in agents that ended last, newest first, with what each has used: answers and summaries."""
+        """The latest runs of built-in agents, newest first, each with its usage: answers and summaries."""
         await self._identities.operator(request.scope)
         runs = await self._model_runs.latest(query.agent, query.limit, query.before, purpose=query.purpose)
         return Answer({"runs": [_run_row(run) for run in runs]})
 
     async def usage(self, request: Request, query: Annotated[UsageQuery, Query()]) -> Response:
-        """What built-in agents have used, by day, agent and model, newest day first."""
+        """The usage of built-in agents, by day, agent and model, newest day first."""
         await self._identities.operator(request.scope)
         totals = await self._model_runs.usage(query.days, purpose=query.purpose)
         return Answer({"usage": [_usage_row(total) for total in totals]})

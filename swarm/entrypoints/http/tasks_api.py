@@ -96,7 +96,7 @@ class TaskRoutes:
         return Answer(task_shape(await self._tasks.get(await self._reader(request), task_id)))
 
     async def assign(self, request: Request, task_id: str) -> Response:
-        """Give a task that nobody has to a worker."""
+        """Give an unassigned task to a worker."""
         caller = await self._caller(request)
         said = await read_model(request, Assignment)
         return Answer(task_shape(await self._tasks.assign(caller, task_id, said.agent)))
@@ -109,7 +109,7 @@ class TaskRoutes:
         return Answer(task_shape(await self._tasks.cancel(caller, task_id, said.reason)))
 
     async def redrive(self, request: Request, task_id: str) -> Response:
-        """Hand a dead task out again, its attempts forgotten."""
+        """Bring a dead task back, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         return Answer(task_shape(await self._tasks.redrive(task_id)))
 
@@ -117,6 +117,6 @@ class TaskRoutes:
         return await self._identities.operator_or_lead(request.scope)
 
     async def _caller(self, request: Request) -> Caller | None:
-        """The lead that calls, with its lease; None for the operator."""
+        """The calling lead, with its lease; None for the operator."""
         agent = await self._identities.operator_or_lead(request.scope)
         return Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER)) if agent else None

@@ -1,7 +1,7 @@
-"""The door for MCP: who calls is known here; what they want is up to `swarm.entrypoints.mcp.mcp_server`.
+"""The entry point for MCP. Callers are identified here; `swarm.entrypoints.mcp.mcp_server` handles their calls.
 
-That part is loaded by the first call, or some seconds after the start: the protocol's types take a third of the time
-that a coordinator needs to start, and it should take events and polls as soon as it can.
+The first call loads that module, or a timer some seconds after the start: the protocol's types take a third of a
+coordinator's start, which should take events and polls as soon as possible.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _BATCH: Final = {
 }
 
 LOAD_AFTER_SECONDS: Final = 5.0
-"""So long after the start MCP is loaded if nobody has called, so that the first agent that answers need not wait."""
+"""MCP is loaded so long after the start without a call, so that the first agent need not wait."""
 
 
 class McpDoor:
-    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once)."""
+    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for the application's run time (once)."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class McpDoor:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve calls until left."""
+        """Serve calls until the context ends."""
         loading_soon = asyncio.create_task(self._open_soon(), name="mcp loads")
         try:
             yield
@@ -82,11 +82,11 @@ class McpDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CALLER] = await self._identities.agent(scope)
-        if scope["method"] != "POST":  # there is nothing to listen to, and no session to end
+        if scope["method"] != "POST":  # there are no server streams, and no sessions to end
             await answer(MethodNotAllowed("POST"))(scope, receive, send)
             return
         body = await read_body(Request(scope, receive))
-        # The SDK would let lone surrogates pass, and stumble when it repeats them in an answer.
+        # The SDK would let lone surrogates pass, and fail on repeating them in an answer.
         if isinstance(load_json(body), list):
             await Answer(_BATCH, HTTPStatus.BAD_REQUEST)(scope, receive, send)
             return
@@ -94,7 +94,7 @@ class McpDoor:
         await manager.handle_request(scope, _replay(body, receive), send)
 
     async def _opened(self) -> StreamableHTTPSessionManager:
-        """What speaks MCP, loaded by the first call; if that fails, the next one tries again."""
+        """The MCP session manager, loaded by the first call. After a failure the next call tries again."""
         async with self._opening:
             if self._manager is None:
                 manager = await asyncio.to_thread(self._load)
@@ -106,15 +106,15 @@ class McpDoor:
 
 
 def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
-    """Takes seconds, on a thread: leases are renewed meanwhile."""
+    """Load the protocol, which takes seconds, in a thread: leases are renewed meanwhile."""
     with loading.late():
-        from swarm.entrypoints.mcp.mcp_server import session_manager  # what this module puts off
+        from swarm.entrypoints.mcp.mcp_server import session_manager  # the late import
 
     return session_manager(services, watcher)
 
 
 async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
-    """Until cancelled, in a task of its own: what the SDK opens must be closed by the task that opened it."""
+    """Serve until cancelled, in a task of its own: the SDK's resources must be closed by the task that opened them."""
     async with manager.run():
         started.set()
         await asyncio.Event().wait()

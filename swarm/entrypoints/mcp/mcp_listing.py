@@ -1,7 +1,7 @@
-"""The answers to ``tools/list``, one for each role: what is listed costs every run of an agent its tokens.
+"""The answers to ``tools/list``, one for each role: a listed tool costs every run of an agent its tokens.
 
-A role is shown the tools that it has a use for (`McpTool.roles`). The list is no guard: whoever calls another tool
-meets the same rules as ever, those of the use cases.
+A role's list has the tools of use for the role (`McpTool.roles`). The list is no guard: calls of other tools meet the
+same rules as ever, those of the services.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Schema = Mapping[str, Any]
 
 
 def listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
-    """The list of every role. Clients must not share it, which the protocol's default ``cacheScope`` says."""
+    """The list of every role. Clients must not share a list, which is the protocol's default ``cacheScope``."""
     described = [(tool.roles, describe_tool(tool)) for tool in tools]
     return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
 @cache  # the schemas of all tools take a quarter of a second
 def describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
-    """A tool as clients see it."""
+    """A tool in the protocol's form."""
     return types.Tool(
         name=tool.name,
         description=tool.description,
@@ -38,7 +38,7 @@ def describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
 
 
 def _short(schema: Schema, *, takes_null: bool) -> dict[str, Any]:
-    """A schema of pydantic's without what says nothing: titles made of names, references, the notes of an enum.
+    """A pydantic schema without its noise: titles made of names, references, the notes of an enum.
 
     ``takes_null``: null is a value of its own, as in results. An argument is left out instead; null is taken as well.
     """

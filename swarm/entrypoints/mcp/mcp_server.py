@@ -1,7 +1,8 @@
-"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that `swarm.entrypoints.mcp.mcp_door` let in.
+"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that passed `swarm.entrypoints.mcp.mcp_door`.
 
-It is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol. The
-low-level server is used: errors, unknown arguments and wrong types all become results that a model can read and act on.
+The server is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol.
+It is built on the low-level server: errors, unknown arguments and wrong types all become results for a model to read
+and act on.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from swarm.services.use_cases import Services
 from tools.tool import CallContext, McpTool, discover
 
 ERROR: Final = "swarm/error"
-"""The key of ``_meta`` under which a result that ``isError`` has the error as data: code, message, hint, fields."""
+"""The key of ``_meta`` for the data of an error, in a result with ``isError``: code, message, hint, fields."""
 
 INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
@@ -49,7 +50,7 @@ def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> Strea
         stateless=True,
         security_settings=TransportSecuritySettings(
             enable_dns_rebinding_protection=False
-        ),  # `swarm.entrypoints.web.access` does it
+        ),  # `swarm.entrypoints.web.access` does this
         max_request_body_size=MAX_BODY_BYTES,
     )
 
@@ -91,7 +92,7 @@ def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Serv
 async def run_tool(
     known: Mapping[str, McpTool[Any, Any]], call: CallContext, name: str, arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
-    """The result of a call. Never raises: whatever goes wrong is a result with ``isError``."""
+    """The result of a call. Never raises: every error is a result with ``isError``."""
     try:
         tool = _find(known, name, call.agent)
         return _result(await tool.run(call, _parse(tool, arguments)))
@@ -99,7 +100,7 @@ async def run_tool(
         if error.code == "internal":
             log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
         return _failure(error)
-    except Exception as error:  # noqa: BLE001  this is the door that reports it
+    except Exception as error:  # noqa: BLE001  this entry point reports the error
         log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
         return _failure(SwarmError())
 
@@ -111,7 +112,7 @@ def _told(
     result: types.CallToolResult,
     seconds: float,
 ) -> ToolCall:
-    """What a watcher is told of a call; a name that is no tool's, which may be anything, is not repeated."""
+    """A call for watchers. The name of an unknown tool, which may be any text, is not repeated."""
     arguments = params.arguments or {}
     about = arguments.get("inbox_message_id") or arguments.get("task_id")
     error = result.meta[ERROR] if result.is_error and result.meta else None
@@ -153,8 +154,8 @@ def _result(content: Any) -> types.CallToolResult:
 def _failure(error: SwarmError) -> types.CallToolResult:
     """An error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
 
-    No structured content: it would have to fit the tool's output schema, also here. Clients on the TypeScript SDK 1.x
-    refuse the whole result otherwise.
+    No structured content: it would have to fit the tool's output schema, even in an error. Otherwise clients on the
+    TypeScript SDK 1.x refuse the whole result.
     """
     shown = data_for_model(describe(error))
     sentences = " ".join(part for part in (f"{shown['code']}: {shown['message']}", shown["hint"]) if part)

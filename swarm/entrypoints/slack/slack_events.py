@@ -1,11 +1,11 @@
-"""The door for what Slack sends, over Socket Mode or HTTP.
+"""The entry point for Slack's events, over Socket Mode or HTTP.
 
-An event is acknowledged after ``handle`` has returned, that is, after it has been committed. If ``handle`` raises,
-there is no acknowledgement, and Slack sends the event again. Whatever nobody here listens to is acknowledged as it is:
-Slack would send it again, too, and in the end switch the app off.
+An event is acknowledged after ``handle`` has returned, and so after its commit. If ``handle`` raises, there is no
+acknowledgement, and Slack sends the event again. Events without a listener are acknowledged at once: Slack would send
+them again, too, and in the end switch the app off.
 
-Bolt parses and dispatches. Two of its defaults are not used: it would ask Slack who we are and acknowledge an event
-that it could not authorise, and it would hide from us that one of our own posts was deleted.
+Bolt parses and dispatches. Two of its defaults are off: Bolt would ask Slack for our identity and acknowledge an event
+without authorisation, and would hide deletions of our own posts.
 """
 
 from __future__ import annotations
@@ -54,50 +54,50 @@ T = TypeVar("T")
 MAX_BODY_BYTES: Final = 1024 * 1024
 
 _WHISPER_SECONDS: Final = 1.5
-_DRAIN_SECONDS: Final = 1.5  # so long close() waits for events that are being handled
+_DRAIN_SECONDS: Final = 1.5  # how long close() waits for events in progress
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
-"""What Bolt raises while it takes a payload apart that is not shaped like one of Slack's."""
+"""Bolt's errors for a payload that is not shaped like one of Slack's."""
 
 _log = structlog.get_logger(__name__)
 
 Handle = Callable[[SlackEvent], Awaitable[None]]
 
 Press = Callable[[ButtonPressed], Awaitable[str | None]]
-"""Takes a press of a button; what it returns is shown to that person alone."""
+"""Handles a press of a button; the returned text is shown to the presser alone."""
 
 
 Stopped = Callable[[SessionStopped], Awaitable[None]]
-"""Takes a press of Slack's own Stop; the same one may come again."""
+"""Handles a press of Slack's own Stop; the same press may arrive again."""
 
 
 class EventMonitor(Protocol):
-    """Somebody who is told what comes from Slack (`swarm.services.intake.event_watchdog`)."""
+    """An observer of Slack's events (`swarm.services.intake.event_watchdog`)."""
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
-        """An event has come."""
+        """An event has arrived."""
         ...
 
     def missed(self, ts: str) -> None:
-        """An event about a message of then could not be stored."""
+        """An event about the message with timestamp ``ts`` could not be stored."""
         ...
 
     async def connected(self) -> None:
-        """From now on events come: over a new Socket Mode connection, or over HTTP since the start."""
+        """Events arrive from now on: over a new Socket Mode connection, or over HTTP since the start."""
         ...
 
 
 async def ignore_press(press: ButtonPressed) -> str | None:
-    """For a door without buttons."""
+    """The handler of an entry point without buttons."""
     return None
 
 
 class SlackDoor:
-    """Events from Slack, each handed to ``handle`` and acknowledged when that returns.
+    """Passes each of Slack's events to ``handle`` and acknowledges the event afterwards.
 
-    With ``app_token`` there is Socket Mode: :meth:`start` and :attr:`connected`. With ``signing_secret`` there is
-    HTTP: :meth:`routes`. ``handle`` runs concurrently for events that come together. ``press`` gets every press of a
-    button under one of our messages, whatever its action; ``stopped`` every press of Slack's own Stop.
+    With ``app_token`` there is Socket Mode: :meth:`start` and :attr:`connected`. With ``signing_secret`` there is HTTP:
+    :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` gets every press of a button under
+    one of our messages, whatever its action; ``stopped`` every press of Slack's own Stop.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class SlackDoor:
         return self._socket is not None and self._socket.is_only_one
 
     async def replace(self) -> None:
-        """Connect Socket Mode anew, whatever the connection looks like. Over HTTP only what was missed is read."""
+        """Connect Socket Mode anew, whatever the connection's state. Over HTTP, only read missed messages."""
         if self._socket is not None:
             await self._socket.replace()
         elif self._hearing:
@@ -147,7 +147,7 @@ class SlackDoor:
             await self._hearing.connected()
 
     async def start(self) -> None:
-        """Connect Socket Mode; returns when connected, at once if this door is for HTTP only.
+        """Connect Socket Mode. Returns when connected, at once for HTTP only.
 
         Tries until Slack can be reached. Raises ConfigurationError if Slack does not accept one of the tokens.
         """
@@ -164,7 +164,7 @@ class SlackDoor:
             await self._hearing.connected()
 
     async def close(self) -> None:
-        """Take no more events, let those at hand finish, and close the connection; done within three seconds."""
+        """Take no more events, let running handlers finish, and close the connection; done within three seconds."""
         self._closing = True
         if self._running:
             await asyncio.wait(set(self._running), timeout=_DRAIN_SECONDS)
@@ -177,7 +177,7 @@ class SlackDoor:
 
     async def _on_socket_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         if self._closing:
-            return  # without an acknowledgement it comes again, to whoever runs next
+            return  # without an acknowledgement Slack sends the event again, to the next process
         task = asyncio.current_task()
         if task is not None:
             self._running.add(task)
@@ -189,10 +189,10 @@ class SlackDoor:
             )
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
-            response = BoltResponse(status=200)  # it would be no better the next time
+            response = BoltResponse(status=200)  # a repeated payload would be no better
         try:
             await send_async_response(client, request, response, time.time())
-        except ConnectionError as error:  # what was stored is safe, and Slack tells of it again
+        except ConnectionError as error:  # stored events are safe, and Slack sends the event again
             _log.warning("An acknowledgement was lost with its connection.", action="slack_ack_lost", error=str(error))
 
     async def _on_http_request(self, request: Request) -> Response:
@@ -214,7 +214,7 @@ def _bolt_app(
         client=gateway.client,
         authorize=_OneWorkspace(gateway),
         logger=_bolt_logger(),
-        process_before_response=True,  # that is, before the acknowledgement
+        process_before_response=True,  # before the acknowledgement
         request_verification_enabled=False,  # done before Bolt, see swarm.slack.signature
         ignoring_self_events_enabled=False,  # done here, and only for new posts
         attaching_function_token_enabled=False,
@@ -250,10 +250,10 @@ class _OneWorkspace(AsyncAuthorize):
 
 
 class _Events(AsyncMiddleware):
-    """Hands events about messages, presses of buttons and of Slack's Stop over, and acknowledges everything.
+    """Hands over events about messages, buttons and Slack's Stop, and acknowledges all requests.
 
-    It comes ahead of Bolt's listeners, which halves the cost of an event. They have nothing to do so far; a request
-    without a listener Bolt would answer with 404, and Slack would send it again.
+    The middleware runs ahead of Bolt's listeners, which halves the cost of an event. There are no listeners so far;
+    Bolt would answer a request without a listener with 404, and Slack would send the request again.
     """
 
     def __init__(
@@ -280,13 +280,13 @@ class _Events(AsyncMiddleware):
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
-            # Over a socket it would only come again, no better.
+            # Over a socket the same payload would only come again.
             return BoltResponse(status=200) if req.mode == "socket_mode" else _refusal(error)
         self._note(event)
         if event is None or _is_known(event):
             return BoltResponse(status=200)
         response = await self._take(self._handle, event, req.body)
-        if response.status != HTTPStatus.OK and self._hearing:  # Slack sends it again, but not for ever
+        if response.status != HTTPStatus.OK and self._hearing:  # Slack sends the event again, but not for ever
             self._hearing.missed(_message_of(event).ts)
         return response
 
@@ -302,16 +302,16 @@ class _Events(AsyncMiddleware):
     async def _take(self, handle: Callable[[T], Awaitable[None]], event: T, body: JsonObject) -> BoltResponse:
         try:
             await handle(event)
-        except Exception:  # noqa: BLE001  whatever it was: the event is not stored, so Slack must send it again
+        except Exception:  # noqa: BLE001  whatever the error: the event is not stored, so Slack must send it again
             _log.exception("An event was not stored.", action="slack_event_failed", event_id=body.get("event_id"))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
     async def _pressed(self, press: ButtonPressed) -> BoltResponse:
-        """Slack sends a press once only: without an acknowledgement it shows the person a warning."""
+        """Handle a press, which Slack sends only once: without an acknowledgement Slack shows the person a warning."""
         try:
             words = await self._press(press)
-        except Exception:  # noqa: BLE001  whatever it was: the person should see that it did not work
+        except Exception:  # noqa: BLE001  whatever the error: the person should see the failure
             _log.exception("A press of a button was not handled.", action="slack_press_failed", button=press.action_id)
             return BoltResponse(status=500)
         if words:
@@ -326,7 +326,7 @@ def _refusal(error: SwarmError) -> BoltResponse:
 
 
 def _without_command(command: str) -> BoltResponse:
-    """A slash command that somebody has given the Slack app: there are none so far, and silence would look like one."""
+    """Answer a slash command of the Slack app: there are none so far, and silence would look like one."""
     text = f"{safe(command)} does nothing: I have no commands. Mention me in a message, or write me a direct message."
     return _json(200, {"response_type": "ephemeral", "text": text})
 
@@ -340,12 +340,12 @@ def _message_of(event: SlackEvent) -> SlackMessage | MessageDeleted:
 
 
 def _is_known(event: SlackEvent) -> bool:
-    """New posts of our own are: they were stored when they were sent."""
+    """Whether the event is a new post of our own: such posts are stored when sent."""
     return isinstance(event, SlackMessage) and event.author.kind is AuthorKind.AGENT
 
 
 def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
-    """Raises BadRequest unless Bolt can make sense of the payload; later it would be a 500."""
+    """Raises BadRequest for a payload that Bolt cannot parse; later the error would be a 500."""
     try:
         request = build()
     except _MALFORMED_FOR_BOLT as error:
@@ -358,7 +358,7 @@ def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
 
 
 async def _read_body(request: Request) -> bytes:
-    """Raises TooLarge as soon as that is clear, BadRequest if the client goes away meanwhile."""
+    """Raises TooLarge as soon as the limit is passed, BadRequest if the client goes away meanwhile."""
     body = bytearray()
     try:
         async for chunk in request.stream():
@@ -371,7 +371,7 @@ async def _read_body(request: Request) -> bytes:
 
 
 def _bolt_logger() -> logging.Logger:
-    """Bolt's warnings are about set-ups unlike ours; and without a level it builds the text of every debug line."""
+    """Bolt's warnings are about set-ups unlike ours; and without a level Bolt builds the text of every debug line."""
     logger = logging.getLogger("swarm.slack.bolt")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What every HTTP server of ours has, whatever it serves: allowed hosts and origins, time limits, caps.
+"""The common base of our HTTP servers: accepted hosts and origins, time limits, caps.
 
-Nothing here knows the rest of swarm: the coordinator and the twin, which stands apart, both use it.
+Nothing here depends on the rest of swarm: both the coordinator and the twin, which stands apart, use this.
 """

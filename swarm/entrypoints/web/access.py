@@ -1,19 +1,20 @@
-"""Which Host and Origin headers are answered: the guard against pages of other sites in a browser on this machine.
+"""The accepted Host and Origin headers: the guard against pages of other sites in a browser on this machine.
 
-Two attacks are meant. A page of another site sends a request across origins: it carries an ``Origin``, or the mark
-``Sec-Fetch-Site``. Or its own name is made to resolve to our address (DNS rebinding): then the browser takes us for
-that site, and only the ``Host`` header tells. A bearer token is no exemption: the check comes before any token is read.
+The guard stops two attacks. A page of another site sends a request across origins: such a request has an ``Origin``, or
+the mark ``Sec-Fetch-Site``. Or the page's own name is made to resolve to our address (DNS rebinding): then the browser
+takes us for the other site, and only the ``Host`` header shows the attack. A bearer token is no exemption: the check
+comes before any token is read.
 
-Hosts that are answered, with any port:
+Accepted hosts, with any port:
 
 - loopback addresses, ``localhost`` and names below it;
 - the name or address that the server listens on;
 - the hosts of the settings; ``*.example.org`` stands for every name below example.org;
-- where the server listens on more than loopback: every IP address, since it cannot be rebound (probes of a container's
+- for a server on more than loopback: every IP address, since an address cannot be rebound (probes of a container's
   address), and every name without a dot, since nobody can own one in the public DNS (services of Compose, machines).
 
-Origins that are answered: none at all (no browser), the same host and port as the request's, and those of the settings
-at the paths that are meant for pages, where they get the answers of CORS too. ``null`` is nobody's.
+Accepted origins: none at all (no browser), the same host and port as the request's, and the origins of the settings at
+the paths for pages, where the answers have CORS headers too. ``null`` is never accepted.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _OTHER_SITES: Final = (b"cross-site", b"same-site")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The hosts and origins that a server answers. The names of the two lists are for whoever is refused."""
+    """The hosts and origins that a server accepts. Refusals name the two options."""
 
     bound_to: str = LOOPBACK  # the address or name that the server listens on
     hosts: Sequence[str] = ()  # further ones, each as `checked_host` returns it
     origins: Sequence[str] = ()  # of other pages, each as `checked_origin` returns it
-    origin_paths: tuple[str, ...] = ("/",)  # how the paths begin that these pages may call
+    origin_paths: tuple[str, ...] = ("/",)  # prefixes of the paths that these pages may call
     hosts_option: str = "http.allowed_hosts"
     origins_option: str = "http.allowed_origins"
 
@@ -64,7 +65,7 @@ class Access:
         return AccessGuard(app, self)
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """Why a request is refused; None if it may pass."""
+        """The refusal of a request; None if the request may pass."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):  # a browser sends one, a probe may not
             return _bad_request("A request has one Host header.")
@@ -138,7 +139,7 @@ class AccessGuard:
 
 
 def checked_host(text: str) -> str:
-    """A host of a setting, as `Access` compares it. Raises ValueError for anything but a name, *.name or address."""
+    """A host of a setting, in the form of `Access`. Raises ValueError for anything but a name, *.name or address."""
     host = text.strip().lower().removesuffix(".")
     bare = host.removeprefix("[").removesuffix("]")
     if _address(bare) is not None:
@@ -152,7 +153,7 @@ def checked_host(text: str) -> str:
 
 
 def checked_origin(text: str) -> str:
-    """An origin of a setting, as browsers send it. Raises ValueError for anything but scheme://host[:port]."""
+    """An origin of a setting, in the browsers' form. Raises ValueError for anything but scheme://host[:port]."""
     origin = text.strip().lower()
     try:
         parts = urlsplit(origin)
@@ -171,14 +172,14 @@ def checked_origin(text: str) -> str:
 
 
 def _may_lack_origin(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """Whether it is no browser, a page of ours, or somebody who follows a link to us."""
+    """Whether the request comes from no browser, a page of ours, or a followed link."""
     if headers.get(b"sec-fetch-site") not in _OTHER_SITES:
         return True
     return scope.get("method") in ("GET", "HEAD") and headers.get(b"sec-fetch-mode") == b"navigate"
 
 
 def _is_same(origin: str, host: str) -> bool:
-    """Whether a page comes from the host that it calls. Its scheme is not compared: a proxy may have ended TLS."""
+    """Whether a page comes from the called host. Its scheme is not compared: a proxy may have ended TLS."""
     scheme, _, netloc = origin.partition("://")
     return bool(host) and scheme in _DEFAULT_PORTS and _without_default_port(scheme, host) == netloc
 
@@ -188,7 +189,7 @@ def _without_default_port(scheme: str, netloc: str) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a name or an address leads nowhere else."""
+    """Whether a name or an address stands for this machine."""
     address = _address(host)
     return address.is_loopback if address else _is_localhost(host.lower())
 

@@ -12,7 +12,7 @@ from swarm.domain.text.characters import data_for_model
 
 
 class Answer(Response):
-    """A JSON answer. Agents hand it to their models, so every text in it is one for models."""
+    """A JSON answer. Agents pass it to their models, so all its texts are made safe for models."""
 
     media_type = "application/json"
 

@@ -1,4 +1,4 @@
-"""Reading what a client sends: at most 1 MiB, valid UTF-8, valid JSON, and text that every database can store."""
+"""Reading of request bodies: at most 1 MiB, valid UTF-8, valid JSON, and text that every database can store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swarm.entrypoints.web.errors import RequestTimeout, invalid
 MAX_BODY_BYTES: Final = 1024 * 1024
 
 MAX_BODY_SECONDS: Final = 30.0
-"""Largest body that is read as a whole. `swarm.entrypoints.web.server` limits how slowly a body may come."""
+"""The time limit for a body read as a whole. `swarm.entrypoints.web.server` limits how slowly a body may come."""
 
 _MAX_SHOWN_PATH: Final = 80
 
@@ -26,7 +26,7 @@ M = TypeVar("M", bound=BaseModel)
 async def read_body(request: Request) -> bytes:
     """The whole body.
 
-    Raises TooLarge as soon as that is clear, RequestTimeout, and BadRequest if the client goes away meanwhile.
+    Raises TooLarge as soon as the limit is passed, RequestTimeout, and BadRequest if the client goes away meanwhile.
     """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > MAX_BODY_BYTES:
@@ -46,7 +46,7 @@ async def read_body(request: Request) -> bytes:
 
 
 async def read_model(request: Request, model: type[M]) -> M:
-    """The body as a model. Raises TooLarge, BadRequest for what is not JSON, Invalid for what is not the model."""
+    """The body as a model. Raises TooLarge, BadRequest for invalid JSON, Invalid for a mismatch with the model."""
     try:
         return model.model_validate(parse_json(await read_body(request)))
     except ValidationError as error:
@@ -61,7 +61,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def load_json(body: bytes) -> Any:
-    """JSON. Raises BadRequest, for lone surrogates as well: orjson takes them for what they are, invalid Unicode."""
+    """Parse JSON. Raises BadRequest, also for lone surrogates, which orjson refuses as invalid Unicode."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -85,7 +85,7 @@ def storable(text: str) -> bool:
 
 
 def _texts(content: object, place: str) -> Iterator[tuple[str, str]]:
-    """Every string in a parsed JSON document, the keys included, and where it stands."""
+    """Every string in a parsed JSON document, keys included, with its place."""
     waiting = [(place, content)]
     while waiting:
         at, value = waiting.pop()

@@ -1,4 +1,4 @@
-"""Errors, as a client sees them: ``{"error": {"code", "message", "hint"}}``, with ``fields`` where values are wrong."""
+"""Errors as sent to clients: ``{"error": {"code", "message", "hint"}}``, with ``fields`` for wrong values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RequestTimeout(BadRequest):
 
 
 def describe(error: SwarmError) -> dict[str, Any]:
-    """What a client may know of an error; of one that nobody foresaw, nothing but that it happened."""
+    """The public part of an error; for an unexpected error, only a general message."""
     if _is_crash(error):
         return {"code": "internal", "message": INTERNAL_MESSAGE, "hint": None}
     shown: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
@@ -75,22 +75,22 @@ def answer(error: SwarmError) -> Answer:
 
 
 def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
-    """Pydantic's findings in our words, by field; the rejected values themselves are not repeated."""
+    """Pydantic's findings in our words, by field, without the rejected values."""
     fields = {_field(problem["loc"]): _expectation(problem) for problem in problems}
     return Invalid(f"Not valid: {', '.join(sorted(fields))}.", hint="See 'fields' for what is expected.", fields=fields)
 
 
 def translate(app: FastAPI) -> None:
-    """Make an application answer what the framework refuses in this form; `Guard` does the rest."""
+    """Answer the framework's refusals in this form; `Guard` does the rest."""
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
 class Guard:
-    """Outermost: refuses addresses that cannot be looked up, and turns every error into its answer.
+    """The outermost layer: refuses malformed addresses, and turns every error into its answer.
 
-    What nobody foresaw is logged with its traceback; the client learns only that it happened. A request whose agent's
-    token ends meanwhile is cancelled, and answered with 401.
+    Unexpected errors are logged with a traceback; the client gets a general message. A request whose agent's token ends
+    meanwhile is cancelled, and answered with 401.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -117,7 +117,7 @@ class Guard:
             if _is_crash(known):
                 log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
             if sending.began:
-                raise  # the server cuts the connection, which is all that can still be said
+                raise  # the server cuts the connection, the only possible answer now
             await answer(known)(scope, receive, send)
 
     async def _within_token(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,18 +129,18 @@ class Guard:
 
 
 def _ended_with_token(scope: Scope) -> bool:
-    """Whether a request was cancelled because its token has ended, and for nothing else."""
+    """Whether a request was cancelled by the end of its token alone."""
     task = asyncio.current_task()
     return CALL in scope and scope[CALL].is_cancelled and task is not None and task.uncancel() == 0
 
 
 def log_crash(error: Exception, **where: str) -> None:
-    """Log an error that nobody foresaw."""
+    """Log an unexpected error."""
     _log.error("A request failed.", exc_info=error, **where)
 
 
 class _Sending:
-    """Sends, and knows whether the answer has begun."""
+    """Sends, and records whether the answer has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -157,7 +157,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Answer:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Answer:
-    """What the framework refuses: an unknown route, a wrong method, a body that it could not read."""
+    """Answer refusals of the framework: an unknown route, a wrong method, an unreadable body."""
     assert isinstance(error, HTTPException)
     return answer(_refusal(request, error))
 
@@ -175,9 +175,9 @@ def _refusal(request: Request, error: HTTPException) -> SwarmError:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """All methods of a path: each may be a route of its own, and the framework names those of the first one only.
+    """All methods of a path. Each may be a route of its own, and the framework names only the methods of the first.
 
-    The scope is a new one, since the framework keeps in a scope which route it has found.
+    The scope is a new one, since the framework keeps the found route in a scope.
     """
     scope = {"type": "http", "path": request.scope["path"], "root_path": "", "headers": []}
     asked = {method: {**scope, "method": method} for method in _METHODS}
@@ -190,7 +190,7 @@ def _is_crash(error: SwarmError) -> bool:
 
 
 def _field(place: Sequence[Any]) -> str:
-    """Where a value stands in the request: ``tokens.3``; of a whole body: ``body``."""
+    """The place of a value in the request: ``tokens.3``; for a whole body: ``body``."""
     inner = [str(part) for part in (place[1:] if place and place[0] in ("body", "query", "path") else place)]
     return ".".join(inner) or "body"
 

@@ -1,4 +1,4 @@
-"""Who is calling: an agent, the operator, or somebody who may only enrol workers."""
+"""Callers: agents, the operator, and bearers of the key that may only enrol workers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from swarm.services.operate.agents import AgentRegistry
 from swarm.services.rules.credentials import AgentTokenCache
 
 LEASE_HEADER: Final = "x-swarm-lease"
-"""The header with which a run names its lease."""
+"""The header with a run's lease."""
 
 CALLER: Final = "swarm.agent"
-"""Where a request's scope keeps the agent that calls."""
+"""The key of the calling agent in a request's scope."""
 
 CALL: Final = "swarm.call"
-"""Where a request's scope keeps its `AgentCall`."""
+"""The key of a request's `AgentCall` in its scope."""
 
 _MAX_TOKEN_BYTES: Final = 1024
 
 
 class Office(Enum):
-    """Callers that are no agents."""
+    """Callers other than agents."""
 
     OPERATOR = "operator"
     ENROLMENT = "enrolment"
@@ -38,14 +38,14 @@ class Office(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Client:
-    """Who asks built-in agents: an agent, or the operator."""
+    """A client of built-in agents: an agent, or the operator."""
 
     agent: Agent | None = None
     call: AgentCall | None = None
 
     @property
     def id(self) -> str:
-        """Whose conversations these are. The name of an agent may be another's tomorrow; its id never is."""
+        """The owner of the conversations. An agent's name may later be another's; its id never is."""
         return self.agent.id if self.agent else OPERATOR
 
     @property
@@ -54,7 +54,7 @@ class Client:
 
 
 class AgentCall:
-    """An agent's request. It ends with the agent's token: its task is cancelled, unless `on_end` says otherwise."""
+    """An agent's request. The end of the agent's token cancels its task, unless `on_end` is set."""
 
     def __init__(self, credentials: AgentTokenCache, agent: Agent) -> None:
         self._task = asyncio.current_task()
@@ -71,7 +71,7 @@ class AgentCall:
         self._watched.end = end
 
     def close(self) -> None:
-        """The request is over."""
+        """End the watch on the token."""
         self._watched.close()
 
     def _cancel(self) -> None:
@@ -80,7 +80,7 @@ class AgentCall:
 
 
 class Identities:
-    """Knows callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
+    """Identifies callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
 
     def __init__(self, agents: AgentRegistry, operator_token: str, enrolment_key: str | None = None) -> None:
         self._credentials = agents.credentials
@@ -91,7 +91,7 @@ class Identities:
         ]
 
     async def agent(self, scope: Scope) -> Agent:
-        """The agent that calls. Raises Unauthorized, and Forbidden for a token that is not an agent's."""
+        """The calling agent. Raises Unauthorized, and Forbidden for tokens of other callers."""
         who = await self._who(scope)
         if isinstance(who, Office):
             raise Forbidden("This route is for agents.", hint="Use an agent's token, from POST /agents.")
@@ -103,7 +103,7 @@ class Identities:
             raise Forbidden("This route is for the operator.", hint="Use the operator token.")
 
     async def operator_or_lead(self, scope: Scope) -> Agent | None:
-        """The lead that calls; None for the operator. Raises Unauthorized, and Forbidden for everybody else."""
+        """The calling lead; None for the operator. Raises Unauthorized, and Forbidden for all other callers."""
         who = await self._who(scope)
         if who is Office.OPERATOR:
             return None
@@ -112,9 +112,9 @@ class Identities:
         raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
 
     async def client(self, scope: Scope) -> Client:
-        """Who asks built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for an enrolment key.
+        """The client of built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for others.
 
-        An agent that is called like the operator is refused: it would be taken for the operator.
+        An agent with the operator's name is refused, since it would be taken for the operator.
         """
         who = await self._who(scope)
         if who is Office.OPERATOR:

@@ -1,4 +1,4 @@
-"""Modules that take long to load: all that the garbage collector would look at meanwhile is there to stay."""
+"""Loading of slow modules without the garbage collector, since loaded objects stay for good."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def late() -> Iterator[None]:
-    """`uncollected` in a process that works already: what is loaded is put aside as what was loaded at the start."""
+    """`uncollected` in a running process: loaded objects are frozen like those loaded at the start."""
     with uncollected():
         yield
-        if gc.get_freeze_count():  # else nothing is put aside in this process, and it is not ours to begin
+        if gc.get_freeze_count():  # otherwise this process freezes no objects at all
             gc.freeze()

@@ -21,7 +21,7 @@ CODES: Final[Mapping[int, tuple[str, ...]]] = {
     500: ("internal",),
     503: ("unavailable",),
 }
-"""Every status of a refusal, and the error codes it comes with."""
+"""Every status of a refusal, with its error codes."""
 
 BEARER: Final = {
     "securitySchemes": {
@@ -115,7 +115,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _schema(of: type[Any]) -> dict[str, Any]:
-    """A schema that stands alone: what it refers to is written out in place."""
+    """A self-contained schema: references are replaced by their definitions."""
     schema = TypeAdapter(of).json_schema()
     definitions = schema.pop("$defs", {})
     inlined = _inline(schema, definitions)
@@ -127,7 +127,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     match node:
         case {"$ref": str(reference)}:
             return _inline(definitions[reference.rsplit("/", 1)[1]], definitions)
-        case {"discriminator": _, **rest}:  # it only repeats what the variants say, by references
+        case {"discriminator": _, **rest}:  # only repeats the variants by references
             return _inline(rest, definitions)
         case dict():
             return {key: _inline(value, definitions) for key, value in node.items()}

@@ -1,4 +1,4 @@
-"""Refusals that are made before an application is asked: JSON in the form of all our errors."""
+"""Refusals made before an application is called: JSON in the form of all our errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An answer with an error; an ASGI application as well. The connection ends with it."""
+    """An answer with an error, itself an ASGI application. The connection ends with it."""
 
     status: int
     code: str  # of the error codes in docs/http-api.md
@@ -34,7 +34,7 @@ class Refusal:
         return headers
 
     def as_bytes(self) -> bytes:
-        """The whole answer in HTTP/1.1, for a request that no application gets to see."""
+        """The whole answer in HTTP/1.1, for a request that reaches no application."""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}".encode()]
         lines += [name + b": " + value for name, value in self.headers]
         return b"\r\n".join([*lines, b"", self.body])

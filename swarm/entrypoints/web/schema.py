@@ -1,4 +1,4 @@
-"""What the HTTP API takes and gives, beside the shapes that it shares with the tools."""
+"""Requests and answers of the HTTP API, beside the shapes shared with the tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swarm.services.rules.leases import Ended
 from swarm.store.inbox.inbox import InboxMessage
 
 MAX_TOKENS = 500
-"""So many leases may be named in one call."""
+"""The number of leases in one call."""
 
 Tokens = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200)]],
@@ -34,7 +34,7 @@ Limit = Annotated[int, Field(ge=1, le=500)]
 
 
 class Input(BaseModel):
-    """What a client sends: these fields and no others."""
+    """The base of request bodies and queries: these fields and no others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -87,13 +87,13 @@ class ExplainQuery(Input):
 
 
 class Polled(TypedDict):
-    """What a poll answers."""
+    """The answer to a poll."""
 
     triggers: list[TriggerShape]
 
 
 class RenewedShape(TypedDict):
-    """What a renewal answers."""
+    """The answer to a renewal."""
 
     renewed: list[LeaseShape]
     lost: list[str]
@@ -101,21 +101,21 @@ class RenewedShape(TypedDict):
 
 
 class Released(TypedDict):
-    """What became of each token."""
+    """The tokens by outcome."""
 
     released: list[str]
     lost: list[str]
 
 
 class FinishedShape(TypedDict):
-    """What became of each token."""
+    """The tokens by outcome."""
 
     finished: list[str]
     lost: list[str]
 
 
 class RegisteredShape(TypedDict):
-    """A new agent and its token, shown this once."""
+    """A new agent and its token, which is shown only now."""
 
     id: str
     name: str
@@ -124,7 +124,7 @@ class RegisteredShape(TypedDict):
 
 
 class AgentRow(AgentShape):
-    """An agent as an operator sees it."""
+    """An agent in the operator's view."""
 
     created_at: str
     last_seen_at: str | None
@@ -133,7 +133,7 @@ class AgentRow(AgentShape):
 
 
 class InboxMessageRow(TypedDict):
-    """An inbox message as an operator sees it."""
+    """An inbox message in the operator's view."""
 
     id: str
     status: str
@@ -158,7 +158,7 @@ class StepShape(TypedDict):
 
 
 class ThreadTimeline(TypedDict):
-    """A thread and what happened in it, oldest first."""
+    """A thread with its timeline, oldest first."""
 
     id: str
     team: str
@@ -187,7 +187,7 @@ class DeliveryRow(TypedDict):
 
 
 class ExplainedInboxMessage(TypedDict):
-    """What became of a message for one agent."""
+    """The course of a message for one agent."""
 
     inbox_message_id: str
     agent: str | None
@@ -199,7 +199,7 @@ class ExplainedInboxMessage(TypedDict):
 
 
 class ExplainedTask(TypedDict):
-    """What became of a task that the message was made."""
+    """The course of a task made from the message."""
 
     task_id: str
     title: str
@@ -210,7 +210,7 @@ class ExplainedTask(TypedDict):
 
 
 class Explained(TypedDict):
-    """Why a message went where it went."""
+    """The routing of a message, and its course for each agent."""
 
     channel: str
     ts: str

@@ -2,14 +2,14 @@
 
 - A head is complete within ``head_seconds`` of its first byte, the first one of the connection's begin, and no larger
   than ``head_bytes``.
-- While a body or an answer is under way, bytes must flow: a window of time in which fewer pass than the least rate
-  ends the connection. Time in which the other side could not go on, since we did not read, does not count.
-- What still comes of a body that was answered already (a 401, a 413) is read for one window at most.
-- A connection that is closed has one window to take what is left for it.
+- While a body or an answer is under way, bytes must flow: a window of time in which fewer pass than the least rate ends
+  the connection. Time in which the server did not read does not count against the client.
+- The rest of a body that was answered already (a 401, a 413) is read for one window at most.
+- A closed connection has one window to take its unsent bytes.
 
-What waits for us is never cut: a request that is complete may be answered as late as its application likes (polls),
-and an answer may go on for ever (server-sent events), as long as its reader reads. A refusal is an answer with 408,
-431 or 503 where none has begun; otherwise the connection is cut.
+A client that waits for the server is never cut: a complete request may be answered as late as its application likes
+(polls), and an answer may go on for ever (server-sent events), as long as its reader reads. A refusal is an answer with
+408, 431 or 503 if none has begun; otherwise the connection is cut.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """What a client may take of time and room."""
+    """The limits of a client's time and memory."""
 
     connections: int = 10_000  # at once; one more is answered 503
     pipelined: int = 16  # requests of a connection that wait for the answer to an earlier one
@@ -48,7 +48,7 @@ DEFAULT_LIMITS: Final = ConnectionLimits()
 
 
 class Config(uvicorn.Config):
-    """The configuration of a server whose clients are held to limits. Without ``websockets`` it knows none."""
+    """The configuration of a server with limits for clients. WebSockets are off unless ``websockets``."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Config(uvicorn.Config):
 
 
 class _Reading(Enum):
-    """What is awaited from the client."""
+    """The awaited part of a request."""
 
     HEAD = "head"
     BODY = "body"
@@ -73,7 +73,7 @@ class _Reading(Enum):
 
 
 class _Drain:
-    """Cuts a connection whose client does not take what was written for it."""
+    """Cuts a connection whose client does not take its written bytes."""
 
     def __init__(self, transport: asyncio.Transport, limits: ConnectionLimits) -> None:
         self._transport = transport
@@ -82,7 +82,7 @@ class _Drain:
         self._unsent = 0
 
     def begin(self) -> None:
-        """More is written than the client takes."""
+        """Watch the client: more is written than it takes."""
         self.end()
         self._unsent = self._transport.get_write_buffer_size()
         self._timer = self._later(self._check)
@@ -93,7 +93,7 @@ class _Drain:
             self._timer = None
 
     def close(self) -> None:
-        """Close the connection; what is unsent gets one window more."""
+        """Close the connection. Unsent bytes get one window more."""
         self._transport.close()
         self.end()
         self._timer = self._later(self._transport.abort)
@@ -117,10 +117,10 @@ class HttpProtocol(HttpToolsProtocol):
         assert isinstance(config, Config)
         self.limits = config.limits
         self._reading = _Reading.HEAD
-        self._deadline = 0.0  # by the loop's clock: when the head must be there, or the window ends
-        self._chunk_bytes = 0  # of what is being parsed
-        self._head_bytes = 0  # of the head that is not complete, before that
-        self._window_bytes = 0  # that came in this window
+        self._deadline = 0.0  # by the loop's clock: the end of the time for a head, or of a window
+        self._chunk_bytes = 0  # of the chunk in the parser
+        self._head_bytes = 0  # of an incomplete head, before this chunk
+        self._window_bytes = 0  # received in this window
         self._timer: asyncio.TimerHandle | None = None
         self._drain: _Drain = None  # type: ignore[assignment]  # until there is a connection, as in uvicorn
 
@@ -164,7 +164,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _refusal(self) -> Refusal | None:
-        """Why the request that has begun is not passed on."""
+        """The refusal of the request that has begun, if any."""
         if len(self.connections) > self.limits.connections:
             return _BUSY
         longest = self._head_bytes + self._chunk_bytes
@@ -199,7 +199,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(Refusal(status=400, code="bad_request", message="This is no valid HTTP request.", hint=msg))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """A client that offers another protocol gets an answer in this one; that is worth no line in the log."""
+        """Log nothing: a client that offers another protocol simply gets an answer in this one."""
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -220,7 +220,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline = self.loop.time() + self.limits.body_window_seconds
 
     def _watch(self) -> None:
-        """One timer serves all requests of a connection; one that arrives in one piece costs none."""
+        """Start the timer. One timer serves all requests of a connection; a request in one piece costs none."""
         self._timer = self.loop.call_at(self._deadline, self._check)
 
     def _check(self) -> None:
@@ -234,7 +234,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch()
 
     def _may_go_on(self) -> bool:
-        """Whether the client gets another window; refuses it otherwise."""
+        """Whether the client gets another window; refuses the request otherwise."""
         if self.flow.read_paused:
             return True
         if self._reading is _Reading.HEAD:
@@ -258,7 +258,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         if is_in_body:
-            self.cycle.disconnected = True  # the application learns that its client has gone, and what it says is lost
+            self.cycle.disconnected = True  # tells the application of a disconnected client, and drops its answer
             self.cycle.message_event.set()
         self.transport.write(refusal.as_bytes())
         self._drain.close()
@@ -272,7 +272,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A WebSocket whose client has to read. Whether it is there at all, uvicorn finds out with its pings."""
+    """A WebSocket whose client has to read. uvicorn's pings detect a lost client."""
 
     def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)

@@ -1,1 +1,1 @@
-"""What Slack sends, as values of the domain."""
+"""Slack's payloads as values of the domain."""

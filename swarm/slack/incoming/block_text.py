@@ -1,7 +1,7 @@
-"""What the blocks of a message say, as text in the way Slack stores it: ``<@U…>``, ``<https://…|label>``, ``&amp;``.
+"""The blocks of a message as text in Slack's stored form: ``<@U…>``, ``<https://…|label>``, ``&amp;``.
 
-Every kind of block is read. Of a kind that is not known here, Slack's newer ones among them, all text objects are read
-in their order.
+Every kind of block is read. For an unknown kind, Slack's newer ones among them, all text objects are read in their
+order.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _SILENT: Final = frozenset({"divider", "file", "context_actions"})
 
 _TEXT_OBJECTS: Final = frozenset({"plain_text", "mrkdwn", "raw_text"})
 _WORDS: Final = frozenset({"title", "alt_text", "caption", "author_name", "provider_name"})
-"""Fields of blocks that hold words without a text object around them."""
+"""Fields of blocks with words without a text object around them."""
 
 _ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups", "column_settings"})
-"""Fields whose text objects nobody sees without a click."""
+"""Fields whose text objects are hidden until a click."""
 
 
 def block_pieces(holder: JsonObject, key: str = "blocks") -> list[str]:
-    """What the blocks under ``key`` say: a string for each part that stands by itself, blank ones left out."""
+    """The text of the blocks under ``key``: a string for each part that stands by itself, blank ones left out."""
     return _spoken(piece for block in objects_at(holder, key) for piece in _block(block))
 
 
 def label(kind: str, words: str, url: str = "") -> str:
-    """Something that is no text, by its label: ``[button: Approve] <https://…>``; empty without a label."""
+    """A label for a part without text: ``[button: Approve] <https://…>``; empty without words."""
     return _with_link(f"[{kind}: {words}]", url) if words.strip() else ""
 
 
 def titled(title: str, url: str) -> str:
-    """A title and the link below it; the link alone where there is no title."""
+    """A title and the link below it; the link alone without a title."""
     return _with_link(title, url) if url else title
 
 
 def moment(seconds: str | float | None) -> str:
-    """A time of Slack's, in seconds since 1970, as ``2026-11-22 18:30 UTC``; empty if it is none."""
+    """A time of Slack's, in seconds since 1970, as ``2026-11-22 18:30 UTC``; empty for an invalid time."""
     try:
         at = float(seconds or 0)
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if 0 < at < _LATEST_SECONDS else ""
@@ -96,7 +96,7 @@ def _element(element: JsonObject) -> str:
     if kind.endswith("button"):
         return label("button", _text(element), text_at(element, "url"))
     options = ", ".join(_spoken(map(_text, objects_at(element, "options"))))
-    options = _text(object_at(element, "initial_option")) or options  # which is the one that is seen
+    options = _text(object_at(element, "initial_option")) or options  # the visible option
     return label("choice", ": ".join(filter(None, (_text(element, "placeholder"), options))))
 
 
@@ -151,7 +151,7 @@ def _rich_text(block: JsonObject) -> list[str]:
 
 
 def _rich(element: JsonObject, depth: int) -> str:
-    """An element of rich text: a leaf says something itself, a list is read line by line, the rest in one line."""
+    """An element of rich text: a leaf has text of its own, a list is read line by line, the rest in one line."""
     kind = text_at(element, "type")
     if kind in _LEAVES:
         return _LEAVES[kind](element)
@@ -182,7 +182,7 @@ def _link(element: JsonObject) -> str:
 
 
 def _leaf_text(element: JsonObject) -> str:
-    """Text; of its styles those that change what it means."""
+    """Text, with the styles that change its meaning."""
     words, style = _escaped(text_at(element, "text")), object_at(element, "style")
     if not words.strip():
         return words

@@ -1,4 +1,4 @@
-"""From Slack's ``block_actions`` payload to a press of one of our buttons, and from an event to a press of Stop."""
+"""Slack's ``block_actions`` payloads as presses of our buttons, and its events as presses of Stop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from swarm.slack.incoming.fields import EMPTY, JsonObject, id_at, is_object, obj
 
 
 def button_pressed(body: object) -> ButtonPressed | None:
-    """The press that an interactive payload tells of; None if it is about something else, or malformed."""
+    """The press in an interactive payload; None for another or a malformed payload."""
     if not is_object(body) or text_at(body, "type") != "block_actions":
         return None
     action = next(iter(objects_at(body, "actions")), None)
@@ -15,9 +15,9 @@ def button_pressed(body: object) -> ButtonPressed | None:
 
 
 def session_stopped(body: object) -> SessionStopped | None:
-    """The press of Slack's own Stop that an ``agent_session_stopped`` event tells of.
+    """The press of Slack's own Stop in an ``agent_session_stopped`` event.
 
-    None if it is about something else, or malformed. https://docs.slack.dev/reference/events/agent_session_stopped
+    None for another or a malformed event. https://docs.slack.dev/reference/events/agent_session_stopped
     """
     event = object_at(body, "event") if is_object(body) else EMPTY
     if not is_object(body) or text_at(event, "type") != "agent_session_stopped":
@@ -55,7 +55,7 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
 
 
 def _timestamps(source: JsonObject, key: str) -> tuple[str, ...]:
-    """Those elements of an array that are Slack timestamps."""
+    """The Slack timestamps among an array's elements."""
     values = source.get(key)
     given = values if isinstance(values, list) else []
     return tuple(ts for value in given if (ts := ts_at({key: value}, key)))

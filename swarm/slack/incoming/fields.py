@@ -1,4 +1,4 @@
-"""Reading JSON that somebody else wrote: each function gives a value of the type it promises, or nothing."""
+"""Safe reading of foreign JSON: each function returns a value of its type, or an empty one or None."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_INTEGER: Final = 2**63 - 1  # of a database column
 
 
 def clean(text: str) -> str:
-    """Text that every database and every encoder takes: no half of a surrogate pair, no NUL."""
+    """Text that every database and every encoder takes, without halves of surrogate pairs and without NUL."""
     return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
 
 
@@ -33,7 +33,7 @@ def object_at(source: JsonObject, key: str) -> JsonObject:
 
 
 def objects_at(source: JsonObject, key: str) -> list[JsonObject]:
-    """Those elements of an array that are objects."""
+    """The objects among an array's elements."""
     value = source.get(key)
     return [element for element in value if is_object(element)] if isinstance(value, list) else []
 
@@ -51,7 +51,7 @@ def id_at(source: JsonObject, key: str) -> str | None:
 
 
 def ids_at(source: JsonObject, key: str) -> list[str]:
-    """Those elements of an array that are Slack ids."""
+    """The Slack ids among an array's elements."""
     value = source.get(key)
     return [one for one in value if isinstance(one, str) and _ID.fullmatch(one)] if isinstance(value, list) else []
 
@@ -63,7 +63,7 @@ def ts_at(source: JsonObject, key: str) -> str | None:
 
 
 def count_at(source: JsonObject, key: str) -> int | None:
-    """A number that counts something and fits into a database."""
+    """A count that fits into a database."""
     value = source.get(key)
     counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_INTEGER
     return value if counts and isinstance(value, int) else None

@@ -1,11 +1,12 @@
-"""What a message says to who reads it: its text, its blocks, its attachments, each thing once.
+"""The readable text of a message: its text, blocks and attachments, each content once.
 
-People write texts; their blocks say the same. Bots put a fallback for notifications into ``text`` and what they have to
-say into blocks and attachments, in any mixture. So what a bot's blocks and attachments say is added where the text does
-not say it already, and a text that is only the beginning or a part of them is left out.
+People write texts; their blocks have the same content. Bots put a fallback for notifications into ``text`` and the
+content into blocks and attachments, in any mixture. So the content of a bot's blocks and attachments is added unless
+the text has it already, and a text that is only the beginning or a part of them is left out.
 
-A forwarded message is an attachment, too. It is somebody else's, so it is marked as a quotation, and it addresses
-nobody. Previews of links are left out: they are a page's words, come later than the message, and the link is there.
+A forwarded message is an attachment, too. Its author is another person, so it is marked as a quotation, and its
+mentions address nobody. Previews of links are left out: they hold a page's words, come later than the message, and the
+link is there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from swarm.slack.incoming.block_text import block_pieces, label, moment, titled
 from swarm.slack.incoming.fields import JsonObject, object_at, objects_at, text_at
 
 MAX_ADDED_CHARACTERS: Final = 40_000
-"""So much of blocks and attachments is added to a text: as much as Slack lets a text have."""
+"""How many characters of blocks and attachments are added to a text: Slack's limit for a text."""
 
 _MOST_ATTACHMENTS: Final = 200  # Slack takes a hundred
 _NO_PREVIEW: Final = "[no preview available]"
@@ -29,14 +30,14 @@ _MARKUP = re.compile(r"[*_~`•\s]|&gt;|\[(?:image|button|choice|video|file): |\
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageText:
-    """What a message says. ``quoted`` is the end of ``text`` that somebody else has said; it may be empty."""
+    """The text of a message. ``quoted`` is the forwarded end of ``text``; it may be empty."""
 
     text: str
     quoted: str = ""
 
 
 def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
-    """The words of a message object. Our own posts say their text: below it are our buttons and footers."""
+    """The text of a message object. Of our own posts only ``text`` counts: their blocks add buttons and footers."""
     text = text_at(message, "text")
     if kind is AuthorKind.AGENT and text.strip():
         return MessageText(text=text)
@@ -50,20 +51,20 @@ def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
 
 
 def _is_others(attachment: JsonObject) -> bool:
-    """Whether it shows what is elsewhere: a forwarded message, or the preview of a link."""
+    """Whether the attachment shows foreign content: a forwarded message, or the preview of a link."""
     return attachment.get("is_share") is True or bool(
         text_at(attachment, "from_url") or text_at(attachment, "original_url")
     )
 
 
 def _joined(text: str, pieces: list[str]) -> str:
-    """The text, and below it those pieces that it does not contain; the pieces alone, if they contain the text."""
+    """The text, with missing pieces below; the pieces alone, if they contain the text."""
     below = _bounded(pieces)
     if not text.strip() or not below:
         return text if text.strip() else below
     said = _bare(text[:MAX_ADDED_CHARACTERS])
     if text.rstrip().endswith(("…", "...")):
-        said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be half of one
+        said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be cut
     if said in _bare(below):
         return below
     new = _bounded([piece for piece in pieces[:_MOST_PIECES] if _bare(piece) not in said])
@@ -71,7 +72,7 @@ def _joined(text: str, pieces: list[str]) -> str:
 
 
 def _bare(text: str) -> str:
-    """The words alone, without markup and punctuation, between spaces: one contains another word by word."""
+    """The words alone, without markup and punctuation, between spaces, to compare texts word by word."""
     words = (word.strip(".,:;!?…") for word in _MARKUP.sub(" ", text).split())
     return f" {' '.join(filter(None, words))} ".casefold()
 
@@ -117,13 +118,13 @@ def _attachment(attachment: JsonObject) -> list[str]:
 
 
 def _time(attachment: JsonObject) -> str:
-    """The time that an attachment names, as a number or as a timestamp."""
+    """The time in an attachment, a number or a timestamp."""
     ts = attachment.get("ts")
     return moment(ts) if isinstance(ts, str | int | float) and not isinstance(ts, bool) else ""
 
 
 def _quotation(attachment: JsonObject) -> str:
-    """A message that is forwarded, with who said it and when, each line marked as Slack marks a quotation."""
+    """A forwarded message with its author and time, each line marked as a quotation in Slack's way."""
     origin = ", ".join(filter(None, (text_at(attachment, "author_name"), _time(attachment))))
     head = titled(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
     body = text_at(attachment, "text")

@@ -1,7 +1,7 @@
-"""From what Slack sends to what we keep: events and messages of history, told alike.
+"""Slack's payloads as domain objects: events and messages of history in the same form.
 
-What is about something else becomes None; an event about a message that lacks what every message has is a BadRequest,
-and nothing else that arrives can raise here. In a history, the malformed is left out and logged.
+A payload about other things becomes None; an event about a message without a required field is a BadRequest, and no
+other payload raises here. In a history, malformed messages are left out and logged.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _SLACKBOT: Final = "USLACKBOT"
 """Slack's own bot, whose reminders and answers name a user only."""
 
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
-"""Subtypes that repeat what another event says."""
+"""Subtypes that repeat another event."""
 
 
 def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
-    """What an envelope of the Events API (``event_callback``) says about a message.
+    """The message event in an envelope of the Events API (``event_callback``).
 
-    None if it is about something else. With ``me``, our own posts are recognised as an agent's. Raises BadRequest if it
-    is about a message but does not say which, where, or by whom.
+    None for an event about other things. With ``me``, our own posts are recognised as an agent's. Raises BadRequest for
+    a message event without message, channel or author.
     """
     event = object_at(body, "event") if is_object(body) else EMPTY
     if not is_object(body) or text_at(event, "type") not in _ABOUT_MESSAGES:
@@ -96,7 +96,7 @@ def _event(event: JsonObject, event_id: str | None, me: Me | None) -> SlackEvent
 
 
 def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageEdited | MessageDeleted:
-    """An edit, an unfurled link, or a root that was deleted and stays as a tombstone because it has replies."""
+    """An edit, an unfurled link, or a deleted root that stays as a tombstone because of its replies."""
     message, previous = object_at(event, "message"), object_at(event, "previous_message")
     if text_at(message, "subtype") == _TOMBSTONE:
         return _deleted(event, message, ts_at(message, "ts"), event_id)
@@ -157,7 +157,7 @@ def _author(message: JsonObject, me: Me | None) -> Author | None:
 
 
 def _homes(message: JsonObject) -> tuple[str, ...]:
-    """The workspaces that Slack names as the author's own; ``team`` is not one of them, for it may be the channel's."""
+    """The author's own workspaces. ``team`` is not one of them, since it may be the channel's."""
     named = (id_at(message, "user_team"), id_at(message, "source_team"), id_at(_profile(message), "team"))
     return tuple(dict.fromkeys(team for team in named if team))
 
@@ -187,7 +187,7 @@ def _bot_name(message: JsonObject) -> str | None:
 
 
 def _own_metadata(message: JsonObject, key: str) -> str | None:
-    """Part of what we put into a post's metadata. Anybody can write such metadata: ask only for our own posts."""
+    """A field of our metadata in a post. Anyone can write such metadata: use only for our own posts."""
     metadata = object_at(message, "metadata")
     if text_at(metadata, "event_type") != METADATA_EVENT_TYPE:
         return None
@@ -195,20 +195,20 @@ def _own_metadata(message: JsonObject, key: str) -> str | None:
 
 
 def _own_text(message: JsonObject, me: Me | None) -> str:
-    """What the author of a message says, without what they forward."""
+    """The author's own text of a message, without forwarded messages."""
     author = _author(message, me)
     words = message_words(message, author.kind if author else AuthorKind.USER)
     return words.text.removesuffix(words.quoted)
 
 
 def _thread_ts(message: JsonObject, ts: str | None) -> str | None:
-    """Slack names a root with replies after itself; for us a root is outside."""
+    """The root's timestamp of a reply. Slack gives a root with replies its own timestamp; here a root has None."""
     thread_ts = ts_at(message, "thread_ts")
     return thread_ts if thread_ts != ts else None
 
 
 def _channel_type(message: JsonObject, channel: str) -> ChannelType:
-    """``app_mention`` and history do not say; there the id of a direct message starts with D."""
+    """The channel's type. ``app_mention`` and history have none; there the id of a direct message starts with D."""
     told = text_at(message, "channel_type")
     if told:
         return _CHANNEL_TYPES.get(told, ChannelType.CHANNEL)
@@ -216,7 +216,7 @@ def _channel_type(message: JsonObject, channel: str) -> ChannelType:
 
 
 def _files(message: JsonObject) -> list[File]:
-    """The attachments that have an id; one that we may not see, or that is gone, has no name and goes by its id."""
+    """The attachments with an id. A hidden or deleted file has no name and goes by its id."""
     return [
         File(
             id=file_id,

@@ -1,1 +1,1 @@
-"""Calls to Slack: the gateway, the pace, files, and answers that are written live."""
+"""Calls to Slack: the gateway, rate limits, files, and live answers."""

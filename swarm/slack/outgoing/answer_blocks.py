@@ -1,4 +1,4 @@
-"""What our messages are made of in Slack: Markdown, cards, buttons, what stands below an answer; and a stream's chunks.
+"""Blocks of our messages in Slack: Markdown, cards, buttons, the end of an answer; and a stream's chunks.
 
 https://docs.slack.dev/reference/block-kit/blocks, https://docs.slack.dev/reference/methods/chat.appendStream#chunks
 """
@@ -25,7 +25,7 @@ from swarm.slack.incoming.fields import JsonObject, objects_at
 Block = dict[str, object]
 
 MAX_UPDATE_CHARACTERS: Final = 3_900
-"""Slack takes 4,000 characters of plain text in an update; blocks show the whole of it."""
+"""Slack takes 4,000 characters of plain text in an update; blocks show the whole text."""
 
 MAX_CONTEXT_CHARACTERS: Final = 3_000
 MAX_NOTE_CHARACTERS: Final = 1_000
@@ -39,7 +39,7 @@ _CONTINUE_DIRECT: Final = "Write again to continue"
 
 
 def stream_chunks(chunks: Sequence[Chunk]) -> list[Block]:
-    """What a stream is fed with. Empty text is left out: Slack would show it as something new."""
+    """The chunks of a stream's call. Empty text is left out: Slack would show it as something new."""
     return [_chunk(chunk) for chunk in chunks if not (isinstance(chunk, Text) and not chunk.text)]
 
 
@@ -49,7 +49,7 @@ def text_block(text: str) -> list[Block]:
 
 
 def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
-    """Cards for a message that is no stream, as a stream would show them; of very many the newest."""
+    """Cards for a message that is no stream, in a stream's form; of very many the newest."""
     shown = cards[-MAX_CARDS:]
     if not shown:
         return []
@@ -58,7 +58,7 @@ def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
 
 
 def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
-    """What stands below the last message of an answer, from the note down to 👍 and 👎."""
+    """The blocks below the last message of an answer, from the note down to 👍 and 👎."""
     blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
     if closing.retry:
         blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.turn_id)))
@@ -124,7 +124,7 @@ def _card(card: Card) -> Block:
 
 
 def _plan_title(cards: Sequence[Card]) -> str:
-    """What is being done, else what was done last."""
+    """The title of the current card, or else of the last."""
     running = (card for card in reversed(cards) if card.status is StepStatus.IN_PROGRESS)
     return next(running, cards[-1]).title
 
@@ -161,7 +161,7 @@ def _plain(text: str) -> Block:
 
 
 def cut_text(text: str, limit: int) -> str:
-    """As much of a safe text as fits, cut where it hurts least; "…" says that there was more."""
+    """As much of a safe text as fits, cut at the best place; "…" marks the cut."""
     if len(text) <= limit:
         return text
     return next(iter(split(text, limit - 1)), "") + "…"

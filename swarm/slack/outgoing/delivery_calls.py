@@ -1,4 +1,4 @@
-"""Deliveries as calls of Slack: which method, with which arguments, and what says that it was done before."""
+"""Deliveries as calls of Slack: method, arguments, and the errors of repeated calls."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _DONE_ALREADY: Final = {
     "reactions.add": "already_reacted",
     _REMOVE_REACTION: "no_reaction",
 }
-"""Slack's word for an effect that is there already, by method."""
+"""Slack's error for an effect already in place, by method."""
 
 
 def method_of(delivery: Delivery) -> str:
-    """The method that brings a delivery about."""
+    """The method of a delivery's call."""
     if delivery.removes and delivery.kind is DeliveryKind.REACTION:
         return _REMOVE_REACTION
     return "chat.postEphemeral" if delivery.person else _METHODS[delivery.kind]
 
 
 def was_done_before(delivery: Delivery, failure: Failure) -> bool:
-    """Whether Slack refuses a call since its effect is there already."""
+    """Whether Slack refuses a call because its effect is already in place."""
     return failure == DeliveryRefused(error=_DONE_ALREADY.get(method_of(delivery), ""))
 
 
 def content(delivery: Delivery) -> dict[str, object]:
-    """The text as a markdown block; the plain text is what notifications show."""
+    """The text as a markdown block, with plain text for notifications."""
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
@@ -56,7 +56,7 @@ def content(delivery: Delivery) -> dict[str, object]:
 
 
 def post_arguments(delivery: Delivery) -> dict[str, object]:
-    """What a post is made of, with our key in its metadata."""
+    """The arguments of a post, with our key in its metadata."""
     arguments: dict[str, object] = {
         **content(delivery),
         "metadata": own_metadata(delivery.id, delivery.agent_name or ""),

@@ -1,9 +1,9 @@
-"""Files to and from Slack: streamed, with caps, and with the bot's token for nobody but Slack's file host.
+"""Files to and from Slack: streamed, with caps, and with the bot's token for Slack's file host alone.
 
-A download goes to the address that ``files.info`` names, but only if that is exactly Slack's file host (or, beside a
-twin, the host of the Web API itself), and never on to where a redirect points. An upload goes where
-``files.getUploadURLExternal`` says, under the same rule and without the token; until ``files.completeUploadExternal``
-nobody sees it. https://docs.slack.dev/messaging/working-with-files/
+A download goes to the address in ``files.info``, but only to exactly Slack's file host (or, beside a twin, the host of
+the Web API itself), and never follows a redirect. An upload goes to the address of ``files.getUploadURLExternal``,
+under the same rule and without the token; until ``files.completeUploadExternal`` nobody sees the file.
+https://docs.slack.dev/messaging/working-with-files/
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
 FILE_HOST: Final = "files.slack.com"
 
 TRANSFER_SECONDS: Final = 900.0
-"""The longest that one file may take, whoever is slow."""
+"""The longest transfer of one file, whichever side is slow."""
 
 TRANSFERS_AT_ONCE: Final = 16
 _CHUNK_BYTES: Final = 64 * 1024
@@ -45,7 +45,7 @@ _Origin = tuple[str, str | None, int | None]
 
 
 class OpenDownload:
-    """The content of one file on its way."""
+    """The content of one open download."""
 
     def __init__(self, response: aiohttp.ClientResponse, cap_bytes: int) -> None:
         self._response = response
@@ -53,7 +53,7 @@ class OpenDownload:
 
     @property
     def size_bytes(self) -> int | None:
-        """How much there is, where Slack says so."""
+        """The size by Slack's headers; None if unknown."""
         return self._response.content_length
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -68,7 +68,7 @@ class OpenDownload:
             raise Unavailable("Slack broke off in the middle of the file.") from error
 
     async def close(self) -> None:
-        """Let go of the connection; one that still has content is not used again."""
+        """Release the connection. A connection with unread content is not used again."""
         self._response.close()
 
 
@@ -82,12 +82,12 @@ class SlackFileClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections; transfers that run break off."""
+        """Close the connections. Running transfers break off."""
         if self._session is not None:
             await self._session.close()
 
     async def info(self, file_id: str) -> FileInfo:
-        """What Slack knows of a file (``files.info``). Raises NotFound, Unavailable."""
+        """Slack's metadata of a file (``files.info``). Raises NotFound, Unavailable."""
         file = await self._ask(file_id)
         name = text_at(file, "name") or text_at(file, "title") or file_id
         return FileInfo(
@@ -99,10 +99,10 @@ class SlackFileClient:
         )
 
     async def open(self, file: FileInfo, cap_bytes: int) -> OpenDownload:
-        """The content of a file, not read yet.
+        """Open a file's content without reading it.
 
-        Raises TooLarge where its size is known in advance, NotFound if Slack only links to it, Forbidden if Slack
-        answers with something else than the file, Unavailable if it cannot be asked.
+        Raises TooLarge for a known size over the cap, NotFound if Slack only links to the file, Forbidden if Slack
+        answers with other content, Unavailable if Slack cannot be asked.
         """
         if file.url is None:
             raise NotFound(
@@ -121,9 +121,10 @@ class SlackFileClient:
         return OpenDownload(response, cap_bytes)
 
     async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
-        """Upload content that nobody sees yet (``files.getUploadURLExternal``, then the upload); the file's id.
+        """Upload content that nobody sees yet (``files.getUploadURLExternal``, then the upload). Returns the file's id.
 
-        Raises Conflict with Slack's reason if it refuses, Unavailable if it breaks off, and what ``chunks`` raises.
+        Raises Conflict with Slack's reason for a refusal, Unavailable for a broken upload, and the errors of
+        ``chunks``.
         """
         try:
             answer = await self._api.read(_ANNOUNCE, {"filename": name, "length": size_bytes})
@@ -141,7 +142,7 @@ class SlackFileClient:
         await self._api.turn(_COMPLETE)
 
     async def share(self, share: Share) -> Answer:
-        """Show a placed file in a thread (``files.completeUploadExternal``): one call, and what became of it."""
+        """Show an uploaded file in a thread (``files.completeUploadExternal``): one call. Returns its outcome."""
         arguments = {
             "files": orjson.dumps([{"id": share.file_id, "title": share.title}]).decode(),
             "channel_id": share.channel,
@@ -180,7 +181,7 @@ class SlackFileClient:
             raise Unavailable(f"Slack's files cannot be reached ({type(error).__name__}).") from error
 
     async def _put(self, url: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> None:
-        """Send the raw bytes. What goes wrong with ``chunks`` is raised as it is, not as what Slack made of that."""
+        """Send the raw bytes. An error of ``chunks`` is raised unchanged, in place of Slack's reaction to it."""
         source = _Source(chunks)
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
         try:
@@ -196,7 +197,7 @@ class SlackFileClient:
             raise Unavailable(f"Slack did not take the upload (HTTP status {status}).")
 
     def _transfers(self) -> aiohttp.ClientSession:
-        """A session apart from the Web API's: however many files move, calls find a free connection."""
+        """A session apart from the Web API's: calls find a free connection, however many transfers run."""
         if self._session is None:
             timeout = aiohttp.ClientTimeout(
                 total=TRANSFER_SECONDS,
@@ -217,7 +218,7 @@ class SlackFileClient:
 
 
 class _Source:
-    """Chunks for aiohttp, which would hide what went wrong with them behind an error of its own."""
+    """Chunks for aiohttp, which would hide their errors behind one of its own."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks
@@ -233,13 +234,13 @@ class _Source:
 
 
 def _file_origin(api_url: str) -> _Origin:
-    """Where files may come from: Slack's file host; beside any other Web API than Slack's, that one itself."""
+    """The origin of files: Slack's file host; beside any other Web API than Slack's, the API's own origin."""
     host = urlsplit(api_url).hostname
     return ("https", FILE_HOST, None) if host in _SLACK_API_HOSTS else _origin(api_url)
 
 
 def _origin(url: str) -> _Origin:
-    """Scheme, host and port of an address; an address with a user or a port that is none has no host."""
+    """Scheme, host and port of an address. An address with a user or an invalid port has no host."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -255,7 +256,7 @@ def _is_elsewhere(file: JsonObject) -> bool:
 
 
 def _insist_on_content(response: aiohttp.ClientResponse, file: FileInfo) -> None:
-    """Raises Forbidden where Slack shows its login page or sends us there, NotFound and Unavailable by status."""
+    """Raises Forbidden for Slack's login page or a redirect, NotFound and Unavailable by status."""
     match response.status:
         case 200 if not _is_login_page(response.headers, file):
             return
@@ -273,7 +274,7 @@ def _insist_on_content(response: aiohttp.ClientResponse, file: FileInfo) -> None
 
 
 def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
-    """A page where the file is none, or one that is not sent as an attachment."""
+    """Whether Slack sends a page for a file that is none, or one not sent as an attachment."""
     if not headers.get("Content-Type", "").startswith("text/html"):
         return False
     is_attachment = headers.get("Content-Disposition", "").startswith("attachment")
@@ -281,5 +282,5 @@ def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
 
 
 def _refusal(code: str) -> SwarmError:
-    """Why Slack takes no upload."""
+    """The error for a refused upload."""
     return Conflict(f"Slack does not take the file: {code}.", hint="Say in the thread what the file would have shown.")

@@ -1,7 +1,8 @@
 """The only caller of Slack.
 
-It says honestly what became of a call and never repeats by itself what may have happened: that is the sender's decision
-(:mod:`swarm.domain.model.deliveries`). Reads have no effect, so they wait out Slack's rate limits here.
+The gateway reports a call's outcome exactly and never repeats a call that may have had an effect: repeating is the
+sender's decision (:mod:`swarm.domain.model.deliveries`). Reads have no effect, so the gateway itself waits out Slack's
+rate limits for them.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _NO_SUCH_USER: Final = frozenset({"user_not_found", "user_not_visible", "users_n
 _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
 _ALL_TYPES: Final = "public_channel,private_channel,mpim,im"
-_PAGE_SIZE: Final = 200  # what Slack recommends
-_CLOCKS_APART_SECONDS: Final = 600  # ours and Slack's: a lookup begins so long before the delivery was made
+_PAGE_SIZE: Final = 200  # Slack's recommendation
+_CLOCKS_APART_SECONDS: Final = 600  # skew of ours and Slack's: a lookup begins so long before the delivery's creation
 
 _log = structlog.get_logger(__name__)
 
@@ -64,10 +65,10 @@ class ChannelInfo:
 
 
 class Gateway:
-    """Slack's Web API as the rest of the system knows it.
+    """Slack's Web API for the rest of the system.
 
-    ``timeout_seconds`` bounds one HTTP call, connecting included. Unless they say otherwise, methods that read raise
-    Unavailable when Slack cannot be asked and RefusedBySlack, a NotFound with Slack's code, when it says no.
+    ``timeout_seconds`` bounds one HTTP call, connecting included. Unless documented otherwise, reading methods raise
+    Unavailable when Slack cannot be asked and RefusedBySlack, a NotFound with Slack's code, when Slack refuses.
     ``agent_sessions``: our app is declared as an agent, see :class:`SlackStreams`.
     """
 
@@ -97,14 +98,14 @@ class Gateway:
         return self._api.client
 
     async def close(self) -> None:
-        """Close the connections. Calls after that raise RuntimeError."""
+        """Close the connections. Later calls raise RuntimeError."""
         await self.files.close()
         await self._api.close()
 
     async def identify(self) -> Me:
-        """Who we are (``auth.test``); Slack is asked once, so this costs nothing later.
+        """Our identity (``auth.test``). Slack is asked once; later calls cost nothing.
 
-        Raises ConfigurationError if Slack does not accept the token, Unavailable if it cannot be asked.
+        Raises ConfigurationError if Slack does not accept the token, Unavailable if Slack cannot be asked.
         """
         if self._me is None:
             try:
@@ -118,9 +119,9 @@ class Gateway:
         return self._me
 
     async def socket_url(self, app_token: str) -> str:
-        """An address for one Socket Mode connection (``apps.connections.open``), good for a short while.
+        """An address for one Socket Mode connection (``apps.connections.open``), valid for a short while.
 
-        Raises ConfigurationError if Slack does not accept the app-level token, Unavailable if it cannot be asked.
+        Raises ConfigurationError if Slack does not accept the app-level token, Unavailable if Slack cannot be asked.
         """
         try:
             answer = await self._api.read("apps.connections.open", {"token": app_token})
@@ -132,17 +133,17 @@ class Gateway:
         return text_at(answer, "url")
 
     async def ready(self, delivery: Delivery) -> None:
-        """Wait until Slack's limits leave room for this delivery; those for other channels do not wait for it."""
+        """Wait until Slack's limits leave room for this delivery. Deliveries for other channels are not held up."""
         await self._api.turn(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
-        """How long :meth:`ready` would take, as far as can be foreseen."""
+        """The foreseeable wait of :meth:`ready`."""
         return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
 
     async def deliver(self, delivery: Delivery) -> Answer:
         """Make the call, once, within ``timeout_seconds``.
 
-        A post that must be taken back takes twice as long, and waits for its turn to be deleted.
+        A post outside its thread takes twice as long, and waits for a rate slot to be deleted.
         """
         match delivery.kind:
             case DeliveryKind.POST if delivery.person:
@@ -161,7 +162,7 @@ class Gateway:
                 assert_never(delivery.kind)
 
     async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
-        """Show one person something (``chat.postEphemeral``): at most once, and never worth an error."""
+        """Show one person a text (``chat.postEphemeral``): at most once, without raising on failure."""
         arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
         if thread_ts:
             arguments["thread_ts"] = thread_ts
@@ -171,12 +172,12 @@ class Gateway:
             _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
-        """Look for a post that may have been made (``conversations.replies``, ``conversations.history``), by our key.
+        """Look up a post that may have been made (``conversations.replies``, ``conversations.history``), by its key.
 
-        None means that Slack does not have it now. A call still on its way may land later: ask when it has timed out.
-        Other kinds than posts are None, since they can simply be repeated. So is a post that landed outside its thread,
-        whose root is gone; it is taken back. Raises RefusedBySlack if Slack will never tell, and Unavailable if it
-        cannot be asked now.
+        Returns None if Slack does not have the post now. A call in flight may land later: ask after its timeout.
+        Returns None for kinds other than posts, which can simply be repeated, and for a post that landed outside its
+        thread because the root is gone; such a post is deleted. Raises RefusedBySlack if Slack will never answer, and
+        Unavailable if Slack cannot be asked now.
         """
         if delivery.kind is not DeliveryKind.POST or delivery.person:
             return None
@@ -210,9 +211,9 @@ class Gateway:
         return [channel_id async for raw in pages if (channel_id := id_at(raw, "id"))]
 
     async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
-        """What was said in a conversation after ``oldest``, oldest first, without replies (``conversations.history``).
+        """Messages of a conversation after ``oldest``, oldest first, without replies (``conversations.history``).
 
-        With ``limit`` the newest ones only.
+        With ``limit``, the newest ones only.
         """
         me = await self.identify()
         found: list[ChannelMessage] = []
@@ -226,7 +227,7 @@ class Gateway:
         return found[::-1]
 
     async def user(self, user_id: str) -> Person:
-        """Who somebody is (``users.info``); a user whom Slack does not know, or not show, is a Person as well."""
+        """A user's profile (``users.info``). A user unknown or invisible to Slack is a Person as well."""
         try:
             answer = await self._api.read("users.info", {"user": user_id})
         except RefusedBySlack as refused:
@@ -240,7 +241,7 @@ class Gateway:
         return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id
 
     async def channel(self, channel_id: str) -> ChannelInfo:
-        """What a conversation is called and what it is for (``conversations.info``)."""
+        """A conversation's name, type, topic and purpose (``conversations.info``)."""
         info = object_at(await self._api.read("conversations.info", {"channel": channel_id}), "channel")
         return ChannelInfo(
             id=channel_id,
@@ -265,9 +266,9 @@ class Gateway:
         return DeliveryAccepted(ts=ts, thread_ts=thread_ts)
 
     async def _tell(self, delivery: Delivery, person: str) -> Answer:
-        """Show one person something (``chat.postEphemeral``): it cannot be looked up, and twice does no harm.
+        """Show one person a text (``chat.postEphemeral``). There is no lookup; a repeated call does no harm.
 
-        In a thread that has no reply yet Slack shows it to nobody.
+        Slack shows no ephemeral text in a thread without replies.
         """
         arguments: dict[str, object] = {"user": person, "text": delivery.text}
         if delivery.target_ts != delivery.thread_ts:
@@ -276,14 +277,14 @@ class Gateway:
         return answer if isinstance(answer, Failure) else DeliveryAccepted()
 
     async def _change(self, delivery: Delivery, arguments: JsonObject) -> Answer:
-        """An effect that is the same when it is repeated."""
+        """Make an idempotent call."""
         answer = await self._write(delivery, arguments)
         if isinstance(answer, Failure) and not was_done_before(delivery, answer):
             return answer
         return DeliveryAccepted(ts=delivery.target_ts)
 
     async def _without_retry(self, delivery: Delivery) -> Answer:
-        """Leave everything in a message as Slack has it now, but for its Retry button."""
+        """Remove the Retry button of a message and keep all else as Slack has it now."""
         where = {"channel": delivery.channel, "ts": delivery.target_ts, "limit": 1}
         try:
             page = await self._api.read("conversations.replies", where)
@@ -338,7 +339,7 @@ class Gateway:
     async def _pages(
         self, method: str, where: JsonObject, key: str, limit: int | None = None
     ) -> AsyncIterator[JsonObject]:
-        """What all pages have under ``key``, in Slack's order."""
+        """The objects under ``key`` of all pages, in Slack's order."""
         arguments = {**where, "limit": limit or _PAGE_SIZE}
         if key == "messages":
             arguments["include_all_metadata"] = True
@@ -365,9 +366,9 @@ def _identity(answer: JsonObject) -> Me:
 
 
 def _oldest(delivery: Delivery) -> str | None:
-    """From when on a post is looked for in the channel itself, where it is only if its thread's root is gone.
+    """The time from which the channel itself is searched for a post, which is there only if its thread's root is gone.
 
-    Our ids tell when they were made, by our clock; with any other, everything is searched.
+    Our ids hold their time of creation, by our clock. Any other id means a search from the start.
     """
     try:
         made = uuid.UUID(delivery.id)

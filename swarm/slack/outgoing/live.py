@@ -1,7 +1,7 @@
-"""The reducer of live answers in motion: the agent's events and Slack's answers go in, calls of Slack come out.
+"""The shell of the live answers' reducer: agent events and Slack's answers go in, calls of Slack come out.
 
-One task takes every input in turn, so the reducer never sees two at once. Whoever keeps a record of the messages is
-told before a message is begun and before the last one is closed, so that after a crash it is known what to look for.
+One task takes all inputs one by one, so the reducer never sees two at once. The page record is written before a message
+is begun and before the last message is closed, so that recovery after a crash knows which messages to look for.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
-"""So many events of an agent may wait to be looked at; then it is read no further, and has to wait itself."""
+"""How many events of an agent may wait. Beyond, the agent's stream is not read, and the agent has to wait."""
 
 PIECE_CHARACTERS: Final = 4_096
-"""A longer delta counts as several events, so that what waits is bounded in characters too."""
+"""A longer delta counts as several events, which bounds the waiting characters too."""
 
 _JOINED_CHARACTERS: Final = 16_384
-"""A longer text is not copied to add to it."""
+"""A longer text is not copied to append to it."""
 
 LANDING_SECONDS: Final = 3.0
-"""So long a call that is under way is waited for when everything has to end."""
+"""How long the end of an answer waits for a call under way."""
 
 _FIND_AGAIN_SECONDS: Final = 2.0
 _FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
@@ -71,7 +71,7 @@ _log = structlog.get_logger(__name__)
 
 
 class NoRecord:
-    """For answers that nobody goes on with after a crash."""
+    """The page record of answers without recovery after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None: ...
 
@@ -85,11 +85,11 @@ class NoRecord:
 
 
 class LiveAnswer:
-    """One answer, shown while it is given.
+    """One answer, shown while the agent writes.
 
-    ``doubt_seconds`` after a call whose outcome nobody knows, Slack is searched: later than it could still land.
-    ``may_call`` is asked before each call. ``known`` are all messages that grow at the moment, those of other answers
-    included: none of them is one that is searched for. ``pages`` messages of it were begun before and are sealed.
+    ``doubt_seconds`` after a call with an unknown outcome, Slack is searched: by then the call can no longer land.
+    ``may_call`` is asked before each call. ``known`` holds all messages that grow at the moment, also of other answers;
+    a search skips them. ``pages`` messages of the answer were begun before and are sealed.
     """
 
     def __init__(
@@ -123,27 +123,27 @@ class LiveAnswer:
         self._call_began_after = ""
         self._over: Over | None = None
         self._failure: BaseException | None = None
-        self._logged: tuple[str, str] | None = None  # the failure that was logged last, until a call succeeds
+        self._logged: tuple[str, str] | None = None  # the last logged failure, until a call succeeds
         self._showing: asyncio.Task[None] | None = None
         self._status: tuple[SetStatus, ...] = ()
-        self._looked_at = clock()  # what has become due since then is still to be done
+        self._looked_at = clock()  # time has passed since: due work is still to be done
         self._live, self._first = begin(
             self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages, spread=_jitter()
         )
 
     def stop(self, by: str | None = None) -> None:
-        """A person does not want the answer any more; ``by`` is the user id."""
+        """Stop the answer at a person's request; ``by`` is the user id."""
         self._inputs.put_nowait(StopRequested(by=by))
 
     def lose(self) -> None:
-        """Another run gives this answer: nothing more of it is shown."""
+        """Another run gives this answer: show nothing more here."""
         self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
         """Show a run to its end. The generator is closed in any case.
 
-        Raises LostRight; what is open then stays open. Cancelled, a call that is under way is still waited for.
+        Raises LostRight and leaves an open message open. A cancelled call still waits for a call under way.
         """
         self._reading = self._start(self._read(events))
         try:
@@ -175,7 +175,7 @@ class LiveAnswer:
             return Tick()
 
     async def _take(self, taken: Input) -> None:
-        """One step; deltas that wait together are taken together."""
+        """Take one step. Deltas that wait together are joined."""
         if self._failure:
             raise self._failure
         rest: Input | None = taken
@@ -193,7 +193,7 @@ class LiveAnswer:
             await self._obey(commands)
 
     async def _note_end(self, before: Live, taken: Input) -> None:
-        """A message that is not the one which grows any more stays as it is."""
+        """Record the end of a message that no longer grows."""
         page = before.page
         if before.flight and isinstance(taken, SlackAnswered) and isinstance(taken.answer, DeliveryAccepted):
             page = before.flight.page
@@ -202,7 +202,7 @@ class LiveAnswer:
             await self._record.ended(page.number, page.text)
 
     def _together(self, taken: Input) -> tuple[Input, Input | None]:
-        """An input with the deltas behind it that go on where it ends, and the first that does not."""
+        """Join an input with the deltas that continue it. Returns the joined input, and the next one if taken."""
         if isinstance(taken, AgentEventReceived):
             self._ahead.release()
         while isinstance(taken, AgentEventReceived) and _may_grow(taken.event) and not self._inputs.empty():
@@ -234,13 +234,13 @@ class LiveAnswer:
                     self._calling = self._start(self._call(command))
 
     async def _note(self, call: StreamCall) -> None:
-        """What must be known after a crash is written before the call."""
+        """Record, before the call, the state that recovery after a crash needs."""
         if isinstance(call, OpenStream | PostPage):
             await self._record.beginning(call.page, is_post=isinstance(call, PostPage))
         if isinstance(call, CloseStream) and not call.is_last:
             await self._record.leaving(call.page, call.text)
         if isinstance(call, CloseStream | PostPage | UpdatePage) and call.is_last:
-            assert self._live.outcome is not None  # only then it is the last
+            assert self._live.outcome is not None  # an answer's last call comes after its outcome
             await self._record.ending(call, self._live.outcome)
 
     async def _call(self, call: StreamCall) -> None:
@@ -253,7 +253,7 @@ class LiveAnswer:
         self._inputs.put_nowait(SlackAnswered(answer=answer))
 
     def _log_failure(self, call: str, answer: str | None) -> None:
-        """What fails the same way again and again is worth one line."""
+        """Log a repeated failure once."""
         if answer and (call, answer) != self._logged:
             _log.info(
                 "Slack did not take a piece of an answer",
@@ -276,7 +276,7 @@ class LiveAnswer:
         self._own.add(ts)
 
     async def _find(self, page: int) -> None:
-        """Search for a message that may have begun, when a call in flight must be over."""
+        """Search for a message that may have begun, once no call can be in flight."""
         await asyncio.sleep(self._doubt_seconds)
         is_post, pause = self._live.mode is PageMode.POST, _FIND_AGAIN_SECONDS
         while True:
@@ -302,7 +302,7 @@ class LiveAnswer:
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 
     async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
-        """Read the agent, no faster than what it says is looked at."""
+        """Read the agent's events no faster than the reducer takes them."""
         last: AgentEvent = Broken(reason=_UNFINISHED)  # counts only if no other end came before
         try:
             async with contextlib.aclosing(events):
@@ -310,7 +310,7 @@ class LiveAnswer:
                     if isinstance(event, Warned):
                         _log.warning("an agent warns", action="agent_warning", warning=event.message)
                     await self._heard(event)
-        except Exception:  # noqa: BLE001 - whatever an agent does wrong, its thread is told
+        except Exception:  # noqa: BLE001 - the thread is told of every failure of an agent
             _log.exception("an agent could not be read", action="agent_read", turn=self._place.turn_id)
             last = Broken(reason=_CRASHED)
         await self._heard(last)
@@ -321,7 +321,7 @@ class LiveAnswer:
             self._inputs.put_nowait(AgentEventReceived(event=piece))
 
     def _show_status(self, status: SetStatus) -> None:
-        """One status after another; of those that wait only the last is shown."""
+        """Show one status after another; of several waiting statuses only the last."""
         self._status = (status,)
         if self._showing is None or self._showing.done():
             self._showing = self._start(self._show_statuses())
@@ -338,14 +338,14 @@ class LiveAnswer:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """An error in any part ends the whole."""
+        """An error in any part ends the whole answer."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
             self._inputs.put_nowait(Tick())
 
     async def _let_go(self, events: AsyncGenerator[AgentEvent, None]) -> None:
-        """End everything. A call that is under way is waited for, so that nobody has to search for what it did."""
+        """End all tasks. A call under way may finish first, which saves a search for its effect."""
         landing = {task for task in (self._calling, self._showing) if task and not task.done()}
         for task in self._tasks - landing:
             task.cancel()
@@ -355,7 +355,7 @@ class LiveAnswer:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(RuntimeError):  # it is closed already, or its reader was never begun
+        with contextlib.suppress(RuntimeError):  # closed already, or its reader was never begun
             await events.aclose()
 
 
@@ -364,17 +364,17 @@ async def _always() -> bool:
 
 
 def _jitter() -> float:
-    """A factor near 1, so that answers that were held up together do not all come back at one moment."""
+    """A factor near 1, so that answers held up together do not all return at one moment."""
     return random.uniform(0.8, 1.2)  # noqa: S311 - nothing secret
 
 
 def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
-    """Whether more text can be added to it without copying much."""
+    """Whether appending text to the event copies little."""
     return isinstance(event, TextDelta) and len(event.text) < _JOINED_CHARACTERS
 
 
 def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
-    """The same in pieces that are not large."""
+    """Split a long delta into events of bounded size."""
     if not isinstance(event, TextDelta) or len(event.text) <= PIECE_CHARACTERS:
         yield event
         return
@@ -394,7 +394,7 @@ class LiveStage:
     def answer(
         self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> LiveAnswer:
-        """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
+        """A new answer. ``pages`` earlier messages show its beginning and are sealed."""
         return LiveAnswer(
             place,
             self.slack,

@@ -1,4 +1,4 @@
-"""What Slack was asked for by id, remembered: each answer is asked for once, and shared by all who want it."""
+"""A cache of lookups in Slack by id. Concurrent requests for one id share a call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import structlog
 from swarm.domain.errors import SwarmError
 
 RETRY_SECONDS: Final = 60.0
-"""When Slack would not tell something, it is asked again after this time."""
+"""The time after which Slack is asked again for a lookup without an answer."""
 
 REMEMBERED: Final = 20_000
-"""So many answers are kept; beyond that, those that have been known longest are forgotten."""
+"""The number of kept answers; beyond, the oldest ones are dropped."""
 
 _log = structlog.get_logger(__name__)
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LookupTimeouts:
-    """How long an answer is good, and what happens then."""
+    """How long an answer is fresh, and how long to wait for a new one."""
 
     fresh_seconds: float
-    wait_seconds: float  # nobody waits longer for Slack
-    waits_for_news: bool = False  # with an old answer: wait for the new one, or take the old one at once
+    wait_seconds: float  # longest wait for Slack
+    waits_for_news: bool = False  # with an old answer: whether to wait for the new one
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -37,11 +37,11 @@ class LookupTimeouts:
 class _Known(Generic[T]):
     value: T
     fresh_until: float
-    is_answer: bool = True  # False: Slack would not tell when it was asked last
+    is_answer: bool = True  # False: Slack's last reply was an error
 
 
 class Lookups(Generic[T]):
-    """Answers of one kind. Never fails: where Slack does not tell, there is the old answer, or ``unknown(id)``."""
+    """Answers of one kind. Never fails: without an answer of Slack's, returns the old one, or ``unknown(id)``."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Lookups(Generic[T]):
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, id: str) -> T:
-        """What is known about an id."""
+        """The answer for an id, old or new."""
         known = self._known.get(id)
         if known is None or not self._is_fresh(id):
             lookup = self._lookup(id)
@@ -68,7 +68,7 @@ class Lookups(Generic[T]):
         return known.value if known else self._unknown(id)
 
     async def answered(self, id: str, wait_seconds: float) -> T | None:
-        """What Slack has said of an id while that is good; None if it does not say in time, whatever is remembered."""
+        """Slack's answer for an id while fresh; None if Slack does not answer in time, even with an old answer."""
         if not self._is_answered(id):
             await asyncio.wait((self._lookup(id),), timeout=wait_seconds)
         return self._known[id].value if self._is_answered(id) else None
@@ -81,7 +81,7 @@ class Lookups(Generic[T]):
         return known is not None and known.fresh_until > self._patience.monotonic()
 
     def forget(self, id: str) -> None:
-        """Ask anew the next time it is wanted."""
+        """Drop the answer, so the next request asks Slack."""
         self._known.pop(id, None)
 
     async def close(self) -> None:
@@ -92,7 +92,7 @@ class Lookups(Generic[T]):
         await asyncio.gather(*lookups, return_exceptions=True)
 
     def _lookup(self, id: str) -> asyncio.Task[None]:
-        """The lookup that is under way, or a new one."""
+        """The lookup under way, or a new one."""
         if id not in self._under_way:
             lookup = asyncio.create_task(self._ask(id), name=f"{self._what} of {id}")
             self._under_way[id] = lookup
@@ -100,7 +100,7 @@ class Lookups(Generic[T]):
         return self._under_way[id]
 
     async def _ask(self, id: str) -> None:
-        """Remember what Slack says; if it says nothing, the old answer or none, for a short while."""
+        """Store Slack's answer; after an error the old answer or ``unknown(id)``, for a short while."""
         is_answer = True
         try:
             value, seconds = await self._look_up(id), self._patience.fresh_seconds
@@ -109,5 +109,5 @@ class Lookups(Generic[T]):
             is_answer = False
             value, seconds = self._known[id].value if id in self._known else self._unknown(id), RETRY_SECONDS
         if id not in self._known and len(self._known) >= REMEMBERED:
-            del self._known[next(iter(self._known))]  # the one that has been known longest
+            del self._known[next(iter(self._known))]  # the oldest one
         self._known[id] = _Known(value=value, fresh_until=self._patience.monotonic() + seconds, is_answer=is_answer)

@@ -1,9 +1,9 @@
-"""What Slack knows about people, bots and channels, remembered, so that a follow-up in a known thread asks for nothing.
+"""A cache of Slack's data about people, bots and channels, so that a follow-up in a known thread needs no call.
 
-A name is asked for once and kept for an hour. After that the old one is still given at once, while a new one is fetched
-in the background. A channel's topic and purpose are never older than five minutes. Everybody who wants the same thing
-meanwhile shares one call. Nobody waits longer than two seconds: a poll must not stand still because a thread of
-strangers exceeds the rate at which Slack tells names.
+A name is asked for once and kept for an hour. After an hour the old one is still given at once, while a new one is
+fetched in the background. A channel's topic and purpose are never older than five minutes. Concurrent requests for the
+same id share one call. No request waits longer than two seconds: a poll must not stand still because a thread of
+strangers exceeds Slack's rate for names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAIT_SECONDS: Final = 2.0
 
 
 class Source(Protocol):
-    """Where it all comes from: the gateway."""
+    """The source of all data: the gateway."""
 
     async def user(self, user_id: str) -> Person: ...
 
@@ -38,9 +38,9 @@ class Source(Protocol):
 
 
 class Names:
-    """The names of people, bots and channels, and what channels are about.
+    """The names of people, bots and channels, and the channels' topics.
 
-    Never fails: what cannot be looked up goes by its id, or is left out.
+    Never fails: an unknown name is replaced by its id, or left out.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Names:
         self._all = (self._users, self._bots, self._channels, self._facts)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
-        """The display name of a user, or the name of a bot; one without a user has an id that starts with B."""
+        """The display name of a user, or the name of a bot; the id of a bot without a user starts with B."""
         is_bare_bot = kind is not AuthorKind.USER and author_id.startswith("B")
         return await self._bots.get(author_id) if is_bare_bot else (await self._users.get(author_id)).name
 
@@ -65,19 +65,19 @@ class Names:
         return await self._channels.get(channel_id)
 
     async def channel_facts(self, channel_id: str) -> ChannelFacts:
-        """What a channel is called and about, at most five minutes old while Slack answers."""
+        """A channel's name, topic and purpose, at most five minutes old while Slack answers."""
         return await self._facts.get(channel_id)
 
     async def user_email(self, user_id: str) -> str | None:
-        """Somebody's e-mail address; None where Slack does not tell, which needs the scope users:read.email."""
+        """A user's e-mail address; None if Slack does not show it, which needs the scope users:read.email."""
         return (await self._users.get(user_id)).email
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
-        """Who somebody is by what Slack said within the last hour; None if it does not say in time."""
+        """A user's profile, by Slack's answer within the last hour; None if Slack does not answer in time."""
         return await self._users.answered(user_id, wait_seconds)
 
     def forget(self, id: str) -> None:
-        """Ask anew about this the next time."""
+        """Drop all data about this id, so the next request asks Slack."""
         for lookups in self._all:
             lookups.forget(id)
 

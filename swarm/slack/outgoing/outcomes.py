@@ -1,7 +1,7 @@
-"""What a failed call to Slack means for its sender: the one table of errors.
+"""The outcome of a failed call to Slack, for its sender: the one table of errors.
 
-The question is always the same: did it happen? *Refused* says no and never will, *NotSent* says no but it may be tried
-again, *InDoubt* says nobody knows. A wrong "no" repeats a post, so whatever is not certain is InDoubt.
+The question is always whether the call had an effect. *Refused* means no, for good; *NotSent* means no, but a retry may
+succeed; *InDoubt* means unknown. A wrong "no" repeats a post, so all uncertain cases are InDoubt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackApiError
 from swarm.domain.model.deliveries import DeliveryRefused, InDoubt, NotSent
 
 RETRY_SECONDS: Final = 1.0
-"""When to try again if Slack does not say; the sender may wait longer after several attempts."""
+"""The pause before a retry if Slack names none; the sender may wait longer after several attempts."""
 
 _LONGEST_PAUSE_SECONDS: Final = 3600.0
 
@@ -30,16 +30,16 @@ CALL_ERRORS: Final = (
     aiohttp.ClientError,
     TimeoutError,
     OSError,
-    # slack_sdk expects a JSON object and stumbles like this over anything else.
+    # slack_sdk expects a JSON object and raises these for any other answer.
     AttributeError,
     TypeError,
     ValueError,
 )
-"""Everything that a call through slack_sdk can raise, apart from cancellation."""
+"""All errors of a call through slack_sdk, apart from cancellation."""
 
 
 def failure(error: Exception) -> Failure:
-    """What an exception out of :data:`CALL_ERRORS` means."""
+    """The outcome of an exception of :data:`CALL_ERRORS`."""
     if isinstance(error, SlackApiError):
         return _refusal(error)
     if _never_left(error):
@@ -53,7 +53,7 @@ def is_rate_limit(error: Exception) -> bool:
 
 
 def error_code(error: SlackApiError) -> str | None:
-    """Slack's own code, such as ``channel_not_found``; None if the answer was no answer of Slack's."""
+    """Slack's own code, such as ``channel_not_found``; None for an answer from another source."""
     data = getattr(error.response, "data", None)
     code = data.get("error") if isinstance(data, dict) else None
     return code if isinstance(code, str) and code else None
@@ -73,7 +73,7 @@ def _refusal(error: SlackApiError) -> Failure:
 
 
 def _never_left(error: Exception) -> bool:
-    """No connection, no request: name not found, refused, no answer to the handshake, or an unusable address."""
+    """Whether the request never left: unknown name, refused connection, no handshake, or an unusable address."""
     return isinstance(
         error,
         (
@@ -86,7 +86,7 @@ def _never_left(error: Exception) -> bool:
 
 
 def _status(error: SlackApiError) -> int:
-    """The HTTP status: slack_sdk attaches its own response, or aiohttp's where the body could not be read."""
+    """The HTTP status: slack_sdk attaches its own response, or aiohttp's for an unreadable body."""
     status = getattr(error.response, "status_code", None) or getattr(error.response, "status", None)
     return status if isinstance(status, int) else 0
 

@@ -1,8 +1,8 @@
-"""Waiting for one's turn: Slack's limits per method and per channel, kept before Slack has to remind us.
+"""Rate limits: Slack's limits per method and per channel, kept before Slack has to refuse calls.
 
-Three things make a call wait. A method's **tier** allows so many calls a minute. A **channel** takes one post a second,
-with short bursts. And a **pause**, Slack's ``Retry-After``, stops a method, or the posts of one channel, for a while.
-Whoever asks first goes first; those who wait for one channel do not hold up the others.
+Three limits make a call wait. A method's **tier** allows a number of calls a minute. A **channel** takes one post a
+second, with short bursts. And a **pause**, Slack's ``Retry-After``, stops a method, or the posts of one channel, for a
+while. Calls go first come, first served; calls that wait for one channel do not hold up the others.
 
 A tier of n calls a minute is spent as a burst of n/5 at once and n·4/5 spread over the minute, so that no minute,
 wherever it begins, sees more than n. See https://docs.slack.dev/apis/web-api/rate-limits/.
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 FORGET_ABOVE: Final = 256
-"""So many queues are kept without looking for idle ones."""
+"""The number of queues that are kept without a look for idle ones."""
 
 _EPSILON: Final = 1e-6  # rounding must not make the last microsecond wait for ever
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """So many calls at once, and so many a second after that."""
+    """A burst of calls at once, and a rate after the burst."""
 
     burst: float
     per_second: float
@@ -46,7 +46,7 @@ TIER_4: Final = Limit.per_minute(100)
 
 METHOD_LIMITS: Final = {
     "agents.sessions.setStatus": TIER_3,
-    # Rare, and a reconnect must not wait for a bucket; Slack's own answer slows it down if need be.
+    # Rare, and a reconnect must not wait for a bucket; Slack's own answer slows these calls down if need be.
     "apps.connections.open": UNLIMITED,
     "assistant.threads.setStatus": Limit.per_minute(300),  # "special limits", which Slack does not name
     "auth.test": Limit.per_minute(300),  # Slack says hundreds
@@ -82,7 +82,7 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "users.info",
     }
 )
-"""What every coordinator process calls, elected or not; together they may meet a limit, and then wait as Slack says."""
+"""Methods of every coordinator process, elected or not. Together they may meet a limit, and then wait as Slack asks."""
 
 POSTS_PER_CHANNEL: Final = Limit(burst=3, per_second=1)
 _POSTS: Final = "chat.postMessage"
@@ -91,8 +91,8 @@ _POSTS: Final = "chat.postMessage"
 class Pacing:
     """The queues of all methods and channels.
 
-    Without ``enforced`` the limits above count for nothing and only Slack's own pauses are kept: for a twin without
-    limits. ``monotonic`` and ``sleep`` are the time source, so that tests need not wait.
+    Without ``enforced``, only Slack's own pauses are kept and the limits above are off: for a twin without limits.
+    ``monotonic`` and ``sleep`` are the time source, so that tests need not wait.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ class Pacing:
         self._spent_at: float | None = None
 
     def take_over(self) -> None:
-        """Begin as if everything had just been used up: another process may have done so, a moment ago.
+        """Begin with empty buckets: another process may have used them up a moment ago.
 
-        For calls that only one process makes at a time: a burst of ours must not follow upon one of our predecessor's.
+        For calls of only one process at a time: our burst must not follow upon our predecessor's.
         """
         self._spent_at = self._monotonic()
         for (method, _), queue in self._queues.items():
@@ -127,8 +127,8 @@ class Pacing:
     def pause(self, method: str, seconds: float, channel: str | None = None) -> None:
         """Stop ``method`` for ``seconds``, as Slack asked; of posts, only those in ``channel``.
 
-        Slack does not say whether a refused post met the channel's limit or the workspace's. The first channel is taken
-        at its word; once a second one is refused meanwhile, all posts wait.
+        Slack does not say whether a refused post met the channel's limit or the workspace's. For the first channel, the
+        channel's limit is assumed; after a refusal in a second one meanwhile, all posts wait.
         """
         now = self._monotonic()
         if method != _POSTS or channel is None or self._another_channel_is_paused(channel, now):
@@ -137,17 +137,17 @@ class Pacing:
             self._queue(method, channel).pause_until(now + seconds)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """In how many seconds a call would have its turn, as far as can be foreseen."""
+        """The foreseeable seconds until a call would get its slot."""
         now = self._monotonic()
         return max(queue.expected_wait(now) for queue in self._queues_of(method, channel))
 
     @property
     def queues(self) -> int:
-        """How many methods and channels are remembered."""
+        """The number of known methods and channels."""
         return len(self._queues)
 
     def _queues_of(self, method: str, channel: str | None) -> list[_Queue]:
-        """The channel's queue first: who waits there must not have used up a call of the method."""
+        """The queues of a call, the channel's first: a call that waits there must not use up the method's tokens."""
         if method == _POSTS and channel is not None:
             return [self._queue(method, channel), self._queue(method, None)]
         return [self._queue(method, None)]
@@ -173,7 +173,7 @@ class Pacing:
         )
 
     def _forget_idle(self) -> None:
-        """An idle channel is as good as a new one. Looking costs a pass, so it waits until their number has doubled."""
+        """Remove idle channels, which equal new ones. The search costs a pass, so it waits for twice their number."""
         if len(self._queues) < self._look_for_idle_above:
             return
         now = self._monotonic()
@@ -182,14 +182,14 @@ class Pacing:
 
 
 class _Queue:
-    """Those who wait for one limit, in order. It holds tokens; each call takes one and time brings them back."""
+    """The calls that wait for one limit, in order. Each call takes a token from the bucket; time refills the bucket."""
 
     def __init__(self, limit: Limit, now: float) -> None:
         self._limit = limit
         self._tokens = limit.burst
         self._counted_at = now
         self._waiting = 0
-        self._lock = asyncio.Lock()  # wakes its waiters in the order in which they came
+        self._lock = asyncio.Lock()  # wakes its waiters in the order of their arrival
         self.paused_until = -math.inf
 
     async def turn(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]]) -> None:
@@ -206,12 +206,12 @@ class _Queue:
         self.paused_until = max(self.paused_until, moment)
 
     def spend(self, moment: float) -> None:
-        """Count everything as used up at a moment; since then it has been coming back."""
+        """Empty the bucket as of a past moment; it has been refilling since."""
         if self._limit != UNLIMITED:
             self._tokens, self._counted_at = 0.0, moment
 
     def expected_wait(self, now: float) -> float:
-        """How long one more caller would wait behind those who are here already."""
+        """The wait of one more caller behind the present ones."""
         return self._wait(now, calls=self._waiting + 1)
 
     def idle(self, now: float) -> bool:

@@ -1,8 +1,9 @@
-"""Live answers in Slack: messages that are written while people read, and the status line beside them.
+"""Live answers in Slack: messages that grow while people read, and the status line beside them.
 
-Every message is a stream of chunks (a stream is text or chunks for life) or, where Slack has no streams, a post that is
-updated. Each call is made once, and what became of it is said honestly: what to do about it the answer's owner decides.
-Posts, updates and closed streams carry our key in their metadata, as deliveries do; a stream that is still open cannot.
+Every message is a stream of chunks (a stream is text or chunks for life) or, where Slack has no streams, a post with
+updates. Each call is made once, and its outcome is reported exactly; the answer's owner decides about repeating.
+
+Posts, updates and closed streams carry our key in their metadata, as deliveries do; an open stream cannot.
 https://docs.slack.dev/reference/methods/chat.startStream
 """
 
@@ -71,15 +72,15 @@ def page_key(turn_id: str, page: int) -> str:
 
 
 def own_metadata(key: str, agent_name: str) -> JsonObject:
-    """What makes a message recognisable as ours, and as which of ours."""
+    """Metadata by which our messages are recognised, each with its key and agent."""
     return {"event_type": METADATA_EVENT_TYPE, "event_payload": {"delivery_id": key, "agent": agent_name}}
 
 
 class SlackStreams:
-    """Slack's streams over the gateway's client, in the process that sends.
+    """Slack's streams over the gateway's client, in the sending process.
 
     With ``agent_sessions`` the status line is the state of an agent's session, with Slack's own Stop button: for an app
-    that is declared as an agent.
+    declared as an agent.
     """
 
     def __init__(self, api: WebApi, messages: Messages, take_back: TakeBack, *, agent_sessions: bool = False) -> None:
@@ -89,17 +90,17 @@ class SlackStreams:
         self._status_methods = [_SESSION_STATUS, _STATUS] if agent_sessions else [_STATUS]
 
     async def turn(self, slot: Slot, channel: str) -> None:
-        """Wait until Slack's limits leave room for such a call: first come, first served."""
+        """Wait until Slack's limits leave room for a call of this method: first come, first served."""
         await self._api.turn(slot.value, channel)
 
     def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
-        """How long :meth:`turn` would take, as far as can be foreseen."""
+        """The foreseeable wait of :meth:`turn`."""
         return self._api.expected_wait_seconds(slot.value, channel)
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
-        """Make one call, once, at once, and say what became of it; Accepted names the message.
+        """Make one call, once, at once, and return its outcome. DeliveryAccepted names the message.
 
-        A post whose thread is gone is taken back, and refused as ``thread_not_found``.
+        A post whose thread is gone is deleted, and refused as ``thread_not_found``.
         """
         match call:
             case OpenStream():
@@ -118,13 +119,13 @@ class SlackStreams:
     async def find(
         self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
-        """Look for the message that a call in doubt may have begun (``conversations.replies``).
+        """Look up the message that a call in doubt may have begun (``conversations.replies``).
 
-        ``after_us`` is a moment by Slack's own timestamps that it is later than, whatever our clock shows. A post or a
-        closed stream is found by its key. An open stream has none: it is the newest message of ours in the thread that
-        is not in ``known``, has no other key and no files; with ``is_post`` only the key counts. None means that Slack
-        does not have it now: ask when the call has timed out. Raises RefusedBySlack if Slack will never tell,
-        Unavailable if it cannot be asked now.
+        The message is later than ``after_us``, a time by Slack's own timestamps, independent of our clock. A post or a
+        closed stream is found by its key. An open stream has no key: the newest of our messages in the thread counts,
+        unless ``known`` has it or the message has another key or files; with ``is_post`` only the key counts. None
+        means that Slack does not have the message now: ask after the call's timeout. Raises RefusedBySlack if Slack
+        will never answer, Unavailable if Slack cannot be asked now.
         """
         key = page_key(place.turn_id, page)
         newest: str | None = None
@@ -142,12 +143,12 @@ class SlackStreams:
         return newest
 
     async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
-        """Show what is being done (``assistant.threads.setStatus``); an empty text clears it.
+        """Show a status (``assistant.threads.setStatus``); an empty text clears the status.
 
-        For an agent's session (``agents.sessions.setStatus``, which has no words) only ``works`` counts, whether the
-        agent still works; if it is not given, it does as long as there is a text. Slack forgets a status after two
-        minutes. What cannot be shown within a minute is left out; clearing is tried several times. Never raises for
-        what Slack does: that is logged. A method that the workspace does not have is not tried again.
+        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``works`` counts, whether the
+        agent still works; by default, while there is a text. Slack forgets a status after two minutes. A status that
+        has to wait longer than a minute is left out; clearing is tried several times. Logs Slack's failures and never
+        raises for them. A method that the workspace does not have is not tried again.
         """
         method = next(iter(self._status_methods), None)
         if method is None:
@@ -173,7 +174,7 @@ class SlackStreams:
                 raise Unavailable(reason)
 
     async def _clear(self, method: str, arguments: JsonObject) -> None:
-        """The same twice is the same as once, so it may be repeated, and rate limits are waited out."""
+        """Clear the status. The call is idempotent, so it is repeated, and rate limits are waited out."""
         async for attempt in stamina.retry_context(on=Unavailable, attempts=_CLEARING_ATTEMPTS, wait_initial=0.2):
             with attempt:
                 await self._api.read(method, arguments)
@@ -188,7 +189,7 @@ class SlackStreams:
 
     async def _append(self, place: AnswerTarget, call: AppendStream) -> Answer:
         chunks = stream_chunks(call.chunks)
-        if not chunks:  # Slack refuses a call that adds nothing
+        if not chunks:  # Slack refuses an empty append
             return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
         return await self._change(Slot.APPEND, place, call.ts, {"chunks": chunks})
 
@@ -210,7 +211,7 @@ class SlackStreams:
         return await self._api.call(slot.value, {"channel": place.channel, **arguments})
 
     async def _replies_after(self, place: AnswerTarget, after_us: int) -> AsyncIterator[SlackMessage]:
-        """Without the root, which is on every page and may be ours."""
+        """The replies, without the root, which is on every page and may be ours."""
         where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
         async for message in self._messages("conversations.replies", place.channel, where):
             if message.ts != place.thread_ts and slack_ts_to_us(message.ts) > after_us:
@@ -238,13 +239,13 @@ def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
 
 
 def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
-    """An empty list is refused."""
+    """The ``chunks`` argument; left out for an empty list, which Slack refuses."""
     given = stream_chunks(chunks)
     return {"chunks": given} if given else {}
 
 
 def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[str, object]:
-    """A whole message: its plain text is what notifications show, and what a reader of the history gets."""
+    """A whole message. Notifications and readers of the history get its plain text."""
     limit = MAX_UPDATE_CHARACTERS if isinstance(page, UpdatePage) else len(page.text)
     blocks = [*card_blocks(page.cards, place.display), *text_block(page.text), *closing_blocks(page.closing, place)]
     return {
@@ -255,7 +256,7 @@ def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[st
 
 
 def _instead_of_text(place: AnswerTarget, page: PostPage | UpdatePage) -> str:
-    """Something to notify people with where there is no text yet."""
+    """A text for notifications of a message without text."""
     doing = page.cards[-1].title if page.cards else ""
     return cut_text(page.closing.note or doing or place.agent_name, MAX_UPDATE_CHARACTERS)
 

@@ -1,4 +1,4 @@
-"""One call to Slack at a time: its turn, its connection, and what became of it. Only the gateway uses this."""
+"""Single calls to Slack: rate slot, connection and outcome. Only the gateway uses this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from swarm.slack.outgoing.outcomes import CALL_ERRORS, Failure, failure, is_rate
 from swarm.slack.outgoing.pacing import Pacing
 
 READ_ATTEMPTS: Final = 5
-"""So many rate limits in a row are waited out by a read."""
+"""How many rate limits in a row a read waits out."""
 
 _TAKES_JSON: Final = frozenset(
     {
@@ -43,10 +43,10 @@ _TAKES_JSON: Final = frozenset(
         "reactions.remove",
     }
 )
-"""Slack reads JSON only where something is written; most of the rest takes its arguments from the query."""
+"""Slack reads JSON only for writing methods; most others take their arguments from the query."""
 
 _TAKES_FORM: Final = frozenset({"files.completeUploadExternal", "files.getUploadURLExternal"})
-"""What a query would be too short for."""
+"""Methods whose arguments may be too long for a query."""
 
 
 class RefusedBySlack(NotFound):
@@ -58,18 +58,18 @@ class RefusedBySlack(NotFound):
 
 
 class SlackClock(Clock):
-    """Slack's time, as its last answer had it: our own clock may be an hour off, or be set."""
+    """Slack's time, by its last answer: our own clock may be an hour off, or be set."""
 
     def __init__(self) -> None:
         self._noted: tuple[str, float] | None = None
 
     def note(self, date: str | None) -> None:
-        """An answer came with this ``Date``."""
+        """Record the ``Date`` of an answer."""
         if date:
             self._noted = date, self._elapsed()
 
     def now(self) -> float:
-        """Seconds since 1970; by our own clock where Slack's is not known."""
+        """Seconds since 1970; by our own clock until Slack's is known."""
         if self._noted is None:
             return time.time()
         date, noted_at = self._noted
@@ -83,7 +83,7 @@ class SlackClock(Clock):
 
 
 class WebApi:
-    """Slack's Web API over slack_sdk's client, without its retries: they would repeat a post whose answer was lost."""
+    """Slack's Web API over slack_sdk's client, without its retries, which would repeat a post whose answer was lost."""
 
     def __init__(
         self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NO_WATCHERS
@@ -98,7 +98,7 @@ class WebApi:
         self._closed = False
 
     async def close(self) -> None:
-        """Close the connections. Calls after that raise RuntimeError."""
+        """Close the connections. Later calls raise RuntimeError."""
         self._closed = True
         if self.client.session is not None:
             await self.client.session.close()
@@ -108,13 +108,13 @@ class WebApi:
         await self._pacing.turn(method, channel)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """How long :meth:`turn` would take, as far as can be foreseen."""
+        """The foreseeable wait of :meth:`turn`."""
         return self._pacing.expected_wait_seconds(method, channel)
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
-        """Slack's answer, or what became of a call that has none; at once, since its turn has come.
+        """Make a call at once, in an acquired slot. Returns Slack's answer, or the outcome of a call without one.
 
-        An argument ``token`` stands in for the bot's.
+        An argument ``token`` replaces the bot's token.
         """
         self._open_session()
         begun = time.perf_counter()
@@ -143,7 +143,7 @@ class WebApi:
             answer = await self.call(method, arguments)
             match answer:
                 case NotSent(reason="ratelimited"):
-                    continue  # the pacing knows, and the next turn comes later
+                    continue  # the next slot comes later, after the pause
                 case DeliveryRefused(error=code):
                     raise RefusedBySlack(code)
                 case NotSent(reason=reason) | InDoubt(reason=reason):
@@ -163,7 +163,7 @@ class WebApi:
         return answer.data if is_object(answer.data) else EMPTY
 
     def _open_session(self) -> None:
-        """One session for all calls keeps connections open; it can only be made where an event loop runs."""
+        """Open the session. One session for all calls keeps connections open; making one needs a running event loop."""
         if self._closed:
             raise RuntimeError("The gateway to Slack is closed.")
         if self.client.session is None:
@@ -172,7 +172,7 @@ class WebApi:
 
 
 def _result(answer: JsonObject | Failure) -> str:
-    """What became of a call, in a word for those who count."""
+    """The outcome of a call, as one word for metrics."""
     match answer:
         case DeliveryRefused():
             return "refused"
@@ -185,7 +185,7 @@ def _result(answer: JsonObject | Failure) -> str:
 
 
 def _reached_directly(url: str) -> bool:
-    """Whether a proxy from the environment must not be used, which slack_sdk does not ask."""
+    """Whether to ignore the environment's proxy, a check that slack_sdk leaves out."""
     host = urlsplit(url).hostname or ""
     return _is_loopback(host) or bool(urllib.request.proxy_bypass(host))
 
@@ -198,7 +198,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _logger() -> logging.Logger:
-    """A logger with a level of its own: with none, slack_sdk builds the text of every debug line for nothing."""
+    """A logger with a level of its own: without one, slack_sdk builds the text of every debug line for nothing."""
     logger = logging.getLogger("swarm.slack.sdk")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
