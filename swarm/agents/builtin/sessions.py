@@ -75,9 +75,7 @@ def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
     """
     remembered = [(message.role, _letters(message.text)) for message in told]
     by_people = {text for role, text in remembered if role is MessageRole.USER}
-    by_us = "\n".join(
-        text for role, text in remembered if role is MessageRole.ASSISTANT
-    )  # Slack shows an answer in pieces
+    by_us = "\n".join(text for role, text in remembered if role is MessageRole.ASSISTANT)  # Slack splits answers
 
     def is_new(said: InputMessage) -> bool:
         return _letters(said.marked) not in (by_people if said.speaker is Speaker.USER else by_us)

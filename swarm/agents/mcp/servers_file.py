@@ -94,9 +94,7 @@ def _validated(adapter: TypeAdapter[Any], value: bytes | dict[str, Any], path: P
         expected = _EXPECTED.get(_steps(first["loc"])[0] if first["loc"] else "", first["msg"])
         if first["type"] == "missing":
             expected = f"this is missing; {expected}"
-        raise ConfigurationError(
-            f"{path}: {f'{key}: ' if key else ''}{expected}"
-        ) from None  # the original shows values
+        raise ConfigurationError(f"{path}: {f'{key}: ' if key else ''}{expected}") from None  # it shows values
 
 
 def _steps(loc: tuple[int | str, ...]) -> list[str]:

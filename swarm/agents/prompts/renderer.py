@@ -174,9 +174,7 @@ def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered
         raise PromptError(template.name, "it was ended before it was done") from error
     if "problem" in said:
         raise PromptError(template.name, said["problem"], line=said["line"])
-    text = (
-        said["text"].encode("utf-8", "replace").decode()
-    )  # replaces halves of characters, which cannot be sent to a model
+    text = said["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
     return Rendered(text=text, code=said.get("code", ""))
 
 

@@ -146,7 +146,7 @@ def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
 
 
 def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[str, Any], most_bytes: int) -> str:
-    """Returns the template's output. Raises any error of the template; TooMuchText at the line that exceeds the limit."""
+    """Returns the template's output. Raises any error of the template; TooMuchText at the line beyond the limit."""
     template = Template.from_code(environment, code, environment.make_globals(None))
     running = template.root_render_func(template.new_context(dict(variables)))
     parts, left = [], most_bytes

@@ -132,7 +132,7 @@ class Router:
         return decision
 
     async def _before(self, run: BuiltinRun) -> list[SessionMessage]:
-        """Returns the earlier messages of the thread if given, else of the session, beginning with a person's message."""
+        """Returns earlier messages of the thread if given, else of the session, beginning with a person's message."""
         if run.turn.history:
             said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.turn.history]
         else:
