@@ -193,7 +193,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def passages(text: str, task: str, most_characters: int) -> str:
-    """Cuts a text to a length, keeping the passages that share most words with the task, in order; else the beginning."""
+    """Cuts a text to the passages that share most words with the task, in order; else to its beginning."""
     if len(text) <= most_characters:
         return text
     words = _words(task)
