@@ -166,9 +166,7 @@ class Agent:
                 done = {"task_id": task["id"], "result": f"answer {name}", "reply": f"answer {name}"}
                 await line.tool("task-complete", lease, done)
             case "slack_inbox_message" | "task_follow_up":
-                for entry in sorted(
-                    trigger["inbox_messages"], key=self._is_for_worker
-                ):  # follow-ups for workers change the owner
+                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # some change the owner
                     await self._end(line, lease, entry)
             case "task_returned":
                 again = {"task_id": trigger["task"]["id"], "agent": next(self._workers)}

@@ -83,7 +83,7 @@ class Bench:
         )  # fmt: skip
 
     async def _until_shown(self, log: CallLog, asked: Sequence[Asked], until: float) -> float:
-        """Reads the twin's log until it has the end of every answer, or the time is over. Returns the time of the end."""
+        """Reads the twin's log until it has the end of every answer, or time is over. Returns the time."""
         while time.time() < until and not all(log.has_all_of(one.order) for one in asked):
             await asyncio.sleep(_LOOK_SECONDS)
             log.read(await self.twin.calls(log.last_seq))

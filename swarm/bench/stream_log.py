@@ -113,7 +113,7 @@ def _overdue(sent_at: Mapping[Mark, float], ends: frozenset[Mark], log: CallLog)
 
 
 def faults(order: Order, messages: Iterable[Mapping[str, Any]]) -> tuple[int, int, bool]:
-    """Returns the faults of an answer as people see it: deltas lost, deltas shown twice, and whether the text differs."""
+    """Returns an answer's visible faults: deltas lost, deltas shown twice, and whether the text differs."""
     texts = [str(message["text"]) for message in messages if message["kind"] == "bot"]
     shown = Counter(number for text in texts for stream, number in marks_in(text) if stream == order.stream)
     lost = sum(number not in shown for number in range(order.deltas))
