@@ -1,4 +1,4 @@
-"""A bare HTTP client: the load generator shares two cores with the measured system, so it does as little as possible."""
+"""A bare HTTP client: it shares two cores with the measured system, so it does as little as possible."""
 
 from __future__ import annotations
 

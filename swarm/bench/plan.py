@@ -17,7 +17,7 @@ class Plan:
     processes: int = 1  # coordinators; more than one need a PostgreSQL
     seconds: float = 10  # of each timed part
     events_per_second: int = 200
-    events_in_flight: int = 64  # at the rate of the acknowledgements
+    events_in_flight: int = 64  # at the highest rate of acknowledgements
     polls: int = 1_000
     more_polls: int = 5_000
     agents: int = 8  # for claim and finish over HTTP
@@ -30,7 +30,7 @@ class Plan:
     workers: int = 7  # of the team, beside its lead
     hands: int = 2  # polling runs of each worker; the lead has one for each worker
     team_per_second: int = 20
-    team_in_flight: int = 32  # at the rate of the answers
+    team_in_flight: int = 32  # at the highest rate of answers
     streams: tuple[int, ...] = (1, 3, 20, 100)  # answers at once; Slack's limits leave room for about three
     stream_seconds: float = 20  # the duration of each
     deltas_per_second: float = 10

@@ -50,7 +50,7 @@ class Lead:
         await tools.call("slack-reply", inbox_message_id=entries[-1]["id"], message=message)
 
     async def _delegate(self, entry: dict[str, Any], worker: str, title: str, text: str, tools: Tools) -> bool:
-        """Delegates the message, and says so under the same lease, without further changes."""
+        """Delegates the message, and posts so under the same lease, which changes nothing more."""
         try:
             await tools.call("inbox-delegate", inbox_message_id=entry["id"], agent=worker, title=title, task=text)
         except Refused as refused:

@@ -166,7 +166,7 @@ class BuiltinAgent:
         return UsageOutcome.ANSWERED, Finished(), ""
 
     async def _afresh(self, turn: RunInput) -> RunInput:
-        """Removes the texts that other attempts of the same turn showed in the thread: no attempt continues another."""
+        """Removes texts that other attempts at the same trigger showed in the thread: no attempt continues another."""
         if not turn.turn_id or not turn.history:
             return turn
         shown = await self._record.memory.shown_before(turn.turn_id)

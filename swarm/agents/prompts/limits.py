@@ -1,4 +1,4 @@
-"""The limits of a rendering. Both processes read this module, which imports nothing of theirs."""
+"""The limits of a rendering. Both processes read this module, which needs only the standard library."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Recalls(Protocol):
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
     ) -> list[SessionMessage]:
-        """Returns the last messages of a session, without other attempts of the same turn."""
+        """Returns the last messages of a session, without other attempts at the same trigger."""
         ...
 
 

@@ -31,7 +31,7 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
 
 async def _claim_times(plan: Plan, rows: int, say: Say) -> tuple[float, float]:
-    """Returns the median seconds of a claim by itself, and with queue, commit and sync; one caller, ``rows`` finished."""
+    """Returns a claim's median seconds by itself, and with queue, commit and sync; one caller, ``rows`` finished."""
     async with scratch(plan.database) as place, Database(place.url) as database:
         begun = time.perf_counter()
         await database.write(seed.agents, _AGENTS)
