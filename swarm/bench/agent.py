@@ -148,7 +148,9 @@ class Agent:
             line.close()
 
     async def _handle(self, line: Line, trigger: Json) -> None:
-        """Handles a trigger. A trigger whose tool call was refused fails, so that it is retried soon, or ends visibly."""
+        """Handles a trigger. After a refused tool call the trigger fails, so that it comes again soon, or ends
+        visibly.
+        """
         lease, outcome = trigger["lease"]["token"], "done" if trigger["notice"] else None
         try:
             await self._act(line, lease, trigger)

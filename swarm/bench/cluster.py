@@ -37,10 +37,9 @@ class Cluster:
         self.members = members
 
     async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
-        """Registers ``count`` agents, and lets each poll once, so that it counts as online. Returns them in order of
-        name.
+        """Registers ``count`` agents, and lets each poll once, so that it counts as online.
 
-        Their names are ``prefix-0`` and so on.
+        Returns them in order of name: ``prefix-0`` and so on.
         """
         agents: dict[int, BenchAgent] = {}
         numbers = iter(range(count))
@@ -90,9 +89,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[Cluster]:
-    """Runs ready coordinators on a new database, and removes both afterwards. ``environment`` has the address of
-    Slack.
-    """
+    """Runs coordinators on a new database, then removes both. ``environment`` has the address of Slack."""
     if plan.processes > 1 and plan.database == "sqlite":
         raise BenchError("several processes need a PostgreSQL: add --database postgresql://…")
     async with scratch(plan.database) as place:

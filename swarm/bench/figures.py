@@ -40,8 +40,9 @@ class Figure:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Returns the smallest value that at least ``share`` (0 to 1) of all values do not exceed. Raises BenchError for
-    none.
+    """Returns the smallest value that at least ``share`` (0 to 1) of all values do not exceed.
+
+    Raises BenchError without values.
     """
     if not values:
         raise BenchError("nothing was measured, so there is no percentile")

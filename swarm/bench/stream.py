@@ -173,7 +173,6 @@ def _settings(folder: Path, url: str, parallel: int) -> Path:
 
 @asynccontextmanager
 async def _agent() -> AsyncIterator[Agent]:
-    """Runs the agent in a separate process."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "swarm.bench.streaming_agent"), stdout=PIPE, start_new_session=True
     )

@@ -84,9 +84,7 @@ def _faults(part: Part) -> Iterator[Figure]:
 
 
 def _process(part: Part) -> Iterator[Figure]:
-    """Yields the process's figures. The lag covers the agent's writing time: the long end of many answers has little
-    load.
-    """
+    """Yields the process's figures. The lag covers the agent's writing time: the long end of a part has little load."""
     yield _figure(part, "event loop lag, p50", 1_000 * part.lag.percentile(0.5), "ms")
     yield _figure(part, "event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", LAG_MS)
     yield _figure(part, "the same of an idle loop beside it, p99", 1_000 * percentile(part.idle_lag, 0.99), "ms")

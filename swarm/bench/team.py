@@ -73,8 +73,9 @@ class People:
                 self._surplus.append(name)
 
     async def ask(self) -> float:
-        """Posts a message in a new thread. Returns the seconds until its result is posted. Raises BenchError if none
-        comes.
+        """Posts a message in a new thread. Returns the seconds until its result is posted.
+
+        Raises BenchError if none comes.
         """
         number = next(self._numbers)
         posted = self._waiting[f"m{number}"] = asyncio.get_running_loop().create_future()

@@ -40,8 +40,9 @@ class Wanted:
 
 
 def write(path: Path, *, own: Path, wanted: Wanted) -> None:
-    """Writes ``path``: the settings of ``own`` (if it exists) with the demo's agents; and the file with the MCP
-    servers. Raises Unusable.
+    """Writes ``path``, the settings of ``own`` (if it exists) with the demo's agents, and the MCP servers' file.
+
+    Raises Unusable.
     """
     settings = _read(own)
     remote, builtin = _section(settings, own, "agents", "remote"), _section(settings, own, "agents", "builtin")

@@ -155,7 +155,6 @@ async def _ask(asked: RunAgentInput) -> Events:
 
 
 async def _say(text: str) -> Events:
-    """Yields a text message, piece by piece."""
     id = str(uuid4())
     yield TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id=id, role="assistant")
     for piece in pieces(text):

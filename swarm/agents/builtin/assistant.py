@@ -39,8 +39,9 @@ Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
 
 
 class Assistant:
-    """A built-in agent that thinks and calls tools; implements `swarm.agents.builtin.agent.Works`. ``usage_of``
-    returns the usage of a run with its cost.
+    """A built-in agent that thinks and calls tools; implements `swarm.agents.builtin.agent.Works`.
+
+    ``usage_of`` returns the usage of a run with its cost.
     """
 
     def __init__(

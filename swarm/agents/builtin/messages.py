@@ -28,7 +28,7 @@ EARLIER_CHARACTERS: Final = 80_000
 """The part of a session that a model reads, from the end; the summary is extra."""
 
 MOST_WORDS: Final = 4
-"""Of a last run that is longer, the number of messages shown up to its question, and of messages after it."""
+"""Of a last run that is too long, this many texts are kept up to its question, and this many after it."""
 
 EARLIER_RESULT_CHARACTERS: Final = 2_000
 """The length of a tool's result from an earlier run, or of a text passed to a tool, when shown again."""

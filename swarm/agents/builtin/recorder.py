@@ -30,8 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) -> bool:
-    """Stores a run as ``what``, "remembered" or "noted down", also if the database is away for a while. Returns
-    success.
+    """Stores a run as ``what``, "remembered" or "noted down", and retries while the database is away. Returns success.
 
     Raises nothing: the answer has been given already. Failures are logged, with ``ids``.
     """

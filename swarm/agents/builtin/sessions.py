@@ -67,8 +67,7 @@ def questions(turn: RunInput) -> Iterator[SessionMessage]:
 
 
 def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
-    """Returns the earlier messages of the thread that are not in ``told``, a line each; empty without a person's
-    message.
+    """Returns the thread's earlier messages that are not in ``told``, a line each; empty if people wrote none.
 
     A session has the messages to the agent, and its answers. A thread has more: messages among people, messages to
     other agents, and, where a client sends a whole conversation, messages older than the session.

@@ -52,9 +52,7 @@ async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[
 async def _result(
     client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Sends the request without `Client.call_tool`, which repeats some calls and withholds results that break their
-    schema.
-    """
+    """Sends the request without `Client.call_tool`, which repeats some calls and withholds some results."""
     request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
     return await client.session.send_request(
         request, _RESULT, request_read_timeout_seconds=server.timeout_seconds + _SPARE_SECONDS

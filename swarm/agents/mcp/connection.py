@@ -173,9 +173,7 @@ class McpConnection:
             tasks.cancel_scope.cancel()
 
     async def _listen(self, client: Client) -> None:
-        """Subscribes to changes where the protocol requires a subscription; older versions send them unasked, see
-        `_hear`.
-        """
+        """Subscribes to changes where the protocol requires this; older versions send them unasked, see `_hear`."""
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
@@ -226,8 +224,9 @@ class McpConnection:
 
 
 async def read_tools(client: Client) -> dict[str, types.Tool]:
-    """Reads all tools of a server, by name; of two with one name, the first. Raises MCPError, ValidationError or
-    McpServerUnusable.
+    """Reads all tools of a server, by name; of two with one name, the first.
+
+    Raises MCPError, ValidationError or McpServerUnusable.
     """
     tools: dict[str, types.Tool] = {}
     cursor: str | None = None

@@ -54,9 +54,7 @@ def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
 
 
 def is_gone(error: MCPError) -> bool:
-    """Whether the connection has ended. Servers use this error code for other purposes too, so the words count as
-    well.
-    """
+    """Whether the connection has ended. Servers use this error code for other purposes too, so the words count."""
     return error.code == CONNECTION_CLOSED and error.message.startswith(_GONE)
 
 

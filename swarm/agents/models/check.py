@@ -105,7 +105,6 @@ async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> 
 
 
 def _warn_of_limits(spec: ModelSpec, response: ModelResponse, limits: RunLimits) -> None:
-    """Logs the limits that cannot hold with this model."""
     without_hold = []
     if response.usage.unmeasured_requests and limits.tokens is not None:
         without_hold.append("limits.tokens")

@@ -111,9 +111,7 @@ def code_of(error: BaseException) -> str:
 
 
 def _of_status(status: int) -> str:
-    """Returns the code of an HTTP status that pydantic-ai does not classify, such as a redirect, which is not
-    followed.
-    """
+    """Returns the code of an HTTP status that pydantic-ai does not classify; redirects, for one, are not followed."""
     if status < 400:
         return "incomprehensible"
     return _STATUSES.get(status, "rejected" if status < 500 else "server")

@@ -25,9 +25,7 @@ def messages_for_model(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def parameters_for_model(parameters: ModelRequestParameters) -> ModelRequestParameters:
-    """Returns the instructions and the tools with clean descriptions and schemas, which an MCP server may have
-    written.
-    """
+    """Returns the instructions and the tools, whose descriptions an MCP server may have written, with clean texts."""
     instructions = parameters.instruction_parts
     return replace(
         parameters,

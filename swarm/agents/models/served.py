@@ -154,8 +154,6 @@ def spec_of(error: BaseException) -> ModelSpec | None:
 
 
 def label_of(response: ModelResponse) -> str:
-    """Returns the label of the model that answered, "provider:name" as configured; of unsigned answers, as the
-    provider names it.
-    """
+    """Returns the answering model's label: "provider:name" as configured, or as the provider names it if unsigned."""
     signed = (response.metadata or {}).get(SIGNED)
     return str(signed) if signed else ":".join(filter(None, (response.provider_name, response.model_name)))

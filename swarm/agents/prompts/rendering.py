@@ -124,9 +124,7 @@ def compiled(environment: PromptEnvironment, text: str) -> CodeType:
 
 
 def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
-    """Compiles Python code with the template's line numbers. ``lines`` has pairs: line of the template, line of the
-    source.
-    """
+    """Compiles Python code with the template's line numbers. ``lines`` has pairs: template's line, source's line."""
     starts = [line for _, line in lines]
 
     def own(line: int) -> int:

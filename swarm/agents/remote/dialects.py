@@ -107,9 +107,7 @@ class AguiRequests:
         return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
 
     def health_of(self, status: int) -> Health:
-        """Addresses of runs refuse a GET (404, 405), which is healthy; refused credentials and server errors are not
-        healthy.
-        """
+        """A refused GET (404, 405) is healthy for an address of runs; refused credentials and server errors are not."""
         return _health(status, is_well=status < 500 and status not in (401, 403))
 
     def _props(self, turn: RunInput) -> dict[str, object]:

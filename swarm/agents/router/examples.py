@@ -109,6 +109,5 @@ def _first_kind(schema: Mapping[str, Any]) -> str | None:
 
 
 def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the alternatives of a schema."""
     options = schema.get("anyOf") or schema.get("oneOf")
     return [one for one in options if isinstance(one, Mapping)] if isinstance(options, list) else []

@@ -41,9 +41,7 @@ class Meter:
             _check("cost_limit", self._limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
 
     def before_tools(self, run: BuiltinRun, calls: int) -> None:
-        """Counts calls of tools before they are made. Raises UsageLimitExceeded if there are too many; then none may
-        be made.
-        """
+        """Counts calls of tools before they are made. Raises UsageLimitExceeded for too many; then none may be made."""
         _check("tool_calls_limit", self._limits.tool_calls, run.usage.tool_calls + calls)
         run.used(ModelUsage(tool_calls=calls))
 

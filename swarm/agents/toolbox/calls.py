@@ -36,9 +36,7 @@ class CallCaps:
     _refused: Counter[int] = field(default_factory=Counter)  # refused calls, by the model's step
 
     def refusal(self, tool: Tool, step: int) -> ToolAnswer | None:
-        """Counts a call of the model's step ``step``. Returns an answer in place of the call once the limit is
-        reached.
-        """
+        """Counts a call of the model's step ``step``. Returns an answer in place of the call after the limit."""
         is_capped = tool.most_calls is not None and self._calls[tool.name] >= tool.most_calls
         if not is_capped:
             self._calls[tool.name] += 1

@@ -104,9 +104,7 @@ def could_not_connect(ran: Ran, said: ProgramOutput) -> bool:
 
 
 def clean(text: str) -> str:
-    """Makes output readable: overwritten lines, as of a progress bar, keep their last text; long output loses its
-    middle.
-    """
+    """Makes output readable: overwritten lines, as of a progress bar, keep their last text; long output is cut."""
     if len(text) > MOST_CHARACTERS:
         text = f"{text[: MOST_CHARACTERS // 3]}\n[…]\n{text[-MOST_CHARACTERS * 2 // 3 :]}"
     lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))

@@ -94,9 +94,7 @@ def delegate_tools(
 
 
 def _found(path: Path, env: Mapping[str, str]) -> str | None:
-    """Returns the absolute path of a program, since it starts in another folder. A bare name is looked for on the
-    PATH.
-    """
+    """Returns a program's absolute path, since it starts in another folder. A bare name is looked for on the PATH."""
     found = shutil.which(_expanded(path, env), path=env.get("PATH", ""))
     return None if found is None else str(Path(found).absolute())
 

@@ -39,9 +39,7 @@ class Held:
 
 
 def one_by_one(path: Path, callers: int, pairs: int) -> float:
-    """Claims and finishes ``pairs`` messages, each step a transaction with a sync of its own. Returns pairs per
-    second.
-    """
+    """Claims and finishes ``pairs`` messages, each step a transaction with its own sync. Returns pairs per second."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for number in range(pairs):
@@ -51,9 +49,7 @@ def one_by_one(path: Path, callers: int, pairs: int) -> float:
 
 
 def grouped(path: Path, callers: int, pairs: int) -> float:
-    """As `one_by_one`, with one transaction for the callers' claims and one for their finishes, each under a
-    savepoint.
-    """
+    """As `one_by_one`, with one transaction for all callers' claims and one for their finishes, under savepoints."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for _ in range(pairs // callers):

@@ -116,8 +116,9 @@ def list_in(value: object, depth: int = 2) -> list[object] | None:
 
 
 def list_in_text(text: str) -> list[object] | None:
-    """Returns the list in a text of JSON, or at the end of a text as a Python list: "Updated todo list to [{'content':
-    …}]".
+    """Returns the list in a text of JSON, or the Python list at the end of a text.
+
+    For example "Updated todo list to [{'content': …}]".
     """
     items = list_in(parsed(text))
     if items is not None or len(text) > REPR_CHARACTERS or "[" not in text:

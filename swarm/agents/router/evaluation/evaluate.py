@@ -64,9 +64,7 @@ async def evaluate(
     parallel: int = 4,
     done: Callable[[Judged], None] = lambda judged: None,
 ) -> list[Judged]:
-    """Decides every sentence, ``parallel`` at a time, with calls of the model only. Returns the results in the suite's
-    order.
-    """
+    """Decides every sentence, ``parallel`` at a time, with calls of the model only. Keeps the suite's order."""
     tools = [_offered(tool) for tool in suite.tools if tool.allowed]
     gate = asyncio.Semaphore(parallel)
 

@@ -158,10 +158,9 @@ def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
 
 
 def _host(parts: SplitResult) -> str:
-    """Returns the host as browsers read it: percent signs decoded, other scripts as IDNA looks them up. Raises
-    ValueError.
+    """Returns the host as browsers read it: percent signs decoded, other scripts as IDNA looks them up.
 
-    IDNA turns full-width digits and dots into plain ones, and drops invisible characters.
+    IDNA turns full-width digits and dots into plain ones, and drops invisible characters. Raises ValueError.
     """
     host = unquote(parts.hostname or "")
     return (host if host.isascii() else host.encode("idna").decode()).lower().rstrip(".")

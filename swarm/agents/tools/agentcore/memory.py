@@ -110,9 +110,7 @@ async def _recall(
 def _records(
     clients: Clients, options: AgentCoreOptions, memory_id: str, query: str, limit: int
 ) -> list[Mapping[str, Any]]:
-    """Searches by meaning. `MemoryClient.retrieve_memories` is not used, since it takes every error for an empty
-    memory.
-    """
+    """Searches by meaning, without `MemoryClient.retrieve_memories`, which takes every error for an empty memory."""
     answer = clients.memory.retrieve_memory_records(
         memoryId=memory_id,
         namespacePath=options.namespace_path,
@@ -139,7 +137,7 @@ def _of_record(record: Mapping[str, Any]) -> _Memory:
 
 
 def _matching(events: Iterable[Mapping[str, Any]], query: str) -> Iterable[_Memory]:
-    """Yields events with words of the query: ranked before all records with all the words, else after all records."""
+    """Yields events with words of the query. With all the words an event ranks before all records, else after them."""
     words = _words(query)
     for event in events:
         text = "\n".join(_texts(event))

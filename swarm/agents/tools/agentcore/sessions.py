@@ -94,8 +94,7 @@ class Clients:
         return client
 
     def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
-        """Runs a piece of code and returns the stream of results. The request is sent once, because code may have
-        effects.
+        """Runs a piece of code once, because code may have effects. Returns the stream of results.
 
         A copy of the client sends it: `CodeInterpreter.stop` forgets the session, and a run without one starts
         another.

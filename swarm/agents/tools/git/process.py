@@ -144,9 +144,7 @@ class Git:
             raise ToolRefused("git is not installed here.") from error
 
     async def inspected(self, repository: Repository, where: str = "the repository") -> list[Setting]:
-        """Returns the repository's own configuration. Raises ToolRefused if a setting could run a program or reach
-        outside.
-        """
+        """Returns the repository's own configuration. Raises ToolRefused if it could run a program or reach outside."""
         listing = ("config", "--list", "--show-scope", "--null", "--no-includes")
         settings = list(settings_in(await self._listed(repository, listing, _MOST_SETTINGS_BYTES)))
         check(settings, where, trusted=self.options.trusted_keys, work_trees=repository.own_work_trees)
@@ -198,8 +196,9 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def settings_in(listing: str) -> Iterator[Setting]:
-    """Parses ``git config --list --show-scope --null`` into the repository's own settings. Raises ToolRefused for
-    other text.
+    """Yields the repository's own settings from ``git config --list --show-scope --null``.
+
+    Raises ToolRefused for other text.
     """
     *fields, rest = listing.split("\0")
     if rest or len(fields) % 2 or not _SCOPES.issuperset(fields[::2]):
