@@ -1,4 +1,4 @@
-"""The id of a conversation with an agent: computed from where it takes place, so that nothing has to be looked up."""
+"""The id of a conversation with an agent, computed from the place of the conversation, so that no lookup is needed."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from swarm.domain.answers.agents import Dialect, RemoteAgent
 
 NAMESPACE: Final = UUID("0d2f3c68-8a5e-5b0c-9d3a-6f1f5f0f7c11")
-"""Of all our conversation ids. It never changes: agents keep what was said under the ids made with it."""
+"""The namespace of all our conversation ids. It never changes: agents store conversations under the ids made with it.
+"""
 
 CAIPE_NAMESPACE: Final = uuid5(NAMESPACE_URL, "slack.caipe.io")
-"""Of the conversation ids that CAIPE's own Slack bot makes."""
+"""The namespace of the conversation ids that CAIPE's own Slack bot makes."""
 
 
 def conversation_id(team: str, channel: str, thread_ts: str, *, namespace: UUID = NAMESPACE) -> str:
-    """The same UUID for every run in one thread, another one for every other thread (RFC 9562, version 5)."""
+    """Returns one UUID for all runs in a thread, different from every other thread's (RFC 9562, version 5)."""
     return str(uuid5(namespace, f"{team}/{channel}/{thread_ts}"))
 
 
 def caipe_conversation_id(thread_ts: str, *, namespace: UUID = CAIPE_NAMESPACE) -> str:
-    """The id as CAIPE's own Slack bot makes it: over the thread's timestamp alone."""
+    """Returns the id that CAIPE's own Slack bot makes: computed from the thread's timestamp alone."""
     return str(uuid5(namespace, thread_ts))
 
 
 def conversation_with(agent: RemoteAgent, *, team: str, channel: str, thread_ts: str) -> str:
-    """The id of the conversation that an agent leads in a thread, by its dialect and its namespace."""
+    """Returns the id of an agent's conversation in a thread, by the agent's dialect and namespace."""
     if agent.dialect is Dialect.CAIPE:
         return caipe_conversation_id(thread_ts, namespace=agent.namespace or CAIPE_NAMESPACE)
     return conversation_id(team, channel, thread_ts, namespace=agent.namespace or NAMESPACE)

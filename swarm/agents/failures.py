@@ -1,7 +1,7 @@
-"""Why an agent cannot be used, in words for the people who wait for it.
+"""Reasons why an agent cannot be used, in words for the people who wait for an answer.
 
-Every reason is a clause that goes on after "the agent could not answer: …". It holds nothing that the agent sent: what
-an agent says about its errors goes to the log.
+Every reason is a clause that follows "the agent could not answer: …". Reasons quote nothing that the agent sent: an
+agent's own description of an error goes to the log.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _STATUSES: Final = {
 }
 
 _MAY_STILL_RUN: Final = frozenset({408, 502, 504})
-"""Statuses of what stands between us and the agent, when it has given up waiting."""
+"""Statuses of gateways between us and the agent that have stopped waiting."""
 
 
 class GaveUp(Unavailable):
     """The agent cannot be used.
 
-    ``reason`` is for people. ``may_still_run`` tells whether the agent may be at work on what it was asked.
+    ``reason`` is for people. ``may_still_run`` tells whether the agent may still be working on the request.
     """
 
     def __init__(self, reason: str, *, may_still_run: bool = True) -> None:
@@ -61,27 +61,27 @@ class Unauthenticated(GaveUp):
 
 
 def silent_for(seconds: float) -> str:
-    """No byte came for so long."""
+    """No byte arrived for this time."""
     return f"it was silent for {seconds:g} s"
 
 
 def not_within(seconds: float) -> str:
-    """There was no answer at all."""
+    """No answer arrived."""
     return f"it did not answer within {seconds:g} s"
 
 
 def not_finished_within(seconds: float) -> str:
-    """There was an answer, and no end to it."""
+    """The answer did not end."""
     return f"it did not finish within {seconds:g} s"
 
 
 def more_than(max_bytes: int) -> str:
-    """There was far too much of an answer."""
+    """The answer is too large."""
     return f"it sent more than {max_bytes // (1024 * 1024)} MiB"
 
 
 def refused(status: int) -> GaveUp:
-    """What an HTTP status other than success means."""
+    """Returns the error for an HTTP status other than success."""
     kind = Unauthenticated if status == 401 else GaveUp
     return kind(_words(status), may_still_run=status in _MAY_STILL_RUN)
 
@@ -94,12 +94,12 @@ def _words(status: int) -> str:
 
 
 def not_sent(error: Exception) -> GaveUp:
-    """The error that the HTTP client raised instead of an answer."""
+    """Returns the error for an exception that the HTTP client raised instead of an answer."""
     return GaveUp(unreached(error), may_still_run=not never_arrived(error))
 
 
 def unreached(error: Exception) -> str:
-    """Why there was no answer to a request: the error that the HTTP client raised instead of one."""
+    """Explains why a request got no answer, from the exception that the HTTP client raised."""
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -116,14 +116,14 @@ def unreached(error: Exception) -> str:
 
 
 def never_arrived(error: Exception) -> bool:
-    """Whether a request certainly did nothing: there was no connection to send it on."""
+    """Whether a request certainly had no effect, because no connection could be made."""
     return isinstance(error, (*_UNCONNECTED, *_INVALID, httpx2.ProxyError))
 
 
 def may_arrive_later(error: Exception) -> bool:
-    """Whether a request may be repeated: it did nothing, and there is hope.
+    """Whether a request may be repeated: the first had no effect, and a later one may succeed.
 
-    A certificate that is not trusted now will not be in a second.
+    A certificate that is not trusted now will not be trusted in a second either.
     """
     return isinstance(error, _UNCONNECTED) and not any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
 

@@ -1,7 +1,7 @@
-"""HTTP to agents, suspicious of whoever answers: no redirects, no compression, nothing without an end.
+"""HTTP to agents, without trust in the server: no redirects, no compression, no endless answers.
 
-Every run has a connection of its own, which is closed with it. A connection that is kept may have been closed by the
-other side in the very moment that a run is sent over it, and then nobody could say whether the run has begun.
+Every run has its own connection, which closes with the run. The other side may close a kept connection at the moment
+when a run is sent over it, and then nothing tells whether the run has begun.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONNECT_SECONDS: Final = 10.0
 """For one attempt to connect, TLS included."""
 
 CONNECT_PATIENCE_SECONDS: Final = 5.0
-"""So long an agent that nothing is reached of is tried again; it may be restarting."""
+"""An unreachable agent is tried again for this time; it may be restarting."""
 
 ERROR_BODY_BYTES: Final = 4096
 ERROR_BODY_SECONDS: Final = 5.0
@@ -56,7 +56,7 @@ class AgentRequest:
 
 
 class Limited(httpx2.AsyncByteStream):
-    """The body of an answer, which may not be longer than ``max_bytes``: then it raises GaveUp."""
+    """The body of an answer. Raises GaveUp beyond ``max_bytes``."""
 
     def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._body = body
@@ -71,14 +71,14 @@ class Limited(httpx2.AsyncByteStream):
             yield chunk
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         await self._body.aclose()
 
 
 def open_client(urls: Iterable[str], tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
-    """A client for these addresses. Proxies from the environment are used, but never for this machine itself.
+    """Returns a client for these addresses. Proxies from the environment are used, but never for this machine.
 
-    ``tls`` says which certificates are trusted; without it those of the system, or of ``SSL_CERT_FILE``.
+    ``tls`` holds the trusted certificates; the default is the system's, or ``SSL_CERT_FILE``.
     """
     urls = tuple(urls)
     needs_tls = any(urlsplit(url).scheme == "https" for url in urls)
@@ -88,7 +88,7 @@ def open_client(urls: Iterable[str], tls: ssl.SSLContext | None = None) -> httpx
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         mounts=dict.fromkeys(direct),
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # no run knows of another
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # runs share no cookies
         headers={"User-Agent": "swarm", "Accept-Encoding": "identity"},
     )
 
@@ -101,7 +101,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class AgentHttpSender:
-    """Sends requests and hands out answers that are not read yet."""
+    """Sends requests and returns answers whose bodies are not read yet."""
 
     def __init__(self, client: httpx2.AsyncClient, *, patience_seconds: float = CONNECT_PATIENCE_SECONDS) -> None:
         self._client = client
@@ -110,9 +110,9 @@ class AgentHttpSender:
     async def send(
         self, call: AgentRequest, *, timeout_seconds: float, max_bytes: int, is_patient: bool = True
     ) -> httpx2.Response:
-        """The answer to a request, once its headers have come; the caller closes it.
+        """Returns the answer to a request once its headers have arrived; the caller closes it.
 
-        A request that certainly did not arrive is sent again for a while, if ``is_patient``; no other is.
+        With ``is_patient``, a request that certainly did not arrive is sent again for a while; no other request is.
         ``timeout_seconds`` bounds the wait for the headers, and afterwards every silence. Raises GaveUp.
         """
         try:
@@ -148,7 +148,7 @@ def _limited(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
 
 
 async def insist_on_success(response: httpx2.Response, agent: str) -> None:
-    """Raise GaveUp for an answer that is an error; what it says goes to the log. The answer is then closed."""
+    """Raises GaveUp for an error answer, after logging its text. The answer is then closed."""
     if response.is_success and response.headers.get("Content-Encoding", "identity").lower() in ("", "identity"):
         return
     try:
@@ -156,7 +156,7 @@ async def insist_on_success(response: httpx2.Response, agent: str) -> None:
             raise GaveUp(COMPRESSED)
         ids = {"action": "agent_refused", "agent": agent, "status": response.status_code}
         _log.warning("An agent refuses a request.", **ids)
-        # Only here: many servers repeat what they were sent, so this may be what people wrote.
+        # At debug level only: many servers repeat the request, so this may be people's text.
         _log.debug("What an agent says of its refusal.", said=_REDACTOR.text(await _beginning(response)), **ids)
         raise refused(response.status_code)
     finally:
@@ -164,7 +164,7 @@ async def insist_on_success(response: httpx2.Response, agent: str) -> None:
 
 
 async def _beginning(response: httpx2.Response) -> str:
-    """The first of an error's words, as far as they come soon."""
+    """Returns the beginning of an error's text, as far as it arrives soon."""
     body = b""
     try:
         async with asyncio.timeout(ERROR_BODY_SECONDS):
@@ -173,12 +173,12 @@ async def _beginning(response: httpx2.Response) -> str:
                 if len(body) >= ERROR_BODY_BYTES:
                     break
     except (httpx2.HTTPError, GaveUp, TimeoutError):
-        pass  # it is an error with or without words
+        pass  # the answer is an error with or without text
     return body[:ERROR_BODY_BYTES].decode(errors="replace")
 
 
 async def whole_body(response: httpx2.Response) -> bytes:
-    """All of an answer, which is then closed. Raises GaveUp."""
+    """Reads a whole answer and closes it. Raises GaveUp."""
     try:
         return b"".join([chunk async for chunk in response.aiter_raw()])
     except (httpx2.HTTPError, OSError) as error:

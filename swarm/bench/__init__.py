@@ -1,5 +1,5 @@
 """Load and latency measurements: ``swarm bench``.
 
-A measurement speaks protocols to a real coordinator process and is itself the load generator, in a process of its own.
+A measurement uses the protocols of a real coordinator process, and generates the load itself, in a separate process.
 Only `swarm.bench.inside` imports the system, since it measures parts that no protocol reaches.
 """

@@ -1,12 +1,12 @@
-"""An agent that the load generator plays: polls, and answers or hands over at once, so that a checker can follow.
+"""An agent simulated by the load generator: polls, and answers or delegates at once, in a checkable way.
 
-A message says which one it is (``m17``), and ``delegate`` when it is to be handed over. Whoever ends it, lead or
-worker, says ``answer m17``, so that a log of what was posted tells which messages were answered, and how often.
+A message contains its name (``m17``), and ``delegate`` if the lead is to delegate it. The lead or worker that ends it
+posts ``answer m17``, so that a log of posts shows the answered messages and the number of answers.
 
-Tools are called as JSON-RPC over the bare connection instead of with an MCP client, which would cost more than what is
-measured. A call that gets no answer is repeated word for word, as a careful agent does.
+Tools are called as JSON-RPC over the bare connection: an MCP client would cost more than the measured work. A call
+without an answer is repeated word for word, as a careful agent does.
 
-``python -m swarm.bench.agent`` is one such agent as a process, to be killed.
+``python -m swarm.bench.agent`` runs one such agent as a process, which a test may kill.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """What an agent needs to play. With workers it is a lead, which hands over to each of them in turn."""
+    """The settings of a simulated agent. With workers it is a lead, which delegates to each of them in turn."""
 
     port: int
     token: str
     workers: Sequence[str] = ()
     hands: int = 1  # runs that poll at the same time
-    work_seconds: float = 0  # that a task takes
+    work_seconds: float = 0  # duration of a task
 
     @property
     def environment(self) -> dict[str, str]:
-        """For a process that plays it."""
+        """Environment variables for a process with this part."""
         return {
             _PORT: str(self.port),
             _TOKEN: self.token,
@@ -63,7 +63,7 @@ class Part:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Part:
-        """The part that `environment` describes. Raises KeyError."""
+        """Reads the part from the variables of `environment`. Raises KeyError."""
         return cls(
             port=int(environment[_PORT]),
             token=environment[_TOKEN],
@@ -74,28 +74,28 @@ class Part:
 
 
 def question(number: int, *, delegate: bool) -> str:
-    """What a person says in message ``number``."""
+    """Returns a person's text for message ``number``."""
     return f"please look at m{number}" + (f" and {DELEGATE} it" if delegate else "")
 
 
 def names(text: str) -> list[str]:
-    """The messages that a text is about: ``["m17"]``."""
+    """Returns the names of the messages in a text: ``["m17"]``."""
     return _NUMBER.findall(text)
 
 
 class Refused(Exception):
-    """A tool said no."""
+    """A tool refused its call."""
 
 
 class Line:
-    """The connection of one run, opened anew when it was cut: a coordinator hangs up on who is silent for long."""
+    """The connection of one run, opened again after each loss: a coordinator closes silent connections."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         self._connection: Connection | None = None
 
     async def call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Json:
-        """The decoded answer, after as many repetitions as it takes. Raises BenchError when there is none for long."""
+        """Returns the decoded answer, with repetitions if needed. Raises BenchError if none comes for long."""
         for _ in range(_REPEATS):
             try:
                 if self._connection is None or self._connection.closed:
@@ -111,7 +111,7 @@ class Line:
         raise BenchError(f"{method} {path} was not answered {_REPEATS} times")
 
     async def tool(self, name: str, lease: str, arguments: Json) -> Json:
-        """A tool's result. Raises Refused with its words."""
+        """Returns a tool's result. Raises Refused with its message."""
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
         answer = await self.call("POST", "/mcp", call, {**_MCP, "X-Swarm-Lease": lease})
         if "error" in answer:
@@ -122,7 +122,7 @@ class Line:
         return content
 
     def close(self) -> None:
-        """Hang up."""
+        """Closes the connection."""
         if self._connection:
             self._connection.close()
 
@@ -135,7 +135,7 @@ class Agent:
         self._workers = itertools.cycle(part.workers or [""])
 
     async def play(self) -> None:
-        """Poll and work until cancelled."""
+        """Polls and works until cancelled."""
         await asyncio.gather(*(self._run() for _ in range(self._part.hands)))
 
     async def _run(self) -> None:
@@ -148,7 +148,9 @@ class Agent:
             line.close()
 
     async def _handle(self, line: Line, trigger: Json) -> None:
-        """What a tool refuses is called failed, so that it comes again soon, or ends visibly."""
+        """Handles a trigger. After a refused tool call the trigger fails, so that it comes again soon, or ends
+        visibly.
+        """
         lease, outcome = trigger["lease"]["token"], "done" if trigger["notice"] else None
         try:
             await self._act(line, lease, trigger)
@@ -166,13 +168,13 @@ class Agent:
                 done = {"task_id": task["id"], "result": f"answer {name}", "reply": f"answer {name}"}
                 await line.tool("task-complete", lease, done)
             case "slack_inbox_message" | "task_follow_up":
-                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # these change the owner
+                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # some change the owner
                     await self._end(line, lease, entry)
             case "task_returned":
                 again = {"task_id": trigger["task"]["id"], "agent": next(self._workers)}
                 await line.tool("assign-task", lease, again)
             case _:
-                pass  # how a task ended, its worker has told the people itself
+                pass  # the worker itself has posted the end of its task
 
     def _is_for_worker(self, entry: Json) -> bool:
         return bool(self._part.workers) and DELEGATE in entry["text"]
@@ -185,7 +187,7 @@ class Agent:
             try:
                 await line.tool("inbox-delegate", lease, handed)
                 return
-            except Refused as refused:  # the worker may be gone, or the thread has enough of tasks
+            except Refused as refused:  # the worker is offline, or the thread has too many tasks
                 sys.stderr.write(f"answered instead: {refused}\n")
         await line.tool("slack-reply", lease, {**about, "message": f"answer {name}"})
 

@@ -1,4 +1,4 @@
-"""The coordinators of one run: as many processes as the plan says, on one new database, connected to one Slack."""
+"""The coordinators of one measurement: as many processes as planned, on one new database, connected to one Slack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REGISTERING: Final = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchAgent:
-    """A registered agent with its token, and the port of the coordinator that it talks to."""
+    """A registered agent with its token, and its coordinator's port."""
 
     name: str
     token: str
@@ -31,15 +31,15 @@ class BenchAgent:
 
 
 class Cluster:
-    """Coordinators that run. Agents are dealt out to them in turn, as a load balancer would."""
+    """Running coordinators. Agents are assigned to them in turn, as by a load balancer."""
 
     def __init__(self, members: Sequence[Coordinator]) -> None:
         self.members = members
 
     async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
-        """Register ``count`` agents, and let each poll once, so that it counts as online; in the order of their names.
+        """Registers ``count`` agents, and lets each poll once, so that it counts as online.
 
-        They are called ``prefix-0`` and so on.
+        Returns them in order of name: ``prefix-0`` and so on.
         """
         agents: dict[int, BenchAgent] = {}
         numbers = iter(range(count))
@@ -59,19 +59,19 @@ class Cluster:
         operator.close()
 
     async def backlog(self) -> Mapping[str, int]:
-        """How much there is to do, by kind."""
+        """Returns the open work, by kind."""
         return await self.members[0].backlog()
 
     async def unread(self) -> int:
-        """How many inbox messages are stored and not claimed."""
+        """Returns the number of inbox messages that are stored and not claimed."""
         return (await self.backlog())["inbox_unread"]
 
     async def expired_leases(self) -> int:
-        """How many leases were ended because nobody renewed them."""
+        """Returns the number of leases that expired."""
         return sum([await member.expired_leases() for member in self.members])
 
     async def quiet(self) -> None:
-        """Wait until all have done what they were given, at most half a minute."""
+        """Waits until all coordinators are idle, at most half a minute."""
         for _ in range(int(_QUIET_SECONDS / _LOOK_SECONDS)):
             before = self.cpu_seconds()
             await asyncio.sleep(_LOOK_SECONDS)
@@ -79,17 +79,17 @@ class Cluster:
                 return
 
     def memory_bytes(self) -> int:
-        """What they hold in memory now, together."""
+        """Returns the current memory use of all coordinators."""
         return sum(member.memory_bytes() for member in self.members)
 
     def cpu_seconds(self) -> float:
-        """What they have used of the processor since their start, together."""
+        """Returns the processor time of all coordinators since their start."""
         return sum(member.cpu_seconds() for member in self.members)
 
 
 @asynccontextmanager
 async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[Cluster]:
-    """Coordinators that are ready, on a new database; gone afterwards. ``environment`` says where Slack is."""
+    """Runs coordinators on a new database, then removes both. ``environment`` has the address of Slack."""
     if plan.processes > 1 and plan.database == "sqlite":
         raise BenchError("several processes need a PostgreSQL: add --database postgresql://…")
     async with scratch(plan.database) as place:
@@ -105,7 +105,7 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
 
 @asynccontextmanager
 async def connected(plan: Plan, settings: Mapping[str, str] | None = None) -> AsyncIterator[tuple[BenchSlack, Cluster]]:
-    """A bench Slack, and coordinators that are connected to it. ``settings`` are further environment variables."""
+    """Runs a bench Slack and coordinators connected to it. ``settings`` are further environment variables."""
     async with bench_slack() as slack, cluster(plan, {**slack.environment, **(settings or {})}) as processes:
         await slack.connected(plan.processes)
         yield slack, processes

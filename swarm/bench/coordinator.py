@@ -1,4 +1,4 @@
-"""A real coordinator as a child process, and what it costs."""
+"""A real coordinator as a child process, and its costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READY_SECONDS: Final = 60
 
 
 class Coordinator:
-    """A coordinator that runs."""
+    """A running coordinator."""
 
     def __init__(self, process: Process, port: int, operator_token: str, log: Path) -> None:
         self.port = port
@@ -34,13 +34,13 @@ class Coordinator:
 
     @classmethod
     async def start(cls, place: Scratch, name: str, operator_token: str, environment: Mapping[str, str]) -> Coordinator:
-        """Start one on a free port, with this environment beside the database's. It is not ready yet."""
+        """Starts a coordinator on a free port, with this environment beside the database's. It is not ready yet."""
         port = _free_port()
         ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(port)}
-        ours["SWARM_MESSAGES_PER_MINUTE"] = "0"  # one person writes for many
+        ours["SWARM_MESSAGES_PER_MINUTE"] = "0"  # one person writes many messages
         log = place.folder / f"{name}.log"
         with log.open("wb") as output:
-            # A session of its own keeps the terminal's Ctrl-C for us alone.
+            # A separate session keeps the terminal's Ctrl-C for this process.
             process = await asyncio.create_subprocess_exec(
                 *_command(), cwd=place.folder, env={**place.environment, **environment, **ours},
                 stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True,
@@ -48,36 +48,36 @@ class Coordinator:
         return cls(process, port, operator_token, log)
 
     async def operator(self) -> Connection:
-        """A connection with the operator's token."""
+        """Opens a connection with the operator's token."""
         return await Connection.open(self.port, self._operator_token)
 
     async def backlog(self) -> Mapping[str, int]:
-        """How much there is to do, by kind."""
+        """Returns the open work, by kind."""
         operator = await self.operator()
         ready = (await operator.call("GET", "/readyz")).json()
         operator.close()
         return {kind: int(count) for kind, count in ready["backlog"].items()}
 
     async def expired_leases(self) -> int:
-        """How many leases it has ended because nobody renewed them."""
+        """Returns the number of leases that expired."""
         page = await self.metrics()
         found = re.search(r'^swarm_leases_ended_total\{how="expired"\} (\S+)', page, re.MULTILINE)
         return int(float(found.group(1))) if found else 0
 
     async def metrics(self) -> str:
-        """Its metrics, in Prometheus's text format."""
+        """Returns the metrics, in Prometheus's text format."""
         operator = await self.operator()
         page = (await operator.call("GET", "/metrics")).body.decode()
         operator.close()
         return page
 
     def memory_bytes(self) -> int:
-        """What it holds in memory now (resident set size, from /proc)."""
+        """Returns the current memory use (resident set size, from /proc)."""
         pages = int(self._proc("statm").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def cpu_seconds(self) -> float:
-        """What it has used of the processor since its start (user and system time, from /proc)."""
+        """Returns the processor time since the start (user and system time, from /proc)."""
         fields = self._proc("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -88,7 +88,7 @@ class Coordinator:
             raise BenchError(f"the coordinator's costs cannot be read: {error}{self.last_words()}") from error
 
     async def until_ready(self) -> None:
-        """Wait for ``/readyz``. Raises BenchError, with its last words if it ended."""
+        """Waits for ``/readyz``. Raises BenchError, with the end of the log if the process has ended."""
         for _ in range(int(_READY_SECONDS / 0.1)):
             if self._process.returncode is not None:
                 raise BenchError(f"the coordinator ended with {self._process.returncode}{self.last_words()}")
@@ -98,17 +98,17 @@ class Coordinator:
                     operator.close()
                     return
             except BenchError:
-                pass  # it does not listen yet
+                pass  # not listening yet
             await asyncio.sleep(0.1)
         raise BenchError(f"the coordinator did not become ready in {_READY_SECONDS} s{self.last_words()}")
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Returns the end of the log."""
         said = self._log.read_text(errors="replace")[-_LAST_CHARACTERS:].strip()
         return f"; it said:\n{said}" if said else ""
 
     async def stop(self) -> None:
-        """End it: politely, then not."""
+        """Ends the process: with SIGTERM, then with SIGKILL."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -119,7 +119,7 @@ class Coordinator:
 
 
 def new_operator_token() -> str:
-    """One for all coordinators of a run."""
+    """Returns a token for all coordinators of a measurement."""
     return secrets.token_urlsafe(16)
 
 

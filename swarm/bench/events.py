@@ -18,7 +18,7 @@ _TEXT: Final = f"<@{BOT_USER}> please have a look at the build of last night"
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """The time to the acknowledgement at a steady rate, and how many events a second are acknowledged at most."""
+    """Measures the time to the acknowledgement at a steady rate, and the highest rate of acknowledged events."""
     async with connected(plan) as (slack, processes):
         await processes.register(1)
         await processes.quiet()
@@ -45,7 +45,7 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
 
 async def send_steadily(slack: BenchSlack, texts: list[str], per_second: float) -> list[float]:
-    """Send messages at a steady rate, however late the acknowledgements come; seconds to each of these."""
+    """Sends messages at a steady rate, however late the acknowledgements come. Returns the seconds to each of these."""
     begun = time.perf_counter()
     sending: list[asyncio.Task[float]] = []
     for number, text in enumerate(texts):
@@ -55,7 +55,7 @@ async def send_steadily(slack: BenchSlack, texts: list[str], per_second: float) 
 
 
 async def _send_constantly(slack: BenchSlack, plan: Plan) -> tuple[int, float]:
-    """How many events were acknowledged, and how many a second, with a fixed number of them in flight."""
+    """Returns the number of acknowledged events, and their rate, with a fixed number of them in flight."""
     begun = time.perf_counter()
 
     async def sender() -> int:
@@ -70,7 +70,7 @@ async def _send_constantly(slack: BenchSlack, plan: Plan) -> tuple[int, float]:
 
 
 async def _check_stored(processes: Cluster, acknowledged: int) -> None:
-    """An acknowledgement of something that is not there would be worth nothing."""
+    """Checks that acknowledged events are stored: otherwise the acknowledgement would be worthless."""
     stored = await processes.unread()
     if stored != acknowledged:
         raise BenchError(f"{acknowledged} events were acknowledged, but {stored} inbox messages are stored")

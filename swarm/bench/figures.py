@@ -1,4 +1,4 @@
-"""Figures: what a measurement found, beside what the design asks for."""
+"""Figures: the results of a measurement, beside the targets of the design."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import StrEnum
 
 
 class BenchError(Exception):
-    """A measurement could not be made; the message says why in one line."""
+    """A measurement failed; the message is the reason in one line."""
 
 
 class Better(StrEnum):
-    """Which of two figures is the better one."""
+    """The better direction of a figure."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -21,7 +21,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """One result. Without a target it is shown for what it explains."""
+    """One result. A figure without a target explains others."""
 
     measurement: str
     what: str
@@ -33,14 +33,17 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """Whether the target is reached; None without a target."""
         if self.target is None:
             return None
         return self.value <= self.target if self.better is Better.LOWER else self.value >= self.target
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` (0 to 1) of all values do not exceed. Raises BenchError for none."""
+    """Returns the smallest value that at least ``share`` (0 to 1) of all values do not exceed.
+
+    Raises BenchError without values.
+    """
     if not values:
         raise BenchError("nothing was measured, so there is no percentile")
     ordered = sorted(values)
@@ -48,9 +51,9 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def combined(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
-    """Each figure over several runs: the best, since what else the machine does only makes a figure worse.
+    """Combines each figure over several runs to the best value, since other load on the machine only worsens a figure.
 
-    Of a ratio it is the median: its best would be the run in which the other side had bad luck.
+    A ratio becomes the median: its best value would come from a run in which the other side had bad luck.
     """
     return [_combined(versions) for versions in zip(*runs, strict=True)]
 

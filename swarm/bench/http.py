@@ -1,4 +1,4 @@
-"""A bare HTTP client: the load generator shares two cores with what it measures, so it does as little as possible."""
+"""A bare HTTP client: it shares two cores with the measured system, so it does as little as possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import orjson
 from swarm.bench.figures import BenchError
 
 ANSWER_SECONDS: Final = 90
-"""No answer takes longer than the longest poll and some."""
+"""Slightly longer than the longest poll."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"content-length:"
@@ -21,21 +21,21 @@ _LENGTH: Final = b"content-length:"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What came back, and when its last byte arrived, in seconds since 1970 UTC."""
+    """An answer, and the arrival of its last byte in seconds since 1970 UTC."""
 
     status: int
     body: bytes
     at: float
 
     def json(self) -> Any:
-        """The decoded body. Raises BenchError unless the status is one of success."""
+        """Returns the decoded body. Raises BenchError unless the status is one of success."""
         if not 200 <= self.status < 300:
             raise BenchError(f"the coordinator answered {self.status}: {self.body[:300].decode(errors='replace')}")
         return orjson.loads(self.body)
 
 
 class Connection(asyncio.Protocol):
-    """One kept connection as one caller, one request at a time. Understands answers with a Content-Length only."""
+    """One kept connection of one caller, with one request at a time. Reads only answers with a Content-Length."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, port: int, token: str) -> Connection:
-        """Connect to a port of this machine. Raises BenchError."""
+        """Connects to a port of this machine. Raises BenchError."""
         try:
             _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(token), "127.0.0.1", port)
         except OSError as error:
@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
     async def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """One request and its answer, whatever its status. Raises BenchError if there is none."""
+        """Sends one request and returns its answer, whatever its status. Raises BenchError without an answer."""
         assert self._transport is not None
         if self.closed:
             raise BenchError("the coordinator has hung up")
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
             raise BenchError(f"{method} {path} was not answered within {ANSWER_SECONDS} s") from error
 
     def close(self) -> None:
-        """Hang up."""
+        """Closes the connection."""
         self.closed = True
         if self._transport:
             self._transport.close()

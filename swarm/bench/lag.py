@@ -1,4 +1,4 @@
-"""Event loop lag: the coordinator's from the histogram on its ``/metrics``, and for comparison that of an idle loop."""
+"""Event loop lag: the coordinator's from the histogram on its ``/metrics``, and for comparison an idle loop's."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from typing import Final
 
 TICK_SECONDS: Final = 0.05
-"""As the coordinator looks at its own loop."""
+"""The interval of the coordinator's own checks."""
 
 _BUCKET = re.compile(r'^swarm_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lag:
-    """How many looks at the loop found it at most so many seconds late, by that bound."""
+    """The number of checks with at most a given lag, by upper bound in seconds."""
 
     within: Mapping[float, float]
 
     def since(self, before: Lag) -> Lag:
-        """What was found after ``before``."""
+        """Returns the checks made after ``before``."""
         return Lag(within={bound: count - before.within.get(bound, 0) for bound, count in self.within.items()})
 
     def percentile(self, share: float) -> float:
-        """Seconds, linear between two bounds; the last bound for what lies above it, 0 where nothing was found."""
+        """Returns seconds, linear between two bounds; the last bound for larger values, and 0 without checks."""
         wanted = share * max(self.within.values(), default=0)
         low, below = 0.0, 0.0
         for bound, count in sorted(self.within.items()):
@@ -39,13 +39,13 @@ class Lag:
 
 
 def lag_on(page: str) -> Lag:
-    """The histogram on a page of metrics."""
+    """Reads the histogram on a page of metrics."""
     return Lag(within={float(bound): float(count) for bound, count in _BUCKET.findall(page)})
 
 
 @asynccontextmanager
 async def idle_lag() -> AsyncIterator[list[float]]:
-    """How late this process's loop is meanwhile, in seconds: it has next to nothing to do, so the machine is late."""
+    """Collects the lag of this almost idle process's loop in seconds: the lag of the machine."""
     found = list[float]()
     watching = asyncio.create_task(_watch(found))
     try:

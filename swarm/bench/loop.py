@@ -1,4 +1,4 @@
-"""``swarm bench loop``: the way of a message from Slack to an agent and back, measured piece by piece."""
+"""``swarm bench loop``: the way of a message from Slack to an agent and back, measured in parts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MEASUREMENTS: Final[Mapping[str, Measure]] = {
     "store": store.measure,
     "backlog": backlog.measure,
 }
-"""In the order in which they are made."""
+"""In order of execution."""
 
 _INSIDE: Final = frozenset({"store", "backlog"})
-"""These measure parts within this process, so there is nothing to share out among several."""
+"""Measurements of parts within this process, which several coordinators cannot share."""
 
 
 def chosen(only: str, processes: int = 1) -> dict[str, Measure]:
-    """The measurements that a list with commas names, or all that make sense for so many processes.
+    """Returns the measurements named in a comma-separated list, or all that apply to ``processes`` coordinators.
 
-    Raises BenchError for an unknown name, and for one that does not make sense.
+    Raises BenchError for an unknown name, and for one that does not apply.
     """
     wanted = {name.strip() for name in only.split(",") if name.strip()}
     if unknown := sorted(wanted - MEASUREMENTS.keys()):

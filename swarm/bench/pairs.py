@@ -18,7 +18,7 @@ _LEARN_SECONDS: Final = 30.0
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """Pairs per second of all agents together, each message in a thread of its own, history on."""
+    """Measures pairs per second of all agents together, each message in a thread of its own, history on."""
     async with connected(plan) as (slack, processes):
         agents = await processes.register(plan.agents)
         await _learn_names(slack, agents[0])
@@ -50,13 +50,13 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
 
 async def _learn_names(slack: BenchSlack, agent: BenchAgent) -> None:
-    """Let one agent work once in each channel: names are asked of Slack once, and then known."""
+    """Lets one agent work once in each channel: the coordinator asks Slack for names once, and then knows them."""
     await slack.send_many([f"<@{BOT_USER}> swarm#{agent.name} hello"] * len(CHANNELS), len(CHANNELS))
     await _work(agent, time.perf_counter() + _LEARN_SECONDS)
 
 
 async def _work(agent: BenchAgent, until: float) -> list[float]:
-    """Seconds that each pair took; ends when nothing is left, so that the rate never counts idle time."""
+    """Returns the seconds of each pair; ends when nothing is left, so that the rate never counts idle time."""
     connection = await Connection.open(agent.port, agent.token)
     waits: list[float] = []
     while (begun := time.perf_counter()) < until:

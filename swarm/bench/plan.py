@@ -1,4 +1,4 @@
-"""How much is measured: the sizes that the design's targets speak of, and smaller ones for a quick look."""
+"""The sizes of the measurements: those of the design's targets, and smaller ones for a quick look."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Say = Callable[[str], None]
-"""Tells the person who waits what is being done."""
+"""Reports progress to the waiting person."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,23 +17,23 @@ class Plan:
     processes: int = 1  # coordinators; more than one need a PostgreSQL
     seconds: float = 10  # of each timed part
     events_per_second: int = 200
-    events_in_flight: int = 64  # when as many are sent as are acknowledged
+    events_in_flight: int = 64  # at the highest rate of acknowledgements
     polls: int = 1_000
     more_polls: int = 5_000
-    agents: int = 8  # that claim and finish over HTTP
-    pairs_per_second: int = 2_500  # so many are kept ready for them
+    agents: int = 8  # for claim and finish over HTTP
+    pairs_per_second: int = 2_500  # ready for each second
     callers: int = 64  # of the store alone
     store_pairs: int = 20_000
     rows: int = 1_000_000  # finished ones, against few_rows
     few_rows: int = 1_000
     claims: int = 500  # timed beside the finished rows
     workers: int = 7  # of the team, beside its lead
-    hands: int = 2  # runs of each of the team's agents, which poll at the same time; its lead has one for each worker
+    hands: int = 2  # polling runs of each worker; the lead has one for each worker
     team_per_second: int = 20
-    team_in_flight: int = 32  # when as many are sent as are answered
+    team_in_flight: int = 32  # at the highest rate of answers
     streams: tuple[int, ...] = (1, 3, 20, 100)  # answers at once; Slack's limits leave room for about three
-    stream_seconds: float = 20  # so long each of them is spoken
+    stream_seconds: float = 20  # the duration of each
     deltas_per_second: float = 10
     answers: int = 25  # one after another, for the time to the first text
-    answer_every_seconds: float = 4  # so slowly that Slack's limit for new streams holds none of them up
+    answer_every_seconds: float = 4  # so slowly that Slack's limit for new streams delays none of them
     refill_seconds: float = 16  # before each part, until Slack's limits allow a burst again

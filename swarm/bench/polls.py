@@ -1,4 +1,4 @@
-"""Stored → claimed by a waiting poll, and what it costs to let polls wait."""
+"""Stored → claimed by a waiting poll, and the cost of waiting polls."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ARRIVE_SECONDS: Final = 30.0
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """Memory and processor time of polls that wait, then the time to a claim while they wait.
+    """Measures memory and processor time of waiting polls, then the time to a claim meanwhile.
 
-    The many polls come first: from few to many, memory is not hidden by what earlier requests have left free.
+    The number of polls grows, so that memory freed by earlier requests hides none of their memory.
     """
     async with connected(plan) as (slack, processes):
         say(f"registering {plan.polls} agents")
@@ -63,15 +63,15 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """One trigger on its way, in seconds since 1970 UTC."""
+    """The way of one trigger, in seconds since 1970 UTC."""
 
-    stored_at: float  # when its transaction began
-    claimed_at: float  # when the transaction of its lease began
-    arrived_at: float  # when the agent had all of it
+    stored_at: float  # the start of the storing transaction
+    claimed_at: float  # the start of the lease's transaction
+    arrived_at: float  # the arrival of the whole answer at the agent
 
 
 class Crowd:
-    """Agents that each hold a poll; one that is answered polls again."""
+    """Agents with one waiting poll each; an answered agent polls again."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -93,7 +93,7 @@ class Crowd:
             raise failures[0]
 
     async def join(self, agents: Sequence[BenchAgent]) -> None:
-        """Let these agents poll as well."""
+        """Lets these agents poll as well."""
         for agent in agents:
             connection = await Connection.open(agent.port, agent.token)
             self._connections.append(connection)
@@ -103,12 +103,12 @@ class Crowd:
         while True:
             answer = await connection.call("GET", _POLL)
             if answer.status != 200:
-                answer.json()  # which raises
+                answer.json()  # raises BenchError
             self.answers.append(answer)
             self._arrived.set()
 
     async def claims(self, count: int) -> list[Claim]:
-        """All claims, as soon as there are ``count``. Raises BenchError if some do not come."""
+        """Returns all claims, once there are ``count``. Raises BenchError if some do not come."""
         try:
             async with asyncio.timeout(_ARRIVE_SECONDS):
                 while len(found := [claim for answer in self.answers for claim in _claims(answer)]) < count:
@@ -120,7 +120,7 @@ class Crowd:
 
 
 async def _learn_names(slack: BenchSlack, crowd: Crowd, agent: BenchAgent) -> None:
-    """Let one agent have a message of each channel: names are asked of Slack once, and then known."""
+    """Gives one agent a message in each channel: the coordinator asks Slack for names once, and then knows them."""
     await slack.send_many([f"<@{BOT_USER}> swarm#{agent.name} hello"] * len(CHANNELS), len(CHANNELS))
     await crowd.claims(len(CHANNELS))
 
@@ -128,7 +128,7 @@ async def _learn_names(slack: BenchSlack, crowd: Crowd, agent: BenchAgent) -> No
 async def _costs_of_many(
     plan: Plan, say: Say, processes: Cluster, agents: Sequence[BenchAgent], few: int
 ) -> list[Figure]:
-    """What it costs when so many more polls wait beside the first ones; then these go away again."""
+    """Measures the cost of additional waiting polls, which end afterwards."""
     more = plan.more_polls - plan.polls
     async with Crowd() as crowd:
         say(f"{plan.more_polls} polls wait")
@@ -164,7 +164,7 @@ def _moment(iso: Any) -> float:
 
 
 def _delays(plan: Plan, claims: Sequence[Claim]) -> list[Figure]:
-    """From store to claim both transactions are at the same point; on arrival the claim's commit is included too."""
+    """From store to claim, both transactions are at the same point; the time to arrival includes the claim's commit."""
     claimed = [1_000 * (claim.claimed_at - claim.stored_at) for claim in claims]
     arrived = [1_000 * (claim.arrived_at - claim.stored_at) for claim in claims]
     where = f"{plan.polls} polls, {plan.events_per_second}/s"

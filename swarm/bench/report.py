@@ -1,4 +1,4 @@
-"""What a run found, as a table for people and as JSON for records."""
+"""The figures of a run, as a table for people and as JSON for records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from swarm.bench.figures import BenchError, Better, Figure
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures hold for."""
+    """Describes the machine of the figures."""
     return {
         "cores": os.cpu_count() or 0,
         "system": f"{platform.system()} {platform.machine()}",
@@ -27,7 +27,7 @@ def machine() -> dict[str, str | int]:
 
 
 def show(figures: Sequence[Figure], console: Console) -> None:
-    """Print the table and the machine."""
+    """Prints the table and the machine."""
     table = Table("measurement", "figure")
     for heading in ("value", "target"):
         table.add_column(heading, justify="right")
@@ -44,7 +44,7 @@ def show(figures: Sequence[Figure], console: Console) -> None:
 
 
 def write_json(figures: Sequence[Figure], path: Path) -> None:
-    """Write everything into a file. Raises BenchError if that is not possible."""
+    """Writes everything into a file. Raises BenchError on failure."""
     document = {"machine": machine(), "figures": [{**asdict(figure), "met": figure.met} for figure in figures]}
     try:
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -68,7 +68,7 @@ def _met(figure: Figure) -> str:
 
 
 def _sqlite_version() -> str:
-    """The version of the SQLite that the coordinator takes: the one of pysqlite3 where that is installed."""
+    """Returns the version of the coordinator's SQLite: pysqlite3's where installed."""
     for name in ("pysqlite3", "sqlite3"):
         try:
             return str(import_module(name).sqlite_version)

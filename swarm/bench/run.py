@@ -1,4 +1,4 @@
-"""Make measurements, one after another, and show what they found."""
+"""Runs measurements one after another, and shows their figures."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _OPEN_FILES: Final = 16_384
 
 
 def main(choose: Callable[[], Mapping[str, Measure]], plan: Plan, repeat: int, json_file: Path | None) -> int:
-    """Measure, print the table; 0 when it could be measured, whatever was found."""
+    """Measures and prints the table. Returns 0 if all measurements could be made, whatever their figures."""
     return 1 if _found(lambda say: measure(choose(), plan, repeat, say), json_file) is None else 0
 
 
 def judged(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | None) -> int:
-    """The same for one measurement whose figures are a verdict: 0 only when all of them are as they must be."""
+    """Runs one measurement whose figures are a verdict. Returns 0 only if all targets are met."""
     found = _found(make, json_file)
     return 0 if found is not None and all(figure.met is not False for figure in found) else 1
 
 
 def _found(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | None) -> list[Figure] | None:
-    """What was found and shown; None if that was not possible, and then it was said why."""
+    """Returns the figures and shows them; None after reporting an error."""
     progress = Terminal(stderr=True)
     try:
         _raise_open_files()
@@ -47,12 +47,12 @@ def _found(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | Non
 
 
 async def _awaited(make: Callable[[Say], Awaitable[list[Figure]]], say: Say) -> list[Figure]:
-    """A loop's runner takes coroutines only."""
+    """Awaits in a coroutine: a loop's runner takes nothing else."""
     return await make(say)
 
 
 async def measure(measurements: Mapping[str, Measure], plan: Plan, repeat: int, say: Say) -> list[Figure]:
-    """The measurements one after another, each ``repeat`` times, as `combined` sees it."""
+    """Runs the measurements one after another, each ``repeat`` times, with `combined` figures."""
     found: list[Figure] = []
     for name, make in measurements.items():
         runs = []
@@ -64,7 +64,7 @@ async def measure(measurements: Mapping[str, Measure], plan: Plan, repeat: int, 
 
 
 def _raise_open_files() -> None:
-    """Thousands of polls are thousands of sockets, here and in the coordinator, which inherits the limit."""
+    """Raises the limit: thousands of polls are thousands of sockets, here and in the coordinator, which inherits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

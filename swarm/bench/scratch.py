@@ -1,4 +1,4 @@
-"""A database of its own for each measurement, migrated, and gone afterwards."""
+"""A separate, migrated database for each measurement, removed afterwards."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from swarm.bench.figures import BenchError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scratch:
-    """A folder and a database that nobody else uses."""
+    """A folder and a database for one measurement alone."""
 
     folder: Path
     url: str
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """For a process of ours: nothing of this machine's set-up reaches it."""
+        """The environment of a measured process, without settings of this machine."""
         ours = {"SWARM_HOME": str(self.folder), "SWARM_DATABASE_URL": self.url, "HOME": str(self.folder)}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SWARM_", "SLACK_", "PORT"))}
         return {**kept, **ours, "PYTHONUNBUFFERED": "1"}
@@ -35,9 +35,9 @@ class Scratch:
 
 @asynccontextmanager
 async def scratch(database: str) -> AsyncIterator[Scratch]:
-    """A migrated database: ``sqlite``, or one that is created on the server of a PostgreSQL URL.
+    """Makes a migrated database: ``sqlite``, or a new one on the server of a PostgreSQL URL.
 
-    Raises BenchError when it cannot be made.
+    Raises BenchError on failure.
     """
     with tempfile.TemporaryDirectory(prefix="swarm-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""A Slack that does nothing but send events and take the time: every call is answered at once, nothing is kept."""
+"""A minimal Slack that sends events and takes the time: every call is answered at once, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swarm.bench.figures import BenchError
 
 BOT_USER: Final = "U0BENCHBOT"
 CHANNELS: Final = tuple(f"C0BENCH{number:02}" for number in range(8))
-"""So few that Slack tells their names at once; a claim in a channel without a known name waits for it."""
+"""So few that Slack reports their names at once; a claim in a channel without a known name waits for its name."""
 
 _TEAM: Final = "T0BENCH"
 _ACK_SECONDS: Final = 30.0
@@ -25,11 +25,11 @@ _FIRST_TS: Final = 1_763_700_000
 
 
 class BenchSlack:
-    """Slack's Web API and Socket Mode, as far as a coordinator needs them to take events in."""
+    """The part of Slack's Web API and Socket Mode that a coordinator needs to receive events."""
 
     def __init__(self) -> None:
         self.base_url = ""
-        self.on_post: Callable[[str], None] | None = None  # told the text of each post when its call comes in
+        self.on_post: Callable[[str], None] | None = None  # called with the text of each post
         self._numbers = itertools.count(1)
         self._unacknowledged: dict[str, asyncio.Future[None]] = {}
         self._sockets: list[web.WebSocketResponse] = []
@@ -37,7 +37,7 @@ class BenchSlack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads a coordinator here."""
+        """The settings that connect a coordinator to this Slack."""
         return {
             "SLACK_BOT_TOKEN": "xoxb-bench",
             "SLACK_APP_TOKEN": "xapp-bench",
@@ -45,7 +45,7 @@ class BenchSlack:
         }
 
     async def connected(self, count: int) -> None:
-        """Wait until so many coordinators listen. Raises BenchError after half a minute."""
+        """Waits until ``count`` coordinators are connected. Raises BenchError after half a minute."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS), self._changed:
                 await self._changed.wait_for(lambda: len(self._sockets) >= count)
@@ -53,7 +53,7 @@ class BenchSlack:
             raise BenchError("a coordinator did not connect over Socket Mode") from error
 
     async def send(self, text: str) -> float:
-        """Send a message as a person's, in a thread of its own; seconds until its acknowledgement."""
+        """Sends a person's message, in a thread of its own. Returns the seconds until its acknowledgement."""
         number = next(self._numbers)
         envelope_id = f"envelope-{number}"
         acknowledged = self._unacknowledged[envelope_id] = asyncio.get_running_loop().create_future()
@@ -68,13 +68,13 @@ class BenchSlack:
         return time.perf_counter() - begun
 
     def _next_socket(self, number: int) -> web.WebSocketResponse:
-        """An event goes to one of those that listen, to each in turn."""
+        """Returns the connections in turn."""
         if not self._sockets:
             raise BenchError("the coordinator has left Socket Mode")
         return self._sockets[number % len(self._sockets)]
 
     async def send_many(self, texts: list[str], in_flight: int) -> None:
-        """Send messages with at most ``in_flight`` of them unacknowledged; returns when all are acknowledged."""
+        """Sends messages with at most ``in_flight`` of them unacknowledged; returns when all are acknowledged."""
         left = iter(texts)
 
         async def sender() -> None:
@@ -99,7 +99,7 @@ class BenchSlack:
         return socket
 
     def _acknowledge(self, said: str) -> None:
-        """Note an acknowledgement; other text is the client's own ping."""
+        """Notes an acknowledgement; other text is the client's own ping."""
         if said.startswith("{"):
             waiting = self._unacknowledged.pop(orjson.loads(said)["envelope_id"], None)
             if waiting and not waiting.done():
@@ -128,7 +128,7 @@ class BenchSlack:
 
 @asynccontextmanager
 async def bench_slack() -> AsyncIterator[BenchSlack]:
-    """Serve it on a free port of this machine."""
+    """Serves a bench Slack on a free port of this machine."""
     slack = BenchSlack()
     app = web.Application()
     app.router.add_route("*", "/api/{method}", slack.answer)

@@ -1,8 +1,7 @@
-"""``swarm bench storm``: much at once, events told twice, agents killed at random: every message ends once, visibly.
+"""``swarm bench storm``: heavy load, events sent twice, agents killed at random: every message ends once, visibly.
 
 The twin is Slack, without rate limits; the coordinators and all agents are processes. People write into many threads,
-with so many messages open at a time; leads answer or hand over, workers complete. `storm_verdict` judges what came of
-it.
+with a limited number of open messages; leads answer or delegate, workers complete. `storm_verdict` judges the result.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TELL_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StormPlan:
-    """The size of a storm; as it stands, what the issue of the team asks for."""
+    """The size of a storm; the defaults are those of the team's issue."""
 
     database: str = "sqlite"
     processes: int = 1
@@ -40,17 +39,17 @@ class StormPlan:
     channels: int = 20
     in_flight: int = 64  # messages that have not ended
     delegated: float = 0.3  # of the messages
-    doubled: float = 0.3  # of the messages are told twice
+    doubled: float = 0.3  # of the messages are sent twice
     kill_every_seconds: float = 2.0
     lease_seconds: float = 10.0
-    work_seconds: float = 0.05  # that a task takes
-    patience_seconds: float = 120.0  # without any new end, before what is missing counts as lost
+    work_seconds: float = 0.05  # duration of a task
+    patience_seconds: float = 120.0  # without any new end, before missing messages count as lost
     seed: int = 20_261_121
 
 
 @dataclass(kw_only=True, slots=True)
 class Storm:
-    """What happens."""
+    """The state of a storm."""
 
     plan: StormPlan
     twin: Twin
@@ -64,14 +63,14 @@ class Storm:
 
     @property
     def open(self) -> int:
-        """How many messages have not ended, as far as the log of calls tells."""
+        """The number of messages that have not ended, by the log of calls."""
         return len(self.asked) - len(self.ended) - self.log.failed
 
     async def speak(self, leads: Sequence[str]) -> None:
-        """Say everything, never with more than so many messages open. The first of a thread names its lead.
+        """Posts all messages, with a limited number of them open. The first message of a thread names its lead.
 
-        People write on in a thread when they have seen 👀 below it. Several coordinators hear of events in any order: a
-        follow-up without a mention that overtakes its thread's first message concerns nobody yet.
+        People write on in a thread once they have seen 👀 below it. Several coordinators receive events in any order: a
+        follow-up without a mention that overtakes its thread's first message has no agent yet.
         """
         for number in range(self.plan.messages):
             thread = number % self.plan.threads
@@ -96,12 +95,12 @@ class Storm:
         self.asked.append(asked)
 
     def _is_seen(self, thread: int) -> bool:
-        """Whether people may write into a thread: into a new one, or into one that has been heard of."""
+        """Whether people may write into a thread: a new one, or one with a stored message."""
         root = self.roots.get(thread)
         return root is None or (root.channel, root.ts) in self.log.stored or self.log.answered(root) > 0
 
     async def watch(self, say: Say) -> None:
-        """Read the twin's log until cancelled."""
+        """Reads the twin's log until cancelled."""
         told_at = time.monotonic()
         while True:
             await self.look()
@@ -111,7 +110,7 @@ class Storm:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Read what is new in the log, and let people speak who waited for an answer."""
+        """Reads the new part of the log, and wakes people waiting for an answer."""
         self.log.read(await self.twin.calls(self.log.last_seq))
         before = self.open
         self.ended |= {m.name for m in self.asked if m.name not in self.ended and self.log.answered(m)}
@@ -122,18 +121,18 @@ class Storm:
 
     @property
     def stuck(self) -> bool:
-        """Whether nothing has ended for so long that what is missing counts as lost."""
+        """Whether nothing has ended for so long that missing messages count as lost."""
         return time.monotonic() - self.moved_at > self.plan.patience_seconds
 
     async def until_over(self, processes: Cluster) -> None:
-        """Wait until nothing is left to do, or nothing has happened for long."""
+        """Waits until nothing is left to do, or nothing has happened for long."""
         while not self.stuck:
             await asyncio.sleep(_LOOK_SECONDS)
             if self.open == 0 and not any((await processes.backlog()).values()):
                 return
 
     async def seen(self) -> dict[tuple[str, str], Seen]:
-        """Everything as people see it."""
+        """Returns all messages as people see them."""
         found = {}
         for channel in {message.channel for message in self.asked}:
             for message in await self.twin.messages(channel):
@@ -146,7 +145,7 @@ class Storm:
 
 
 async def measure(plan: StormPlan, say: Say) -> list[Figure]:
-    """Let a storm pass. Raises BenchError when it could not take place; what it broke is in the figures."""
+    """Runs a storm. Raises BenchError if it could not take place; its failures are in the figures."""
     chance = random.Random(plan.seed)
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(twin(2 * plan.messages + 1_000))
@@ -167,7 +166,7 @@ async def measure(plan: StormPlan, say: Say) -> list[Figure]:
 
 
 async def _parts(plan: StormPlan, processes: Cluster) -> tuple[list[str], list[Part]]:
-    """The leads' names, and what everybody plays."""
+    """Returns the leads' names, and the parts of all agents."""
     leads = await processes.register(plan.leads, prefix="lead")
     workers = await processes.register(plan.agents - plan.leads, role="worker", prefix="worker")
     names = [worker.name for worker in workers]
@@ -179,7 +178,7 @@ async def _parts(plan: StormPlan, processes: Cluster) -> tuple[list[str], list[P
 
 
 async def _pass(storm: Storm, leads: Sequence[str], agents: Crowd, processes: Cluster, say: Say) -> None:
-    """Let people speak and agents die until everything is said; then wait until everything has ended."""
+    """Lets people write and agents die until every message is posted; then waits until all have ended."""
     say(f"{storm.plan.messages} messages in {storm.plan.threads} threads, {storm.plan.agents} agents")
     watching = asyncio.create_task(storm.watch(say))
     killing = asyncio.create_task(agents.kill_now_and_then(storm.plan.kill_every_seconds))
@@ -204,7 +203,7 @@ async def _pass(storm: Storm, leads: Sequence[str], agents: Crowd, processes: Cl
 
 
 async def _about(storm: Storm, agents: Crowd, processes: Cluster, seconds: float) -> list[Figure]:
-    """What there was to be survived."""
+    """Counts the events of the storm."""
     doubled, events = await storm.twin.told_twice()
     counts = {
         "messages said": len(storm.asked),

@@ -34,7 +34,7 @@ class Crowd:
         self._calm = asyncio.Event()
 
     async def start(self) -> None:
-        """Start all of them."""
+        """Starts all of them."""
         for number in range(len(self._parts)):
             await self._start(number)
 
@@ -50,9 +50,9 @@ class Crowd:
             )
 
     async def kill_now_and_then(self, every_seconds: float) -> None:
-        """Kill somebody (SIGKILL) about so often, and start it again; until `calm`.
+        """Kills a random agent (SIGKILL) at about this interval, and starts it again; until `calm`.
 
-        Raises BenchError as soon as an agent has ended by itself.
+        Raises BenchError once an agent has ended by itself.
         """
         while not await self._calm_within(self._chance.uniform(0.5, 1.5) * every_seconds):
             number = self._chance.randrange(len(self._parts))
@@ -63,7 +63,7 @@ class Crowd:
             await self._start(number)
 
     def calm(self) -> None:
-        """Kill nobody any more; who is away comes back at once."""
+        """Ends the killing; agents that are away come back at once."""
         self._calm.set()
 
     async def _calm_within(self, seconds: float) -> bool:
@@ -74,26 +74,26 @@ class Crowd:
         return True
 
     def check(self) -> None:
-        """Raises BenchError if an agent has ended by itself: then the storm would not be the one that was asked for."""
+        """Raises BenchError if an agent has ended by itself: this would be a different storm."""
         if ended := [process.returncode for process in self._running.values() if process.returncode is not None]:
             said = self._log.read_text(errors="replace")[-_LAST_CHARACTERS:].strip()
             raise BenchError(f"an agent ended by itself, with {ended[0]}; it said:\n{said}")
 
     async def stop(self) -> None:
-        """End all of them."""
+        """Ends all of them."""
         for number in list(self._running):
             await self._end(number)
 
     async def _end(self, number: int) -> None:
         process = self._running.pop(number)
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        with contextlib.suppress(ProcessLookupError):  # ended by itself
             process.kill()
         await process.wait()
 
 
 @asynccontextmanager
 async def crowd(parts: Sequence[Part], chance: random.Random) -> AsyncIterator[Crowd]:
-    """Agents at work; gone afterwards."""
+    """Runs the agents, and ends them afterwards."""
     with tempfile.TemporaryDirectory(prefix="swarm-bench-") as folder:
         found = Crowd(parts, chance, Path(folder) / "agents.log")
         try:

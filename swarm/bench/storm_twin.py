@@ -1,4 +1,4 @@
-"""A twin in a process of its own, for a storm or for streams, and the people who speak there."""
+"""A twin in a separate process, for a storm or for streams, and its people."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _START_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 30.0
 EVENTS: Final = ("message", "app_mention")
 APP: Final = "swarm"
-"""The app of the twin's default seed, whose tokens are made of its name."""
+"""The app of the twin's default seed; its tokens contain this name."""
 
 
 class Twin:
-    """Its control API."""
+    """The twin's control API."""
 
     def __init__(self, base: str, http: aiohttp.ClientSession) -> None:
         self._base = base
@@ -32,7 +32,7 @@ class Twin:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads a coordinator there."""
+        """The settings that connect a coordinator to the twin."""
         return {
             "SLACK_BOT_TOKEN": f"xoxb-twin-{APP}",
             "SLACK_APP_TOKEN": f"xapp-twin-{APP}",
@@ -40,38 +40,38 @@ class Twin:
         }
 
     async def seed(self, channels: Sequence[str]) -> None:
-        """Make channels."""
+        """Makes channels."""
         await self._ask("POST", "seed", json={"channels": [{"name": name} for name in channels]})
 
     async def say(self, channel: str, text: str, thread_ts: str | None) -> tuple[str, str]:
-        """Say something; the channel's id and the timestamp."""
+        """Posts a message. Returns the channel's id and the timestamp."""
         said = {"user": "alice", "channel": channel, "text": text, "thread_ts": thread_ts}
         found = await self._ask("POST", "messages", json=said)
         return found["channel"], found["ts"]
 
     async def duplicate_next(self, event: str) -> None:
-        """Send the next event of a kind twice."""
+        """Sends the next event of a kind twice."""
         await self._ask("POST", "faults", json={"kind": "duplicate", "event": event})
 
     async def messages(self, channel: str) -> list[dict[str, Any]]:
-        """Everything in a channel, as people see it."""
+        """Returns all messages of a channel, as people see them."""
         found: list[dict[str, Any]] = (await self._ask("GET", "messages", params={"channel": channel}))["messages"]
         return found
 
     async def thread(self, channel: str, ts: str) -> list[dict[str, Any]]:
-        """What was said below a message, as people see it."""
+        """Returns the replies to a message, as people see them."""
         where = {"channel": channel, "thread_ts": ts}
         found: list[dict[str, Any]] = (await self._ask("GET", "messages", params=where))["messages"]
         return [message for message in found if message["ts"] != ts]
 
     async def told_twice(self) -> tuple[int, int]:
-        """How many events the app was told more than once, and of how many in all, as far as the twin remembers."""
+        """Returns the numbers of events sent more than once, and of all events, as far as the twin remembers."""
         deliveries = (await self._ask("GET", "deliveries", params={"since": 0}))["deliveries"]
         times = Counter(attempt["event_id"] for attempt in deliveries if attempt["kind"] in EVENTS)
         return sum(count > 1 for count in times.values()), len(times)
 
     async def calls(self, since: int) -> list[dict[str, Any]]:
-        """The calls above a number. Raises BenchError if some of them are already forgotten."""
+        """Returns the calls above a number. Raises BenchError if some of them are already forgotten."""
         found: list[dict[str, Any]] = (await self._ask("GET", "calls", params={"since": since}))["calls"]
         if found and found[0]["seq"] != since + 1:
             raise BenchError("the twin has forgotten calls that were not read yet")
@@ -87,8 +87,8 @@ class Twin:
 
 @asynccontextmanager
 async def twin(retention_messages: int, *, rates: bool = False) -> AsyncIterator[Twin]:
-    """A twin that keeps so many messages a channel, with Slack's ``rates`` or without; gone afterwards."""
-    import_module("slack_twin")  # where it is missing, that is said rather than that the twin did not start
+    """Runs a twin that keeps ``retention_messages`` per channel, with Slack's ``rates`` or without."""
+    import_module("slack_twin")  # a missing package raises here, with a clear message
     settings = {"TWIN_RATES": "on" if rates else "off", "TWIN_RETENTION_MESSAGES": str(retention_messages)}
     environment = os.environ | settings
     process = await asyncio.create_subprocess_exec(

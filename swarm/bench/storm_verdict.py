@@ -1,7 +1,7 @@
-"""What a storm has left: judged by the calls that the twin logged and by what people see there, never by our tables.
+"""The verdict on a storm, by the calls in the twin's log and the messages that people see there, never by our tables.
 
-A message may end in two ways, and in one of them exactly once: somebody said ``answer m17`` in its thread, or the
-thread was told that it could not be answered.
+A message must end exactly once, in one of two ways: an agent posted ``answer m17`` in its thread, or the thread was
+told that it could not be answered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from swarm.bench.figures import Figure
 
 ANSWER: Final = "answer "
 FAILURES: Final = ("This message could not be answered", "could not be done")
-"""What a thread is told of a message, or of a task, that was set aside."""
+"""Texts in a thread about a dead letter, of a message or a task."""
 
 _STORED: Final = "eyes"
 _DONE: Final = "white_check_mark"
@@ -27,7 +27,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """A message that a person said."""
+    """A person's message."""
 
     name: str  # m17
     channel: str
@@ -37,7 +37,7 @@ class Asked:
 
 @dataclass(kw_only=True, slots=True)
 class Log:
-    """What the twin's log of calls tells, read bit by bit, since the twin keeps only the end of it."""
+    """The content of the twin's log of calls, read in parts, since the twin keeps only the end of it."""
 
     answers: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by channel, thread and name
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # by channel and thread
@@ -49,7 +49,7 @@ class Log:
     last_seq: int = 0
 
     def read(self, calls: Sequence[Json]) -> None:
-        """Take in what was logged since ``last_seq``."""
+        """Adds the calls logged since ``last_seq``."""
         for call in calls:
             self.calls += 1
             self.last_seq = int(call["seq"])
@@ -72,11 +72,11 @@ class Log:
 
     @property
     def failed(self) -> int:
-        """How many messages threads were told of that could not be answered."""
+        """The number of messages reported in threads as not answered."""
         return sum(self.failures.values())
 
     def answered(self, asked: Asked) -> int:
-        """How often a message was answered in its own thread."""
+        """Returns the number of answers to a message in its own thread."""
         return self.answers[asked.channel, asked.thread_ts, asked.name]
 
 
@@ -90,7 +90,7 @@ class Seen:
 
 
 def judge(asked: Sequence[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]) -> list[Figure]:
-    """How many messages did not end as they should; each count must be 0. ``seen`` is by channel and timestamp."""
+    """Counts the messages with each kind of wrong end; each count must be 0. ``seen`` is by channel and timestamp."""
     answered = {message.name: log.answered(message) for message in asked}
     failed = {message.name for message in asked if _FAILED in _reactions(seen, message)}
     said = Counter(
@@ -121,7 +121,7 @@ def _strays(asked: Sequence[Asked], log: Log) -> int:
 
 
 def _wrong_marks(ended: Iterable[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]) -> int:
-    """By the log as well as by sight: a mark that was taken away and given again would look right."""
+    """Checks marks by the log as well as by sight: a mark that was removed and given again would look right."""
     return sum(
         log.done[message.channel, message.ts] != 1 or _reactions(seen, message).count(_DONE) != 1 for message in ended
     )

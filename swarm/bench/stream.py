@@ -1,8 +1,8 @@
-"""``swarm bench stream``: answers that are streamed, from the agent's deltas to the calls of Slack, within its limits.
+"""``swarm bench stream``: streamed answers, from the agent's deltas to the calls of Slack, within its limits.
 
-A real coordinator, a twin that keeps Slack's rate limits, and an AG-UI agent, each a process of its own. First a few
-answers one after another, for the time to the first text; then so many at once, 1 and 3 within what Slack's limits
-allow, 20 and 100 above it. Each part waits until the limits allow a burst again: a coordinator begins with none.
+A real coordinator, a twin that keeps Slack's rate limits, and an AG-UI agent, each a separate process. First a few
+answers one after another, for the time to the first text; then several at once, 1 and 3 within Slack's limits, 20 and
+100 above them. Each part waits until the limits allow a burst again: a coordinator begins with none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST_TEXT: Final = "one after another"
 _SHORT_DELTAS: Final = 5
 _LOOK_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 150.0
-"""So long after the agent's last word the end of an answer may come: it gives up on streams after 90 seconds."""
+"""The time between the agent's last text and the end of an answer: streams are given up after 90 seconds."""
 
 _RETENTION_MESSAGES: Final = 2_000
 _START_SECONDS: Final = 30.0
@@ -43,17 +43,17 @@ _START_SECONDS: Final = 30.0
 
 @dataclass(kw_only=True, slots=True)
 class Bench:
-    """All that takes part."""
+    """All participants of the measurement."""
 
     twin: Twin
     processes: Cluster
     agent: Agent
     say: Say
     asked: int = 0  # answers so far
-    seq: int = 0  # of the last call of the parts before
+    seq: int = 0  # of the last call of earlier parts
 
     async def ask(self, deltas: int, per_second: float) -> Asked:
-        """Want one more answer, in a new thread."""
+        """Asks for one more answer, in a new thread."""
         order = Order(stream=self.asked, deltas=deltas, per_second=per_second)
         self.asked += 1
         said_at = time.time()
@@ -64,13 +64,13 @@ class Bench:
         return lag_on(await self.processes.members[0].metrics())
 
     async def part(self, name: str, asking: Iterable[float], deltas: int, per_second: float) -> Part:
-        """Ask at the given moments, in seconds from now, and wait until every answer is whole, or counts as lost."""
+        """Asks at the given moments, in seconds from now, and waits until every answer is whole, or counts as lost."""
         log, lag, begun = CallLog(last_seq=self.seq), await self.lag(), time.time()
         cpu = self.processes.cpu_seconds()
         async with idle_lag() as idle:
             asked = await asyncio.gather(*(self._ask_at(begun + after, deltas, per_second) for after in asking))
             until = time.time() + deltas / per_second + _PATIENCE_SECONDS
-            await asyncio.sleep(deltas / per_second)  # the agent speaks so long; later less happens at once
+            await asyncio.sleep(deltas / per_second)  # the agent writes this long; later the load is smaller
             lag = (await self.lag()).since(lag)
         over_at = await self._until_shown(log, asked, until)
         cpu = self.processes.cpu_seconds() - cpu
@@ -83,7 +83,7 @@ class Bench:
         )  # fmt: skip
 
     async def _until_shown(self, log: CallLog, asked: Sequence[Asked], until: float) -> float:
-        """Read the twin's log until the end of every answer is in it, or until it counts as lost; when that was."""
+        """Reads the twin's log until it has the end of every answer, or time is over. Returns the time."""
         while time.time() < until and not all(log.has_all_of(one.order) for one in asked):
             await asyncio.sleep(_LOOK_SECONDS)
             log.read(await self.twin.calls(log.last_seq))
@@ -94,7 +94,7 @@ class Bench:
         return await self.ask(deltas, per_second)
 
     async def _faults(self, one: Asked, until: float) -> tuple[int, int, bool]:
-        """What is wrong with an answer in the end: messages are still closed, and buttons taken away, for a while."""
+        """Returns the final faults of an answer: closing messages and removing buttons takes a while."""
         while True:
             messages = await self.twin.thread(one.channel, one.ts)
             found = faults(one.order, messages)
@@ -117,14 +117,14 @@ class Agent:
     http: aiohttp.ClientSession
 
     async def sent(self) -> dict[int, list[Sent]]:
-        """What it has sent so far, by stream."""
+        """Returns the deltas sent so far, by stream."""
         async with self.http.get(f"{self.url}sent") as answer:
             runs = orjson.loads(await answer.read())
         return {int(stream): [Sent(**run) for run in several] for stream, several in runs.items()}
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """All parts, one after another. Raises BenchError when they could not be measured."""
+    """Runs all parts, one after another. Raises BenchError on failure."""
     async with AsyncExitStack() as stack:
         bench = await stack.enter_async_context(_bench(plan, say))
         say(f"{plan.answers} answers, one every {plan.answer_every_seconds:g} s")
@@ -147,7 +147,7 @@ async def _part(bench: Bench, plan: Plan, name: str, moments: list[float], delta
 
 @asynccontextmanager
 async def _bench(plan: Plan, say: Say) -> AsyncIterator[Bench]:
-    """Everything at work, and an answer in each channel, so that their names are known and connections open."""
+    """Starts all participants, and asks for an answer in each channel, so that names are known and connections open."""
     if plan.processes > 1:
         raise BenchError("streams are run by one coordinator process at a time; leave --processes out")
     async with AsyncExitStack() as stack:
@@ -164,7 +164,7 @@ async def _bench(plan: Plan, say: Say) -> AsyncIterator[Bench]:
 
 
 def _settings(folder: Path, url: str, parallel: int) -> Path:
-    """A settings file with the agent; YAML is JSON too."""
+    """Writes a settings file with the agent; YAML is JSON too."""
     path = folder / "swarm.yaml"
     agent = {"url": url, "parallel": parallel, "description": "answers as the bench wants it"}
     path.write_bytes(orjson.dumps({"agents": {"default": "streamer", "remote": {"streamer": agent}}}))
@@ -173,7 +173,6 @@ def _settings(folder: Path, url: str, parallel: int) -> Path:
 
 @asynccontextmanager
 async def _agent() -> AsyncIterator[Agent]:
-    """The agent in a process of its own; gone afterwards."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "swarm.bench.streaming_agent"), stdout=PIPE, start_new_session=True
     )

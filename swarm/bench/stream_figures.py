@@ -1,4 +1,4 @@
-"""What a part of ``swarm bench stream`` found, in figures."""
+"""The figures of a part of ``swarm bench stream``."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ FIRST_TEXT_MS: Final = 3_000.0
 OURS_MS: Final = 300.0
 LAG_MS: Final = 20.0
 WITHIN_LIMITS: Final = 4
-"""So many streams may be begun at once before Slack's limit holds the next one up."""
+"""The number of streams that may start at once before Slack's limit delays the next one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One part: what was asked, and all that is known of what came of it."""
+    """One part: the requested answers, and all data about them."""
 
     name: str
     asked: Sequence[Asked]
     sent: Mapping[int, Sequence[Sent]]
     log: CallLog
     lag: Lag
-    idle_lag: Sequence[float]  # of a loop beside it that has nothing to do
+    idle_lag: Sequence[float]  # of an idle loop beside it
     faults: Sequence[tuple[int, int, bool]]  # of each answer: deltas lost, deltas shown twice, whether its text differs
     seconds: float
     cpu_seconds: float  # of the coordinator
 
     @property
     def is_within(self) -> bool:
-        """Whether Slack's limits hold up no answer: all that are begun in a burst, or slowly."""
+        """Whether Slack's limits delay no answer: few that start in a burst, or many that start slowly."""
         spaced = min((later.said_at - one.said_at for one, later in zip(self.asked, self.asked[1:], strict=False)),
                      default=60.0)  # fmt: skip
         return len(self.asked) <= WITHIN_LIMITS or spaced > 3.5
 
 
 def figures(part: Part) -> list[Figure]:
-    """All figures of a part, those with a target included."""
+    """Returns all figures of a part, with and without targets."""
     return [*_times(part), *_calls(part), *_faults(part), *_process(part)]
 
 
@@ -84,7 +84,7 @@ def _faults(part: Part) -> Iterator[Figure]:
 
 
 def _process(part: Part) -> Iterator[Figure]:
-    """The lag is that of the time in which the agent speaks: in the long end of many answers little happens at once."""
+    """Yields the process's figures. The lag covers the agent's writing time: the long end of a part has little load."""
     yield _figure(part, "event loop lag, p50", 1_000 * part.lag.percentile(0.5), "ms")
     yield _figure(part, "event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", LAG_MS)
     yield _figure(part, "the same of an idle loop beside it, p99", 1_000 * percentile(part.idle_lag, 0.99), "ms")

@@ -1,4 +1,4 @@
-"""What Slack was told of streams, and what became of each answer: the twin's log against the agent's own account."""
+"""The stream calls in Slack, and the fate of each answer: the twin's log against the agent's own account."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ SHOWING: Final = ("chat.startStream", "chat.appendStream", "chat.stopStream", "c
 """The methods that show text."""
 
 PACE_SECONDS: Final = 0.8
-"""A message grows again so long after its last call while Slack's limits leave room; the coordinator's own measure."""
+"""The time after which a message grows again while Slack's limits leave room; the coordinator's own setting."""
 
 Mark = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """An answer that a person wants."""
+    """A requested answer."""
 
     order: Order
     channel: str
     ts: str
-    said_at: float  # just before the twin was told, in seconds since 1970 UTC
+    said_at: float  # just before the post to the twin, in seconds since 1970 UTC
 
 
 @dataclass(kw_only=True, slots=True)
 class CallLog:
-    """The calls of one phase, as far as they were read."""
+    """The calls of one phase read so far."""
 
     last_seq: int = 0
-    counts: Counter[str] = field(default_factory=Counter)  # of calls that went well, by method
+    counts: Counter[str] = field(default_factory=Counter)  # of successful calls, by method
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)  # by method and error
     carried_at: dict[Mark, float] = field(default_factory=dict)  # the first call that carried a delta
-    batches: list[tuple[float, str, list[Mark]]] = field(default_factory=list)  # calls with something new in them
+    batches: list[tuple[float, str, list[Mark]]] = field(default_factory=list)  # calls with new deltas
     streamed: set[str] = field(default_factory=set)  # threads in which a stream was begun
 
     def read(self, calls: Iterable[Mapping[str, Any]]) -> None:
-        """Take what is new in the twin's log."""
+        """Adds the new part of the twin's log."""
         for call in calls:
             self.last_seq = call["seq"]
             method = str(call["method"])
@@ -69,17 +69,17 @@ class CallLog:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waits:
-    """Seconds between things, each a list without order."""
+    """Seconds between events, each a list without order."""
 
     deltas: Sequence[float]  # from a delta to the first call that carries it
-    firsts: Sequence[float]  # the same of the first delta of each answer
+    firsts: Sequence[float]  # the same for the first delta of each answer
     overdue: Sequence[float]  # from the moment when an append was due to the append
     to_text: Sequence[float]  # from a person's message to the first text in Slack
-    ours: Sequence[float]  # of these, without what the agent took
+    ours: Sequence[float]  # of these, without the agent's own time
 
 
 def waits(asked: Iterable[Asked], sent: Mapping[int, Sequence[Sent]], log: CallLog) -> Waits:
-    """All waits of a phase. What was never carried has none: it counts as lost elsewhere."""
+    """Returns all waits of a phase. A delta that was never carried has none: it counts as lost elsewhere."""
     answers = [(one, sent[one.order.stream][-1]) for one in asked if sent.get(one.order.stream)]
     begun = [(one, run, log.carried_at[one.order.stream, 0]) for one, run in answers if _is_begun(one, run, log)]
     sent_at = {(one.order.stream, number): at for one, run in answers for number, at in enumerate(run.at)}
@@ -97,9 +97,9 @@ def _is_begun(one: Asked, run: Sent, log: CallLog) -> bool:
 
 
 def _overdue(sent_at: Mapping[Mark, float], ends: frozenset[Mark], log: CallLog) -> list[float]:
-    """Of each append: it was due once it had something to carry, and the one before was long enough ago.
+    """Returns the delay of each append: due once a delta waits, and the last append is long enough ago.
 
-    The end of an answer is in more of a hurry, so it is left out.
+    The end of an answer is more urgent, so it is left out.
     """
     last: dict[int, float] = {}
     found = list[float]()
@@ -113,7 +113,7 @@ def _overdue(sent_at: Mapping[Mark, float], ends: frozenset[Mark], log: CallLog)
 
 
 def faults(order: Order, messages: Iterable[Mapping[str, Any]]) -> tuple[int, int, bool]:
-    """What is wrong with the answer as people see it: deltas lost, deltas shown twice, and whether the text differs."""
+    """Returns an answer's visible faults: deltas lost, deltas shown twice, and whether the text differs."""
     texts = [str(message["text"]) for message in messages if message["kind"] == "bot"]
     shown = Counter(number for text in texts for stream, number in marks_in(text) if stream == order.stream)
     lost = sum(number not in shown for number in range(order.deltas))
@@ -122,5 +122,5 @@ def faults(order: Order, messages: Iterable[Mapping[str, Any]]) -> tuple[int, in
 
 
 def _squeezed(text: str) -> str:
-    """Without blanks: between two messages of one answer there need not be one."""
+    """Removes blanks: between two messages of one answer there need not be one."""
     return re.sub(r"\s+", "", text)

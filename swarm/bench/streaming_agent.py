@@ -1,7 +1,7 @@
-"""An AG-UI agent of the bench, a process of its own: so many numbered deltas at a steady rate, and when each was sent.
+"""An AG-UI agent of the bench, a separate process: sends numbered deltas at a steady rate, and notes each time.
 
-What a run is to do stands in the message that it is for (see `Order`). ``python -m swarm.bench.streaming_agent`` prints
-its port; ``GET /sent`` answers with everything that was sent so far.
+The message of a run contains its order (see `Order`). ``python -m swarm.bench.streaming_agent`` prints its port; ``GET
+/sent`` returns all deltas sent so far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FILLER: Final = "and some more words"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """What is asked of one run."""
+    """The order for one run."""
 
     stream: int
     deltas: int
@@ -33,7 +33,7 @@ class Order:
         return f"s{self.stream}: {self.deltas} deltas, {self.per_second:g} a second"
 
     def delta(self, number: int) -> str:
-        """A piece of the answer; its mark says which one."""
+        """Returns a piece of the answer; its mark has stream and number."""
         return f"s{self.stream}d{number}; {_FILLER} "
 
     @property
@@ -43,7 +43,7 @@ class Order:
 
 
 def order_in(text: str) -> Order | None:
-    """What a message asks for."""
+    """Reads the order in a message; None without one."""
     found = _ORDER.search(text)
     if found is None:
         return None
@@ -51,27 +51,27 @@ def order_in(text: str) -> Order | None:
 
 
 def marks_in(text: str) -> Iterator[tuple[int, int]]:
-    """The deltas that a text carries: stream and number."""
+    """Yields the deltas in a text: stream and number."""
     return ((int(found[1]), int(found[2])) for found in _MARK.finditer(text))
 
 
 @dataclass(kw_only=True, slots=True)
 class Sent:
-    """One run as the agent saw it; times in seconds since 1970 UTC."""
+    """One run from the agent's side; times in seconds since 1970 UTC."""
 
     asked_at: float
-    at: list[float] = field(default_factory=list)  # when each delta was written, by number
-    hung_up: bool = False  # before all was said
+    at: list[float] = field(default_factory=list)  # the time of each delta, by number
+    hung_up: bool = False  # before the end of the answer
 
 
 class StreamingAgent:
-    """The agent, and all its runs by the number of their stream. A stream that is run twice is told apart as such."""
+    """The agent, and all its runs by the number of their stream. A stream that runs twice has two entries."""
 
     def __init__(self) -> None:
         self.runs: dict[int, list[Sent]] = {}
 
     def application(self) -> web.Application:
-        """``POST /`` is a run."""
+        """The application; ``POST /`` is a run."""
         app = web.Application()
         app.add_routes([web.post("/", self._run), web.get("/sent", self._sent)])
         return app
@@ -114,7 +114,7 @@ def _event(**fields: Any) -> bytes:
 
 
 async def main() -> None:
-    """Serve on a free port until the process is ended."""
+    """Serves on a free port until the process is ended."""
     runner = web.AppRunner(StreamingAgent().application(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -1,9 +1,9 @@
 """``swarm bench team``: a lead and its workers, from a person's message to the worker's result in Slack.
 
-The lead hands every message over, to each worker in turn; the worker completes the task at once with a reply. So a
+The lead delegates every message, to each worker in turn; the worker completes the task at once with a reply. So a
 message is two triggers, two tool calls and a notice for the lead. The end is the moment at which the bench Slack gets
-``chat.postMessage`` with the result. Slack's rate limits are not kept: a post a second and channel would be all there
-is to measure.
+``chat.postMessage`` with the result. Slack's rate limits are off: otherwise a post per second and channel would be the
+only result.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _RESULT_SECONDS: Final = 60.0
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """The time to the result at a steady rate, and how many messages a second get theirs at most."""
+    """Measures the time to the result at a steady rate, and the highest rate of results."""
     async with connected(plan, _SETTINGS) as (slack, processes), _team(plan, processes) as lead:
         people = People(slack, f"<@{BOT_USER}> swarm#{lead}")
-        await asyncio.gather(*(people.ask() for _ in CHANNELS))  # whose names are known from then on
+        await asyncio.gather(*(people.ask() for _ in CHANNELS))  # the channels' names are known from then on
         say(f"{plan.team_per_second} messages/s for {plan.seconds:g} s")
         waits = await people.ask_steadily(plan.seconds, plan.team_per_second)
         say(f"as many as get a result, {plan.team_in_flight} in flight, for {plan.seconds:g} s")
@@ -54,7 +54,7 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
 
 class People:
-    """Who ask, and wait for the result."""
+    """People who ask, and wait for the result."""
 
     def __init__(self, slack: BenchSlack, address: str) -> None:
         self._slack = slack
@@ -65,7 +65,7 @@ class People:
         slack.on_post = self._hear
 
     def _hear(self, text: str) -> None:
-        """Note a result; a second one for the same message would be one too many."""
+        """Notes a result; a second one for the same message is surplus."""
         for name in names(text):
             if (waiting := self._waiting.pop(name, None)) and not waiting.done():
                 waiting.set_result(time.perf_counter())
@@ -73,7 +73,10 @@ class People:
                 self._surplus.append(name)
 
     async def ask(self) -> float:
-        """Say something in a new thread; seconds until its result is posted. Raises BenchError if it never is."""
+        """Posts a message in a new thread. Returns the seconds until its result is posted.
+
+        Raises BenchError if none comes.
+        """
         number = next(self._numbers)
         posted = self._waiting[f"m{number}"] = asyncio.get_running_loop().create_future()
         begun = time.perf_counter()
@@ -86,7 +89,7 @@ class People:
         return posted_at - begun
 
     async def ask_steadily(self, seconds: float, per_second: float) -> list[float]:
-        """Ask at a steady rate, however late the results come; seconds to each of these."""
+        """Asks at a steady rate, however late the results come. Returns the seconds to each of these."""
         begun, asking = time.perf_counter(), list[asyncio.Task[float]]()
         for turn in range(int(seconds * per_second)):
             await asyncio.sleep(max(0.0, begun + turn / per_second - time.perf_counter()))
@@ -94,7 +97,7 @@ class People:
         return await asyncio.gather(*asking)
 
     async def ask_constantly(self, seconds: float, in_flight: int) -> tuple[int, float]:
-        """How many results came, and how many a second, with a fixed number of questions open."""
+        """Returns the number of results, and their rate, with a fixed number of questions open."""
         begun = time.perf_counter()
 
         async def asker() -> int:
@@ -108,14 +111,14 @@ class People:
         return count, count / (time.perf_counter() - begun)
 
     def check(self) -> None:
-        """Figures of something that was said twice would be worth nothing. Raises BenchError."""
+        """Raises BenchError for surplus results, which would make the figures worthless."""
         if self._surplus:
             raise BenchError(f"said more than once: {', '.join(self._surplus[:10])}")
 
 
 @asynccontextmanager
 async def _team(plan: Plan, processes: Cluster) -> AsyncIterator[str]:
-    """Lead and workers at work; the lead's name."""
+    """Starts lead and workers. Yields the lead's name."""
     (lead,) = await processes.register(1, prefix="lead")
     workers = await processes.register(plan.workers, role="worker", prefix="worker")
     parts = [

@@ -1,6 +1,6 @@
 """The Slack twin under load: messages into many channels, several connected apps, nothing lost, nothing reordered.
 
-``python -m swarm.bench.twin`` starts a twin of its own; `measure` is what a test runs at a smaller size.
+``python -m swarm.bench.twin`` starts a separate twin; a test runs `measure` at a smaller size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RETENTION: Final = "200"  # messages a channel: so few that memory must level o
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TwinPlan:
-    """The size of one run; as it stands, what the issue of the twin asks for."""
+    """The size of one run; the defaults are those of the twin's issue."""
 
     seconds: float = 60
     messages_per_second: int = 200
@@ -45,7 +45,7 @@ class TwinPlan:
 
 @dataclass(kw_only=True, slots=True)
 class Hearing:
-    """What one app got: timestamps by channel in the order of their coming, and when each came."""
+    """The events of one app: timestamps by channel in order of arrival, and the arrival times."""
 
     by_channel: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     heard_at: dict[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Hearing:
     complete: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def listen(self, socket: aiohttp.ClientWebSocketResponse, expected: int) -> None:
-        """Acknowledge and note everything that comes."""
+        """Acknowledges and notes every event."""
         async for frame in socket:
             envelope = orjson.loads(frame.data)
             if envelope["type"] != "events_api":
@@ -69,7 +69,7 @@ class Hearing:
 
 @dataclass(kw_only=True, slots=True)
 class Saying:
-    """What was said: timestamps by channel, and when each was sent."""
+    """The posted messages: timestamps by channel, and the times of sending."""
 
     by_channel: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     sent_at: dict[str, float] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Saying:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """All that a run found."""
+    """The results of a run."""
 
     said: Saying
     hearings: list[Hearing]
@@ -86,7 +86,7 @@ class Outcome:
 
 
 async def measure(plan: TwinPlan) -> list[Figure]:
-    """Run the load once. Raises BenchError when the twin does not start or does not answer."""
+    """Runs the load once. Raises BenchError if the twin does not start or does not answer."""
     async with AsyncExitStack() as stack:
         pid, base = await stack.enter_async_context(_twin())
         http = await stack.enter_async_context(aiohttp.ClientSession())
@@ -108,7 +108,7 @@ async def measure(plan: TwinPlan) -> list[Figure]:
 
 @asynccontextmanager
 async def _twin() -> AsyncIterator[tuple[int, str]]:
-    """A twin in a process of its own; gives its process id and base URL."""
+    """Runs a twin in a separate process. Yields its process id and base URL."""
     environment = os.environ | {"TWIN_RATES": "off", "TWIN_RETENTION_MESSAGES": _RETENTION}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "slack_twin", "--port", "0"), stdout=asyncio.subprocess.PIPE, env=environment
@@ -135,7 +135,7 @@ def _channel(number: int) -> str:
 
 
 async def _seed(http: aiohttp.ClientSession, base: str, plan: TwinPlan) -> None:
-    """Only the apps of the load are in its channels, so that nobody waits for an app that is not there."""
+    """Limits the channels to the load's apps, so that the twin does not wait for an absent app."""
     apps = [f"ear{number}" for number in range(plan.apps)]
     channels = [{"name": _channel(number), "members": ["alice", *apps]} for number in range(plan.channels)]
     names = [channel["name"] for channel in channels]
@@ -160,7 +160,7 @@ async def _connect(http: aiohttp.ClientSession, base: str, number: int) -> aioht
 
 
 async def _speak(http: aiohttp.ClientSession, base: str, plan: TwinPlan, pid: int) -> tuple[Saying, list[float]]:
-    """Send at a steady rate, whatever the answers take; memory is noted when two thirds are sent."""
+    """Sends at a steady rate, regardless of answers; memory is noted when two thirds are sent."""
     said, memory, begun = Saying(), list[float](), time.perf_counter()
 
     async def say(number: int) -> None:
@@ -180,7 +180,7 @@ async def _speak(http: aiohttp.ClientSession, base: str, plan: TwinPlan, pid: in
 
 
 async def _drain(hearings: list[Hearing]) -> None:
-    """Wait until every app has everything, or for so long that something must be lost."""
+    """Waits until every app has all messages, or for so long that some must be lost."""
     waiting = asyncio.gather(*(hearing.complete.wait() for hearing in hearings))
     try:
         await asyncio.wait_for(waiting, _DRAIN_SECONDS)
@@ -189,7 +189,7 @@ async def _drain(hearings: list[Hearing]) -> None:
 
 
 def _resident_mib(pid: int) -> float:
-    """Resident memory of a process, 0 where the system does not tell."""
+    """Returns the resident memory of a process, 0 where the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -198,7 +198,7 @@ def _resident_mib(pid: int) -> float:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used, 0 where the system does not tell."""
+    """Returns the processor time of a process, 0 where the system does not report it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError:
@@ -237,7 +237,7 @@ def _figures(plan: TwinPlan, outcome: Outcome) -> list[Figure]:
 
 
 def main() -> int:
-    """Measure and print; 0 when nothing was lost, repeated or reordered."""
+    """Measures and prints. Returns 0 if nothing was lost, repeated or reordered."""
     parser = argparse.ArgumentParser(prog="swarm.bench.twin", description="The Slack twin under load.")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=int, default=200, help="messages a second")

@@ -1,4 +1,4 @@
-"""The checks: each looks at the record of an answer and says what it expected, what it saw, and what to do about it."""
+"""The checks: each reads the record of an answer, and reports an expectation, a finding and a hint."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from swarm.conformance.words import said_twice, words
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 
 FIRST_SIGN_SECONDS: Final = 30.0
-"""People wait so long for a first sign, by default."""
+"""The default time until people must see a first sign."""
 
 CHUNKS: Final = 3
-"""So many calls of Slack have to carry the text of a longer answer."""
+"""The number of calls of Slack that have to carry the text of a longer answer."""
 
 MOST_CALLS: Final = 5
 SECONDS_PER_CALL: Final = 2.0
-"""An answer that grows for long has to be seen growing, about so often; more than `MOST_CALLS` are not asked for."""
+"""A growing answer needs about one call per this time; more than `MOST_CALLS` are not required."""
 
 _SHOWN: Final = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """What a check found."""
+    """The result of a check."""
 
     passed: bool
     expected: str
     seen: str
-    hint: str  # what to do about it
+    hint: str  # the remedy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a check found, and which one it was."""
+    """A check with its result."""
 
     check: Check
     found: Seen
@@ -48,19 +48,19 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What depends on who runs the suite."""
+    """The limits that depend on the operator."""
 
     first_sign_seconds: float = FIRST_SIGN_SECONDS
 
 
 def judge(scenario: Scenario, record: Record, limits: Limits | None = None) -> tuple[Verdict, ...]:
-    """The verdicts on one answer, in the order of the scenario's checks."""
+    """Returns the verdicts on one answer, in the order of the scenario's checks."""
     limits = limits or Limits()
     return tuple(Verdict(check=check, found=_CHECKS[check](scenario, record, limits)) for check in scenario.checks)
 
 
 def content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """People are shown an answer, and not just a word."""
+    """People are shown an answer of more than a word."""
     length = min(len(record.text.strip()), len(record.said.strip()))  # a note about a failure is no answer
     return Seen(
         passed=length > scenario.longer_than_characters,
@@ -86,7 +86,7 @@ def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """Text is in Slack before the agent has said all of it, and goes on to come as long as the agent speaks."""
+    """Text reaches Slack before the agent's last text, and keeps coming while the agent writes."""
     before_end = [call for call in record.text_calls if call.at <= record.over_at]
     first, last = (record.pieces[0].at, record.pieces[-1].at) if record.pieces else (0.0, 0.0)
     wanted = max(1, min(MOST_CALLS, int((last - first) / SECONDS_PER_CALL), len(record.pieces) // 2))
@@ -102,7 +102,7 @@ def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """Nothing is shown twice."""
+    """No passage is shown twice."""
     twice = said_twice(record.text)
     return Seen(
         passed=not twice,
@@ -114,7 +114,7 @@ def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """The answer ends properly: all of it is there, below it stands the footer, and nothing changes after that."""
+    """The answer ends properly: the whole text is shown, with the footer below, and nothing changes afterwards."""
     wrong = _unlatched(record)
     return Seen(
         passed=not wrong,
@@ -126,7 +126,7 @@ def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """The question can be answered, or declined, as it is."""
+    """The question can be answered, or declined, without tools."""
     return Seen(
         passed=not record.tools,
         expected="no tool",
@@ -136,7 +136,7 @@ def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 def tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """The agent looks something up, and people see that it does."""
+    """The agent uses a tool, and people see the call."""
     cards = sum(message.cards for message in record.messages)
     return Seen(
         passed=bool(record.tools) and cards > 0,
@@ -171,7 +171,7 @@ _CHECKS: Final[Mapping[Check, Callable[[Scenario, Record, Limits], Seen]]] = {
 
 
 def _unlatched(record: Record) -> str:
-    """What keeps an answer from being final; empty if nothing does."""
+    """Returns the reason why an answer is not final; empty if it is."""
     if not isinstance(record.outcome, Answered):
         return _ending(record.outcome)
     if any(message.is_open for message in record.messages):
@@ -187,7 +187,7 @@ def _unlatched(record: Record) -> str:
 
 
 def _changed_after_footer(record: Record) -> bool:
-    """Whether a call changed what is shown after the footer had been."""
+    """Whether a call changed the shown text after the footer."""
     shown = [call for call in record.calls if call.ok]
     return any(call.has_footer for call in shown[:-1])
 

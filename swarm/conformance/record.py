@@ -1,4 +1,4 @@
-"""What one answer was: what the agent did, which calls of Slack came of it, and what people see in the end."""
+"""The record of one answer: the agent's events, the calls of Slack, and the messages that people see in the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CLOSES: Final = "chat.stopStream"
 POSTS: Final = "chat.postMessage"
 UPDATES: Final = "chat.update"
 SHOWING: Final = frozenset({OPENS, APPENDS, CLOSES, POSTS, UPDATES})
-"""The methods that change what people see of an answer."""
+"""The methods that change the visible part of an answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heard:
-    """Something that the agent did. All times are seconds, on the workspace's clock."""
+    """An event of the agent. All times are seconds, on the workspace's clock."""
 
     at: float
     event: AgentEvent
@@ -30,13 +30,13 @@ class Heard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """One call of Slack's Web API that shows something."""
+    """One visible call of Slack's Web API."""
 
-    at: float  # when Slack got it
+    at: float  # the time of arrival in Slack
     method: str
     ok: bool
     has_text: bool = False
-    has_footer: bool = False  # what stands below a finished answer
+    has_footer: bool = False  # the lines below a finished answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,46 +44,46 @@ class Message:
     """A message of the answer as people see it."""
 
     text: str  # for people
-    markdown: str  # the same as Slack got it
-    is_open: bool  # it is still written
-    cards: int  # tools and steps that are shown
+    markdown: str  # the same text as sent to Slack
+    is_open: bool  # still being written
+    cards: int  # visible tools and steps
     has_footer: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Everything that the checks look at; all of it in order."""
+    """The data for the checks, all in order."""
 
     asked_at: float
     heard: tuple[Heard, ...]
     calls: tuple[Call, ...]
     messages: tuple[Message, ...]  # when the answer was over
-    messages_later: tuple[Message, ...]  # and a moment after that
+    messages_later: tuple[Message, ...]  # a moment later
     outcome: AnswerOutcome
 
     @property
     def text(self) -> str:
-        """What people are shown, over all messages."""
+        """The text shown to people, over all messages."""
         return "\n".join(message.text for message in self.messages)
 
     @property
     def markdown(self) -> str:
-        """The same as Slack got it."""
+        """The same text as sent to Slack."""
         return "\n".join(message.markdown for message in self.messages)
 
     @property
     def over_at(self) -> float:
-        """When the agent was done, or could not go on."""
+        """The time when the agent ended or failed."""
         return self.heard[-1].at if self.heard else self.asked_at
 
     @cached_property
     def pieces(self) -> tuple[Heard, ...]:
-        """The pieces of text that the agent sent, blank ones and those of its sub-agents left out."""
+        """The agent's pieces of text, without blank ones and without pieces of its sub-agents."""
         return tuple(Heard(at=at, event=delta) for at, delta in self._own_deltas() if delta.text.strip())
 
     @cached_property
     def said(self) -> str:
-        """All that the agent said, as it sent it: its messages, and of the final result what was not in them."""
+        """The agent's whole text: its messages, and the part of the final result that they lack."""
         texts: list[str] = []
         message_id: str | None = None
         for _, delta in self._own_deltas():
@@ -102,7 +102,7 @@ class Record:
 
     @cached_property
     def tools(self) -> tuple[str, ...]:
-        """The names of the tools that the agent used."""
+        """The names of the agent's tools."""
         return tuple(heard.event.name for heard in self.heard if isinstance(heard.event, ToolStarted))
 
     def _own_deltas(self) -> Iterator[tuple[float, TextDelta]]:

@@ -1,4 +1,4 @@
-"""What was found, for people and for programs."""
+"""The report of the findings, for people and for programs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from swarm.conformance.run import Result
 from swarm.conformance.scenarios import Scenario
 
 _WIDTH: Final = 120
-"""Of the table where the output is no terminal."""
+"""Of the table without a terminal."""
 
 
 class Progress:
-    """How far the suite is, on standard error."""
+    """The progress of the suite, on standard error."""
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
         self._console = Terminal(stderr=True)
@@ -35,22 +35,22 @@ class Progress:
         self._spinner.stop()
 
     def begun(self, scenario: Scenario) -> None:
-        """The agent is asked."""
+        """Shows the start of a scenario."""
         self._spinner.update(f"{scenario.name}: “{scenario.prompt}” ({self._left} to go)")
 
     def done(self, result: Result) -> None:
-        """It has answered."""
+        """Shows the end of a scenario."""
         self._left -= 1
         self._console.print(f"{result.scenario.name}: {tally(result.verdicts)} in {result.seconds:.1f} s")
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many of some checks passed."""
+    """Counts the passed checks."""
     return f"{sum(verdict.passed for verdict in verdicts)} of {len(verdicts)} checks passed"
 
 
 def show(agent: str, results: Sequence[Result]) -> None:
-    """Print the table, and for each check that failed what to do about it."""
+    """Prints the table, and a remedy for each failed check."""
     console = Terminal(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(agent, results))
     for result in results:
@@ -61,7 +61,7 @@ def show(agent: str, results: Sequence[Result]) -> None:
 
 
 def as_json(agent: str, results: Sequence[Result]) -> str:
-    """Everything that `show` tells, and the texts, as JSON."""
+    """Returns the content of `show`, and the texts, as JSON."""
     verdicts = [verdict for result in results for verdict in result.verdicts]
     document = {
         "agent": agent,

@@ -1,4 +1,4 @@
-"""Running the scenarios: each is one turn of the agent, shown in Slack as a turn always is."""
+"""Runs the scenarios: each is one run of the agent, shown in Slack as any other run."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from swarm.domain.text.cutting import split
 from swarm.slack.outgoing.live import LiveAnswer
 
 PART_CHARACTERS: Final = 3_900
-"""What could not be shown live is posted in parts of this size."""
+"""Text that could not be shown live is posted in parts of this size."""
 
 SETTLING_SECONDS: Final = 0.3
-"""So long after its end an answer is looked at once more."""
+"""After this time a finished answer is read again."""
 
 ConversationOf = Callable[[AnswerTarget], str]
-"""The id of the conversation that the agent leads in a thread."""
+"""Returns the id of the agent's conversation in a thread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """One scenario, and what was found."""
+    """One scenario, and its findings."""
 
     scenario: Scenario
     record: Record
     verdicts: tuple[Verdict, ...]
-    seconds: float  # the answer took
+    seconds: float  # of the answer
 
     @property
     def passed(self) -> bool:
@@ -48,7 +48,7 @@ class Result:
 
 
 class Examination:
-    """One agent that is being examined. ``name`` is what people see of it."""
+    """One agent under examination. ``name`` is the agent's name in Slack."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Examination:
             )
 
     async def run(self, scenario: Scenario) -> Result:
-        """Ask, show the answer, and judge it."""
+        """Asks, shows the answer, and judges it."""
         record = await self._record(scenario)
         seconds = record.over_at - record.asked_at
         verdicts = judge(scenario, record, self._limits)
@@ -109,7 +109,7 @@ class Examination:
                 yield event
 
     async def _post_rest(self, place: AnswerTarget, shown: AnswerShown) -> None:
-        """What was not shown live, as the coordinator would post it; without a text the note stands in its place."""
+        """Posts text that was not shown live, as the coordinator would; without text, the note replaces it."""
         closing = shown.closing
         parts = split(shown.leftover, PART_CHARACTERS)
         if not parts and closing.note:
@@ -130,7 +130,7 @@ async def examine(
     begun: Callable[[Scenario], None],
     done: Callable[[Result], None],
 ) -> list[Result]:
-    """Run the scenarios, one after another, and tell how far it is. Raises Unavailable if there is no such agent."""
+    """Runs the scenarios one after another, and reports the progress. Raises Unavailable for an unreachable agent."""
     await examination.insist_on_health()
     results = []
     for scenario in scenarios:

@@ -1,4 +1,4 @@
-"""What an agent is asked, and what its answer is judged by."""
+"""The questions to an agent, and the checks of its answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Check(StrEnum):
-    """One thing that can be wrong with an answer."""
+    """A possible fault of an answer."""
 
     CONTENT = "content delivered"
     STREAM = "stream opened"
@@ -22,11 +22,11 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """A question, and how it should be answered."""
+    """A question, and the expected kind of answer."""
 
     name: str
     prompt: str
-    longer_than_characters: int  # what people are shown has to be
+    longer_than_characters: int  # of the shown text
     checks: tuple[Check, ...]
 
 

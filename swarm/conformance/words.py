@@ -1,4 +1,4 @@
-"""Texts compared by their words: what Slack and Markdown make of blanks, signs and code fences does not count."""
+"""Comparison of texts by their words: changes of blanks, signs and code fences by Slack and Markdown do not count."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WORD = re.compile(r"\w+")
 
 
 def words(text: str) -> str:
-    """The words of a text, with one blank between them and none around."""
+    """Returns the words of a text, with one blank between them and none around."""
     return " ".join(_WORD.findall(_FENCE.sub(" ", html.unescape(text)).casefold()))
 
 
 def said_twice(text: str) -> str:
-    """A passage that stands in a text twice, in words; empty if there is none.
+    """Returns a passage that occurs twice in a text, in words; empty if there is none.
 
-    It has `PASSAGE_CHARACTERS`, or where the whole text is short, half of it.
+    Its length is `PASSAGE_CHARACTERS`, or half of a short text.
     """
     flat = words(text)
     length = min(PASSAGE_CHARACTERS, (len(flat) - 1) // 2)
@@ -37,7 +37,7 @@ def said_twice(text: str) -> str:
 
 
 def _beginnings(flat: str, last: int) -> Iterator[int]:
-    """Where words begin, up to a position."""
+    """Yields the beginnings of words, up to a position."""
     at = 0
     while 0 <= at <= last:
         yield at

@@ -1,4 +1,4 @@
-"""A Slack workspace for as long as the suite runs: a twin on a free port, with Slack's limits switched on."""
+"""A Slack workspace for the time of the suite: a twin on a free port, with Slack's limits switched on."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Workspace:
         self.gateway = gateway
 
     def now(self) -> float:
-        """Seconds since 1970 on the clock by which the twin notes its calls; it never goes back."""
+        """Seconds since 1970 on the clock of the twin's records; it never goes back."""
         return self._clock.now()
 
     async def ask(self, text: str, agent_name: str, turn_id: str) -> AnswerTarget:
-        """Have a person say something; where the answer belongs."""
+        """Posts a person's message. Returns the target of the answer."""
         said = {"user": _PERSON, "channel": CHANNEL, "text": f"@{DEFAULT.apps[0].name} {text}"}
         posted = (await self._http.post("messages", json=said)).raise_for_status().json()
         return AnswerTarget(
@@ -53,13 +53,13 @@ class Workspace:
         )
 
     async def calls(self, place: AnswerTarget) -> tuple[Call, ...]:
-        """The calls about an answer that show something, as Slack got them."""
+        """Returns the visible calls about an answer, as Slack got them."""
         noted = (await self._get("calls", {"since": "0"}))["calls"]
         ours = await self._timestamps(place)
         return tuple(_call(call) for call in noted if call["method"] in SHOWING and _is_about(call, place, ours))
 
     async def messages(self, place: AnswerTarget) -> tuple[Message, ...]:
-        """The answer as people see it now."""
+        """Returns the answer as people see it now."""
         return tuple(_message(shape) for shape in await self._replies(place))
 
     async def _timestamps(self, place: AnswerTarget) -> set[str]:
@@ -76,9 +76,9 @@ class Workspace:
 
 @asynccontextmanager
 async def workspace(watcher: Watcher = NO_WATCHERS) -> AsyncIterator[Workspace]:
-    """A workspace that lasts while the context does. Raises OSError if no port can be had."""
+    """Runs a workspace during a context. Raises OSError if no port is available."""
     apart = time.time() - time.monotonic()
-    clock = Clock(lambda: apart + time.monotonic())  # a clock that is set meanwhile must not confuse what came first
+    clock = Clock(lambda: apart + time.monotonic())  # a change of the system clock must not disturb the order
     twin = build_twin(clock=clock)
     async with running(twin) as url:
         gateway = Gateway(DEFAULT.apps[0].bot_token, base_url=f"{url}api/", pacing=Pacing(), watcher=watcher)

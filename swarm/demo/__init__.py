@@ -1,1 +1,1 @@
-"""What ``make demo`` runs: the whole system on one machine, with agents that need no model."""
+"""The processes of ``make demo``: the whole system on one machine, with agents that need no model."""

@@ -1,8 +1,7 @@
-"""A polling agent that needs nothing but HTTP and MCP, and follows rules instead of a model.
+"""A polling agent that needs only HTTP and MCP, and follows rules instead of a model.
 
-It shows the whole life of an agent: poll, keep the lease, read, answer through tools, hear the news that comes with a
-renewal. An agent of your own would do the same with something cleverer in place of `swarm.demo.lead` and
-`swarm.demo.workers`.
+It shows the whole life of an agent: poll, keep the lease, read, answer through tools, receive the notices of a
+renewal. An agent of your own would do the same with a model in place of `swarm.demo.lead` and `swarm.demo.workers`.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from swarm.demo.workers import Counter, Finder
 
 POLL_SECONDS: Final = 25
 RENEW_SECONDS: Final = 5
-"""Leases last a minute; the demo renews more often, so that news of a follow-up comes soon."""
+"""Leases last a minute; the demo renews more often, so that notices of follow-ups come soon."""
 
 PAUSE_AFTER_FAILURE_SECONDS: Final = 1.0
 
 TOKEN_SECONDS: Final = 0.1
-"""So often a token that is not there yet is looked for."""
+"""The interval of looking for a token that is not there yet."""
 
 Trigger = dict[str, Any]
 Act = Callable[[Trigger, Tools], Awaitable[None]]
@@ -39,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 
 class DemoAgent:
-    """Polls until it is stopped, and works on each trigger in a task of its own."""
+    """Polls until stopped, and works on each trigger in a separate task."""
 
     def __init__(self, base_url: str, token: str, act: Act) -> None:
         self._base_url = base_url.rstrip("/")
@@ -55,14 +54,14 @@ class DemoAgent:
         self._work: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Poll until ``stop``; then finish what was begun."""
+        """Polls until ``stop``; then finishes the current work."""
         while not stop.is_set():
             poll = asyncio.ensure_future(self._poll())
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait({poll, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if not poll.done():
-                poll.cancel()  # a caller that goes away leaves nothing claimed
+                poll.cancel()  # a closed connection leaves nothing claimed
                 await asyncio.gather(poll, return_exceptions=True)
         await asyncio.gather(*self._work, return_exceptions=True)
         await self._http.aclose()
@@ -84,7 +83,7 @@ class DemoAgent:
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """A run that failed is heard of; its lease lapses, and the work comes again."""
+        """Logs the error of a failed run; its lease expires, and the work comes again."""
         self._work.discard(task)
         error = None if task.cancelled() else task.exception()
         while isinstance(error, BaseExceptionGroup):
@@ -95,7 +94,7 @@ class DemoAgent:
             _log.error("a trigger could not be handled", action="handle", exc_info=error)
 
     async def _handle(self, trigger: Trigger) -> None:
-        """Work on one trigger, and keep its lease meanwhile. News is finished by saying so, work by its tools."""
+        """Works on one trigger and renews its lease meanwhile. A notice is finished here, other work by its tools."""
         token = trigger["lease"]["token"]
         renewing = asyncio.create_task(self._renew(token))
         try:
@@ -109,11 +108,11 @@ class DemoAgent:
     async def _use(self, tools: Tools, trigger: Trigger) -> None:
         try:
             await self._act(trigger, tools)
-        except Refused as refused:  # caught in here: the connection wraps what passes through it into groups
+        except Refused as refused:  # caught here: the connection would wrap the error into groups
             _log.warning("a tool refused", action="handle", trigger=trigger["kind"], error=str(refused))
 
     async def _renew(self, token: str) -> None:
-        """Keep the lease; what comes along is news, a follow-up to a running task for example."""
+        """Renews the lease, and takes the notices in the answers, such as a follow-up to a running task."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
@@ -126,7 +125,7 @@ class DemoAgent:
 
 
 def agent(name: str, root: str) -> Act:
-    """What the demo's agent of that name does with a trigger."""
+    """Returns the behaviour of the demo's agent of this name."""
     match name:
         case "counter":
             return Counter(root).act
@@ -137,7 +136,7 @@ def agent(name: str, root: str) -> Act:
 
 
 async def main() -> None:
-    """Run with SWARM_URL, SWARM_AGENT_TOKEN (or SWARM_AGENT_TOKEN_FILE), SWARM_AGENT_NAME and DEMO_ROOT."""
+    """Runs with SWARM_URL, SWARM_AGENT_TOKEN (or SWARM_AGENT_TOKEN_FILE), SWARM_AGENT_NAME and DEMO_ROOT."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -151,7 +150,7 @@ async def main() -> None:
 
 
 async def _token_in(file: Path, stop: asyncio.Event) -> str:
-    """The token in a file, once it is there; nothing of use if told to stop before."""
+    """Waits for a file with a token and returns the token; empty if stopped before."""
     while not stop.is_set():
         with contextlib.suppress(FileNotFoundError):
             return (await asyncio.to_thread(file.read_text, "utf-8")).strip()

@@ -1,4 +1,4 @@
-"""What a model is asked, and what it answers, free of any provider's protocol."""
+"""The requests to a model and its replies, independent of any provider's protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any, Final
 
 MODEL: Final = "demo-rules"
-"""What the model that is no model is called."""
+"""The name of the rules that act as a model."""
 
 _ADDRESSED: Final = re.compile(r"(?:@|swarm#)[\w-]+")
 _FENCE: Final = re.compile(
@@ -17,7 +17,7 @@ _FENCE: Final = re.compile(
     r"<data marker=\"(?P<mark>\w+)\">\n(?P<text>.*?)\n?^</data marker=\"(?P=mark)\">\s*",
     re.DOTALL | re.MULTILINE,
 )
-"""How what others have said is marked inside what a person says."""
+"""The marks around others' texts in a person's message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +26,7 @@ class Call:
 
     tool: str
     arguments: Mapping[str, Any]
-    id: str = ""  # empty while nobody has named it
+    id: str = ""  # empty until assigned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,12 +36,12 @@ class Said:
     role: str  # system, user, assistant, or tool
     text: str = ""
     calls: tuple[Call, ...] = ()  # of the assistant
-    call_id: str = ""  # which call a tool's message answers
+    call_id: str = ""  # the call that a tool's message answers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """A call, and what the tool has answered."""
+    """A call with the tool's answer."""
 
     call: Call
     text: str
@@ -52,39 +52,39 @@ class Asked:
     """A request."""
 
     messages: tuple[Said, ...]
-    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name, each with the schema it takes
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # each tool's schema, by name
 
     @property
     def instructions(self) -> str:
-        """What systems and developers have said, on one line."""
+        """The texts of systems and developers, on one line."""
         return " ".join(" ".join(said.text for said in self.messages if said.role == "system").split())
 
     @property
     def heard(self) -> Sequence[str]:
-        """What people have said, oldest first, without whom it was said to."""
+        """The people's messages, oldest first, without the addressed names."""
         return [words(said.text) for said in self.messages if said.role == "user"]
 
     @property
     def data(self) -> Mapping[str, str]:
-        """What came with the last of it, marked as data, by its title."""
+        """The marked data in the last message of a person, by its title."""
         texts = [said.text for said in self.messages if said.role == "user"]
         return {found["title"]: unescape(found["text"]) for found in _FENCE.finditer(texts[-1])} if texts else {}
 
     @property
     def last(self) -> str:
-        """What was said last."""
+        """The last message of a person."""
         heard = self.heard
         return heard[-1] if heard else ""
 
     @property
     def said_before(self) -> str:
-        """What the model itself has written last, before that; empty if nothing."""
+        """The model's last text before the last message; empty without one."""
         texts = [said.text for said in self._until_last() if said.role == "assistant" and said.text]
         return texts[-1] if texts else ""
 
     @property
     def answered(self) -> Sequence[Answered]:
-        """What tools have answered since then, oldest first."""
+        """The tools' answers since the last message, oldest first."""
         since = self.messages[len(self._until_last()) :]
         calls = {call.id: call for said in since for call in said.calls}
         return [
@@ -95,11 +95,11 @@ class Asked:
 
     @property
     def facts(self) -> str:
-        """All that may hold facts: what people have said, and summaries of it."""
+        """All texts with possible facts: people's messages, and summaries of them."""
         return "\n".join(_FENCE.sub("", said.text) for said in self.messages if said.role in ("system", "user"))
 
     def _until_last(self) -> Sequence[Said]:
-        """The messages up to the last that a person has said."""
+        """Returns the messages up to the last one of a person."""
         places = [place for place, said in enumerate(self.messages) if said.role == "user"]
         return self.messages[: places[-1] + 1] if places else ()
 
@@ -122,5 +122,5 @@ Reply = Text | Calls
 
 
 def words(text: str) -> str:
-    """What somebody said, without whom it was said to, and without the data that came with it."""
+    """Returns a message without the addressed names, and without marked data."""
     return _ADDRESSED.sub(" ", _FENCE.sub("", text)).strip()

@@ -1,4 +1,4 @@
-"""What the demo's model does for an assistant: it remembers, calculates, looks things up, and says what it is."""
+"""The rules of the demo's model for an assistant: remembers, calculates, looks things up, and introduces itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDLESS: Final = r"\b(search|look) (for ever|forever|endlessly|without end)\b"
 
 
 def answer(asked: Asked) -> Reply:
-    """The next step: words, or calls of tools."""
+    """Returns the next step: words, or calls of tools."""
     if re.search(_ENDLESS, asked.last, re.IGNORECASE) and "search" in asked.tools:
         return Calls(calls=(Call(tool="search", arguments={"query": f"attempt {len(asked.answered) + 1}"}),))
     if asked.answered:
@@ -49,7 +49,7 @@ def answer(asked: Asked) -> Reply:
 
 
 def abilities(asked: Asked) -> str:
-    """What can be asked for, which depends on the tools."""
+    """Lists the possible requests, which depend on the tools."""
     can = [
         "tell you a **joke**",
         "**remember** what you tell me about yourself: `my name is Ada`, later `what is my name?`",
@@ -65,7 +65,7 @@ def abilities(asked: Asked) -> str:
 
 
 def _with_results(asked: Asked) -> Reply:
-    """What comes after tools have answered."""
+    """Returns the step after tools have answered."""
     results = asked.answered
     tools = {result.call.tool for result in results}
     if tools <= {"search", "fetch_document"}:
@@ -97,7 +97,7 @@ def _git(asked: Asked) -> Reply | None:
 
 
 def _joke(asked: Asked) -> Reply:
-    """Another one each time."""
+    """Tells a different joke each time."""
     told = sum("joke" in heard.lower() for heard in asked.heard)
     return Text(text=_JOKES[(told - 1) % len(_JOKES)])
 

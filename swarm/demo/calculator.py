@@ -1,4 +1,4 @@
-"""A calculator as an MCP server over stdio, as anybody would write one with the library."""
+"""A calculator as an MCP server over stdio, written with the library in the usual way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Number = int | float
 
 
 def calculator() -> MCPServer:
-    """The server, with a tool for each kind of sum."""
+    """Returns the server, with a tool for each kind of sum."""
     server = MCPServer("calculator", log_level="WARNING")
     for tool in (add, subtract, multiply, divide):
         server.add_tool(tool)
@@ -52,7 +52,7 @@ def divide(
 
 
 def _plain(number: float) -> Number:
-    """A whole number without its point."""
+    """Returns a whole number without its point."""
     return int(number) if number.is_integer() else number
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 LOCK: Final = "demo.lock"
-"""Held while a demo runs, also over a kill; that it is there says that the database beside it is a demo's."""
+"""Held while a demo runs, even after a kill; its existence marks the database beside it as a demo's."""
 
 DATABASE: Final = "swarm.db"
 
@@ -21,10 +21,10 @@ class InUse(Exception):
 
 @contextmanager
 def held(home: Path, *, begins_anew: bool) -> Iterator[None]:
-    """Hold the home for the block. Raises InUse, and OSError where it cannot be made.
+    """Holds the home for the block. Raises InUse, and OSError if the home cannot be made.
 
-    ``begins_anew`` removes the database that an earlier demo has made here: the twin keeps its workspace in memory, so
-    its threads are gone, and answers into them would fail. A database that somebody else has made stays.
+    ``begins_anew`` removes the database of an earlier demo: the twin keeps its workspace in memory, so its threads are
+    gone, and answers into them would fail. A database without the demo's mark stays.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = home / LOCK

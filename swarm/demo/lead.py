@@ -1,4 +1,4 @@
-"""The demo's lead: rules in place of a model, and it says so."""
+"""The demo's lead: openly declared rules in place of a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _JOBS: Final = (
     (re.compile(r"\bhow many lines\b|\bcount\b"), "counter", "Count the lines of code"),
     (re.compile(r"\b(?:find|search(?: for)?|where is)\b\s*(?P<what>.*)"), "finder", "Find {what}"),
 )
-"""What somebody asks for, the worker who does it, and the task's title."""
+"""The patterns of requests, each with its worker and the task's title."""
 
 _HELP: Final = (
     "I am a small rule-driven program, no model. I answer `hello`, `what time is it?` and `repeat after me: …` myself, "
@@ -23,13 +23,13 @@ _HELP: Final = (
 
 
 class Lead:
-    """Answers, or hands the work to a worker, which then owns the thread until it is done."""
+    """Answers, or delegates to a worker, which then owns the thread until the task is done."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     async def act(self, trigger: dict[str, Any], tools: Tools) -> None:
-        """Handle one trigger."""
+        """Handles one trigger."""
         task = trigger["task"]
         match trigger["kind"]:
             case "slack_inbox_message":
@@ -37,7 +37,7 @@ class Lead:
             case "task_returned":
                 await tools.call("cancel-task", task_id=task["id"], reason=f"{task['title']}: its worker has gone")
             case _:
-                pass  # how a task ended, its worker has told the people itself
+                pass  # the worker itself has posted the end of its task
 
     async def _answer(self, trigger: dict[str, Any], tools: Tools) -> None:
         entries = trigger["inbox_messages"]
@@ -50,7 +50,7 @@ class Lead:
         await tools.call("slack-reply", inbox_message_id=entries[-1]["id"], message=message)
 
     async def _delegate(self, entry: dict[str, Any], worker: str, title: str, text: str, tools: Tools) -> bool:
-        """Hand the message over, and say so: under the same lease that changes nothing any more."""
+        """Delegates the message, and posts so under the same lease, which changes nothing more."""
         try:
             await tools.call("inbox-delegate", inbox_message_id=entry["id"], agent=worker, title=title, task=text)
         except Refused as refused:
@@ -61,13 +61,13 @@ class Lead:
 
 
 def words(entries: Sequence[dict[str, Any]]) -> str:
-    """What was said, without whom it was said to."""
+    """Returns the messages without the addressed names."""
     text = " ".join(str(entry["text"]) for entry in entries)
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", text).strip().lower()
 
 
 def answer(name: str, entries: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
-    """What to say to the new messages."""
+    """Returns the answer to the new messages."""
     text = " ".join(str(entry["text"]) for entry in entries)
     said = words(entries)
     person = entries[-1]["user"]["name"]

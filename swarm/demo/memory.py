@@ -1,4 +1,4 @@
-"""What the demo's model knows of a person, from the messages that it is sent and from nowhere else."""
+"""The knowledge of the demo's model about a person, taken only from the messages sent to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTAL
 
 
 def remembered(asked: Asked) -> Reply | None:
-    """The answer to what is asked about the person, or to what the person tells; None if it is neither."""
+    """Answers a question about the person, or a statement of the person; None for other messages."""
     if _ALL.search(asked.last):
         return Text(text=_listed(facts_in(asked.facts)))
     if question := _ASKED.search(asked.last):
@@ -28,7 +28,7 @@ def remembered(asked: Asked) -> Reply | None:
 
 
 def told_now(asked: Asked) -> Reply | None:
-    """What to say to a person who has just told something; None if nothing was told."""
+    """Replies to a person's new statement; None without one."""
     new = facts_in(asked.last)
     if not new:
         return None
@@ -38,20 +38,20 @@ def told_now(asked: Asked) -> Reply | None:
 
 
 def known(asked: Asked, what: str) -> str:
-    """What was told about something, the latest; empty if nothing was."""
+    """Returns the latest statement about a subject; empty without one."""
     told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
     return told[-1] if told else ""
 
 
 def facts_in(text: str) -> Sequence[str]:
-    """What a text tells of a person, each once, in the order in which it was told last."""
+    """Returns a text's statements of a person, each once, in the order of their last mention."""
     notes = [found["note"].strip() for found in _NOTE.finditer(text) if not _FACT.search(found["note"])]
     latest = {found["what"].strip().lower(): found["value"].strip() for found in _FACT.finditer(text)}
     return [*(f"my {what} is {value}" for what, value in latest.items()), *dict.fromkeys(notes)]
 
 
 def summary(conversation: str) -> str:
-    """A conversation, a paragraph for each message, in short: what was told, and what was asked last."""
+    """Summarises a conversation, given as a paragraph for each message: the facts, and the last question."""
     facts = facts_in(conversation)
     asked = [found for part in conversation.split("\n\n") if (found := _question(part))]
     listed = "\n".join(f"- remember: {fact}" if not fact.startswith("my ") else f"- {fact}" for fact in facts)
@@ -75,7 +75,7 @@ def _listed(facts: Sequence[str]) -> str:
 
 
 def _question(paragraph: str) -> str:
-    """What a person asks in a paragraph of a conversation; empty if it is no question."""
+    """Returns the question in a paragraph of a conversation; empty without one."""
     found = _AUTHOR.match(paragraph.strip())
     if found is None or found["author"] in ("assistant", "system") or not found["text"].rstrip().endswith("?"):
         return ""

@@ -1,7 +1,7 @@
-"""The demo's model: rules in place of a language model, and it says so.
+"""The demo's model: openly declared rules in place of a language model.
 
-It knows what it is asked for by what it is told and offered, as a model would: a router by its decisions to choose
-from, the wording of results and summaries by the data they come with, and everything else is an assistant's.
+The rules infer the kind of request from its content and tools, as a model would: the router offers decisions as tools,
+and requests to word results and to summarise carry marked data; all others are an assistant's.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from swarm.demo.asked import Asked, Reply, Text
 from swarm.demo.memory import summary
 
 _CONVERSATION: Final = "The conversation"
-"""The title of what is to be summarised."""
+"""The title of a conversation to summarise."""
 
 _ONE_WORD: Final = re.compile(r"\bsingle word (\w+)", re.IGNORECASE)
 
 
 def reply(asked: Asked) -> Reply:
-    """What the model answers; it always answers something."""
+    """Returns the model's reply; there always is one."""
     if router_rules.REFUSE in asked.tools:
         return router_rules.decide(asked)
     if not asked.tools and router_rules.RESULTS in asked.data:

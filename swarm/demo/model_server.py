@@ -1,6 +1,6 @@
-"""The demo's model as a server on this machine that speaks OpenAI's chat completions, streamed and whole.
+"""The demo's model as a server on this machine with OpenAI's chat completions, streamed and whole.
 
-Source: https://platform.openai.com/docs/api-reference/chat and …/chat-streaming. Any client of theirs can talk to it.
+Source: https://platform.openai.com/docs/api-reference/chat and …/chat-streaming. Any of their clients works.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CREATED: Final = 1_790_000_000
 
 
 def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
-    """The service. ``word_seconds`` is the pause after each word of a streamed answer."""
+    """Returns the service. ``word_seconds`` is the pause after each word of a streamed answer."""
 
     async def complete(request: Request) -> Response:
         try:
@@ -56,7 +56,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
 
 
 def asked_in(body: Mapping[str, Any]) -> Asked:
-    """What a request asks. Raises ValueError, KeyError, TypeError or AttributeError for what is none."""
+    """Parses a request. Raises ValueError, KeyError, TypeError or AttributeError for an invalid one."""
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     return Asked(
         messages=tuple(_said(message) for message in body["messages"]),
@@ -75,7 +75,7 @@ def _said(message: Mapping[str, Any]) -> Said:
 
 
 def _text(content: object) -> str:
-    """The text of a message, which may come in parts."""
+    """Returns the text of a message, which may come in parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
@@ -119,7 +119,7 @@ async def _streamed(
 
 
 def pieces(text: str, word_seconds: float = WORD_SECONDS) -> Iterator[str]:
-    """Word by word, or several at once where that would take too long. Put together they are the text."""
+    """Yields words, or several at once where single ones would take too long. Joined they are the text."""
     split = _WORDS.findall(text)
     at_once = max(1, round(len(split) * word_seconds / LONGEST_TEXT_SECONDS))
     for start in range(0, len(split), at_once):
@@ -127,7 +127,7 @@ def pieces(text: str, word_seconds: float = WORD_SECONDS) -> Iterator[str]:
 
 
 def _call_deltas(answer: Calls) -> Iterator[Mapping[str, Any]]:
-    """Each call: its name, then its arguments piece by piece."""
+    """Yields each call: its name, then its arguments piece by piece."""
     for index, (id, call) in enumerate(_named(answer)):
         yield {"index": index, **_function(id, call, "")}
         text = _arguments(call)
@@ -136,7 +136,7 @@ def _call_deltas(answer: Calls) -> Iterator[Mapping[str, Any]]:
 
 
 def _named(answer: Calls) -> Sequence[tuple[str, Call]]:
-    """The calls with an id each, which no other call of a conversation has."""
+    """Gives each call an id that is unique in its conversation."""
     return [(f"call_{os.urandom(8).hex()}", call) for call in answer.calls]
 
 
@@ -153,7 +153,7 @@ def _reason(answer: Reply) -> str:
 
 
 def _used(asked: Asked) -> int:
-    """What a model would have read, in tokens, roughly."""
+    """Estimates the tokens that a model would have read."""
     return _tokens("".join(said.text for said in asked.messages))
 
 
@@ -182,7 +182,7 @@ def _refused(message: str) -> Response:
 
 
 def main() -> None:
-    """Serve at the port that MODEL_PORT names."""
+    """Serves at the port given by MODEL_PORT."""
     port = int(os.environ["MODEL_PORT"])
     uvicorn.run(application(), host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
 

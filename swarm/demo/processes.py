@@ -1,4 +1,4 @@
-"""Child processes with names, logs and a common end: when one dies, the rest is stopped."""
+"""Child processes with names, logs and a common end: when one dies, the others are stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAST_LINES: Final = 20
 
 
 class Died(Exception):
-    """A part ended that should have gone on."""
+    """A part ended unexpectedly."""
 
     def __init__(self, name: str, code: int | None, last_lines: Sequence[str]) -> None:
         super().__init__(f"{name} ended with exit code {code}")
@@ -46,23 +46,23 @@ class Part:
                 self._last.append(line.decode(errors="replace").rstrip())
 
     def written(self) -> Sequence[bytes]:
-        """The lines of its log, so far."""
+        """Returns the lines of the log so far."""
         return self._log.read_bytes()[self._begins_at :].splitlines()
 
     async def died(self) -> Died:
-        """Wait for the end of the process, which nobody asked for."""
+        """Waits for the unexpected end of the process."""
         await self.process.ended.wait()
         await self._drain()
         return Died(self.name, self.process.code, self._last)
 
     async def stop(self) -> None:
-        """End it: politely, then not."""
+        """Ends the process: with SIGTERM, then with SIGKILL."""
         await self.process.end()
         await self._drain()
         self.process.close()
 
     async def _drain(self) -> None:
-        """Read what it said last, but do not wait for a grandchild that holds the pipe open."""
+        """Reads the last output, without waiting for a grandchild that holds the pipe open."""
         await asyncio.wait({self._reading}, timeout=DRAIN_SECONDS)
 
 
@@ -74,9 +74,9 @@ class Parts:
         self._parts: list[Part] = []
 
     async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start ``python -P -m …``, so that no package in the folder that we were started in passes for one of ours.
+        """Starts ``python -P -m …``, so that a package in the working directory cannot replace one of ours.
 
-        A session of its own keeps the terminal's Ctrl-C for the demo alone.
+        A separate session keeps the terminal's Ctrl-C for the demo alone.
         """
         self._logs.mkdir(parents=True, exist_ok=True)
         process = await Child.start(
@@ -90,11 +90,11 @@ class Parts:
         self._parts.append(Part(name, process, self._logs / f"{name}.log"))
 
     def log_of(self, name: str) -> Sequence[bytes]:
-        """What a part has written so far, line by line."""
+        """Returns the output of a part so far, line by line."""
         return next(part.written() for part in self._parts if part.name == name)
 
     async def first_death(self) -> Died:
-        """Wait until any part ends."""
+        """Waits until any part ends."""
         waiting = [asyncio.create_task(part.died()) for part in self._parts]
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -104,5 +104,5 @@ class Parts:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Stop all parts at the same time, so that one deadline holds for all of them."""
+        """Stops all parts at the same time, so that one deadline holds for all of them."""
         await asyncio.gather(*(part.stop() for part in self._parts))

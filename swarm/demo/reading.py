@@ -1,4 +1,4 @@
-"""How the demo's model looks something up: it searches, reads what fits best, and tells what stands there and where."""
+"""The look-up rules of the demo's model: search, read the best documents, and quote them with their source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swarm.demo.asked import Asked, Call, Calls, Reply, Text
 
 PARAGRAPHS_OF_ONE: Final = 3
 PARAGRAPHS_OF_SEVERAL: Final = 2
-"""So much of each document is told."""
+"""The quoted part of each document."""
 
 _QUESTION: Final = re.compile(
     r"^\W*(?:what|who|how|where|when|which|why|tell me|explain|describe|compare|show me|find|search|look up)\b",
@@ -37,7 +37,7 @@ class Page:
 
 
 def look_up(asked: Asked) -> Reply | None:
-    """The searches that a question wants; None if it is no question, or there is nothing to search in."""
+    """Returns the searches for a question; None for other messages, and without a search tool."""
     if "search" not in asked.tools or not _QUESTION.search(asked.last):
         return None
     queries = _queries(asked.last)
@@ -45,7 +45,7 @@ def look_up(asked: Asked) -> Reply | None:
 
 
 def from_documents(asked: Asked) -> Reply:
-    """What comes after searches: to read the best document of each, and then to tell what they say."""
+    """Returns the step after searches: read the best document of each, and then quote them."""
     pages = [page for result in asked.answered if result.call.tool == "fetch_document" and (page := _page(result.text))]
     if pages:
         return Text(text=_told(pages))
@@ -60,7 +60,7 @@ def from_documents(asked: Asked) -> Reply:
 
 
 def _queries(question: str) -> Sequence[str]:
-    """Keywords; where two things are compared, those of each."""
+    """Returns keywords; for a comparison, those of each side."""
     if compared := _COMPARED.search(question):
         about = _keywords(compared["about"])
         return [" ".join([compared[name].lower(), *about]) for name in ("one", "other")]
@@ -73,7 +73,7 @@ def _keywords(text: str) -> Sequence[str]:
 
 
 def _best(answer: str) -> str:
-    """The id of the document that a search names first; empty if it found none."""
+    """Returns the id of the first document of a search; empty without results."""
     documents = _parsed(answer).get("documents") or [{}]
     return str(documents[0].get("id") or "")
 
@@ -97,7 +97,7 @@ def _has_fetched(asked: Asked) -> bool:
 
 
 def _told(pages: Sequence[Page]) -> str:
-    """What the pages say, each with where it stands."""
+    """Quotes the pages, each with its source."""
     most = PARAGRAPHS_OF_ONE if len(pages) == 1 else PARAGRAPHS_OF_SEVERAL
     parts = []
     for page in pages:
@@ -108,7 +108,7 @@ def _told(pages: Sequence[Page]) -> str:
 
 
 def _paragraphs(text: str, most: int) -> Iterator[str]:
-    """The first paragraphs of a Markdown text in a line each, without headings and what only leads over to a list."""
+    """Yields the first paragraphs of a Markdown text in a line each, without headings and introductions of lists."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", text)]
     lines = (block if block.startswith("-") else " ".join(block.split()) for block in blocks)
     told = (line for line in lines if line and not line.startswith("#") and not line.endswith(":"))

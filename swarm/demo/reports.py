@@ -1,4 +1,4 @@
-"""What the demo's writer writes about a repository, in Markdown; every number in it was counted."""
+"""The texts of the demo's writer about a repository, in Markdown; every number in them was counted."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 from swarm.demo.repository import File, Group, by_folder, by_kind, by_part
 
 REPORT_CHARACTERS: Final = 13_000
-"""A long report is longer than what fits into one message of Slack's, however small the folder is."""
+"""A long report exceeds one message of Slack, however small the folder is."""
 
 _SHOWN: Final = 5
 _LARGEST: Final = 3
 
 
 def overview(name: str, found: Sequence[File]) -> str:
-    """A page: the kinds of files as a table, the folders as a drawing."""
+    """Writes a page: the kinds of files as a table, the folders as a drawing."""
     total = sum(file.lines for file in found)
     return (
         f"**{name}** has {len(found):,} text files with {total:,} lines. I have counted them just now.\n\n"
@@ -28,7 +28,7 @@ def overview(name: str, found: Sequence[File]) -> str:
 
 
 def report(name: str, found: Sequence[File]) -> str:
-    """Folder by folder, the largest first, until it is long; padded, and honestly so, where there is too little."""
+    """Writes folder by folder, the largest first, up to a length; small repositories get openly declared padding."""
     places = by_folder(found)
     text = f"# {name}, folder by folder\n\n{len(found):,} files in {len(places)} folders.\n\n{_kinds(found)}"
     for number, place in enumerate(places):

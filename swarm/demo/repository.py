@@ -1,4 +1,4 @@
-"""What is in the folder where the demo was started: its files and their lines, counted when somebody asks."""
+"""The content of the demo's working directory: its files and their lines, counted on request."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class File:
 
     @property
     def kind(self) -> str:
-        """Its suffix."""
+        """The file's suffix."""
         return Path(self.path).suffix or "(no suffix)"
 
     @property
     def folder(self) -> str:
-        """The folder that it is in."""
+        """The file's folder."""
         return self.path.rpartition("/")[0] or "."
 
     @property
     def part(self) -> str:
-        """The folder that it is in, of those at the top."""
+        """The file's top-level folder."""
         return self.path.partition("/")[0] if "/" in self.path else "."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Files that have something in common."""
+    """Files with a common property."""
 
     name: str
     files: int
@@ -46,7 +46,7 @@ class Group:
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """The folder and those below it, but for what tools keep there."""
+    """Yields the folder and its subfolders, without folders of tools."""
     yield root
     for child in root.iterdir():
         if child.is_dir() and not child.is_symlink() and not child.name.startswith((".", "__")):
@@ -54,34 +54,34 @@ def folders(root: Path) -> Iterator[Path]:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """The files of one folder, by name, without very large ones."""
+    """Returns the files of one folder, by name, without very large ones."""
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_BYTES:
             yield path
 
 
 def listed(root: Path) -> list[Path]:
-    """All text files of the folder and of those below it."""
+    """Returns all text files of the folder and its subfolders."""
     return [path for folder in sorted(folders(root)) for path in files(folder) if _is_text(path)]
 
 
 def counted(root: Path, paths: Iterable[Path]) -> list[File]:
-    """The same with their lines."""
+    """Returns the files with their lines."""
     return [File(path=path.relative_to(root).as_posix(), lines=len(path.read_bytes().splitlines())) for path in paths]
 
 
 def by_kind(found: Iterable[File]) -> list[Group]:
-    """Files of one suffix together, the most lines first."""
+    """Groups files by suffix, the most lines first."""
     return _grouped((file.kind, file) for file in found)
 
 
 def by_part(found: Iterable[File]) -> list[Group]:
-    """Files of one folder at the top together, the most lines first."""
+    """Groups files by top-level folder, the most lines first."""
     return _grouped((file.part, file) for file in found)
 
 
 def by_folder(found: Iterable[File]) -> list[Group]:
-    """Files of one folder together, the most lines first."""
+    """Groups files by folder, the most lines first."""
     return _grouped((file.folder, file) for file in found)
 
 

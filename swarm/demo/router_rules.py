@@ -1,4 +1,4 @@
-"""What the demo's model does for a tool router: it decides which tool to call, and words what the tools said."""
+"""The rules of the demo's model for a tool router: decides on calls of tools, and words their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSE: Final = "swarm_refuse"
 STOP: Final = "swarm_stop"
 
 RESULTS: Final = "What the tools said"
-"""The title of the results that are to be worded."""
+"""The title of results to be worded."""
 
 _STOP: Final = re.compile(
     r"\b(never ?mind|forget (it|about it|that)|cancel|stop|leave it|vergiss es|abbrechen|laisse tomber|olvídalo)\b",
@@ -26,7 +26,7 @@ _RESULT: Final = re.compile(rf"^{_HOW}\s*(?P<text>.*?)(?=\n\n{re.sub('[?]P<[a-z]
 
 
 def decide(asked: Asked) -> Reply:
-    """One decision: to call tools, to ask for what is missing, to stop, or to refuse."""
+    """Returns one decision: to call tools, to ask for a missing argument, to stop, or to refuse."""
     if _STOP.search(asked.last):
         return _only(STOP)
     sums = wanted(asked)
@@ -40,13 +40,13 @@ def decide(asked: Asked) -> Reply:
 
 
 def word(asked: Asked) -> Reply:
-    """The results that came with a request, in a sentence each."""
+    """Words the results of a request, in a sentence each."""
     lines = [_worded(found, asked.last) for found in _RESULT.finditer(asked.data[RESULTS])]
     return Text(text="\n".join(lines) or "The tools have said nothing.")
 
 
 def wanted(asked: Asked) -> Sequence[Sum]:
-    """The sums that are wanted now: all of a message, or one that goes on after a question of ours."""
+    """Returns the requested sums: all of a message, or one that continues after the router's question."""
     found = sums_in(asked.last)
     if found and (len(found) > 1 or found[0].is_complete):
         return found

@@ -25,7 +25,7 @@ from swarm.demo.tools import Tools
 READY_SECONDS: Final = 60
 TOOL_SECONDS: Final = 20
 DEATH_SECONDS: Final = 2
-"""How long after a failed call the end of a part may still explain it."""
+"""The time after a failed call in which the end of a part may still explain the failure."""
 
 AGENTS: Final = (
     ("lead", "lead", "Answers by rules, and hands work to the workers; a stand-in for a real agent."),
@@ -37,17 +37,17 @@ AGENTS: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Where the demo runs."""
+    """The places and settings of a demo."""
 
     port: int
     twin_port: int
     home: Path
     writer_port: int
     model_port: int
-    own_settings: Path  # the file that the coordinator would read without us
+    own_settings: Path  # the coordinator's usual settings file
     slack: bool  # real tokens are in the environment, so there is no twin
-    own_model: bool = False  # the environment names a model, which answers in place of the rules
-    own_servers: Path | None = None  # the file with MCP servers that the environment names
+    own_model: bool = False  # the environment names a model, which replaces the rules
+    own_servers: Path | None = None  # the environment's file with MCP servers
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
     work_tree: Path | None = None  # made for the assistant's git
@@ -70,11 +70,11 @@ class Plan:
 
 
 class NotReady(Exception):
-    """A part did not come up in time."""
+    """A part did not start in time."""
 
 
 def plan(environment: Mapping[str, str]) -> Plan:
-    """The plan that the environment, and no file, asks for. Raises ValueError for a bad port."""
+    """Returns the plan from the environment, without files. Raises ValueError for a bad port."""
     return Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
@@ -91,11 +91,11 @@ def plan(environment: Mapping[str, str]) -> Plan:
 
 
 async def run(demo: Plan) -> int:
-    """Run until Ctrl-C (exit code 0) or until a part dies (exit code 1)."""
+    """Runs until Ctrl-C (exit code 0) or until a part dies (exit code 1)."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    os.umask(0o077)  # the home folder, its logs and tokens are for nobody else's eyes
+    os.umask(0o077)  # the home folder, its logs and tokens are private
     try:
         with (
             home.held(demo.home, begins_anew=not demo.slack and demo.database_url is None),
@@ -131,7 +131,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
-        await asyncio.wait({starting})  # a child that is just being started is stopped as well
+        await asyncio.wait({starting})  # a child that is just starting is stopped as well
         return 0
     await starting
     print(f"Open {demo.base_url if demo.slack else demo.twin_url}", flush=True)
@@ -153,7 +153,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
 
 
 async def _start(demo: Plan, parts: Parts) -> None:
-    """Bring all parts up beside each other: the coordinator takes longest, and asks for the others last."""
+    """Starts all parts side by side: the coordinator takes longest, and needs the others last."""
     is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
     environment = _settings(demo, is_scripted=is_scripted)
     if not demo.slack:
@@ -176,7 +176,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
 
 
 def _trouble_of_model(line: bytes) -> str:
-    """What a line of the coordinator's log says of a model that does not answer; empty for other lines."""
+    """Returns the trouble of a silent model in a line of the coordinator's log; empty for other lines."""
     if b'"model_check"' not in line:
         return ""
     said = orjson.loads(line)
@@ -184,9 +184,9 @@ def _trouble_of_model(line: bytes) -> str:
 
 
 async def _start_agents(demo: Plan, parts: Parts) -> None:
-    """Start those that poll; they load while the coordinator does, and wait for their tokens."""
+    """Starts the polling agents; they load while the coordinator does, and wait for their tokens."""
     for name, _, _ in AGENTS:
-        _token_file(demo, name).unlink(missing_ok=True)  # of an earlier run, which nobody accepts any more
+        _token_file(demo, name).unlink(missing_ok=True)  # of an earlier run, no longer valid
         _say(f"starting the agent {name}")
         settings = {
             "SWARM_URL": demo.base_url,
@@ -198,7 +198,7 @@ async def _start_agents(demo: Plan, parts: Parts) -> None:
 
 
 async def _employ_agents(demo: Plan, parts: Parts) -> None:
-    """Register those that poll, hand them their tokens, and wait until all are there."""
+    """Registers the polling agents, hands them their tokens, and waits until all are online."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
         for name, role, description in AGENTS:
@@ -209,11 +209,11 @@ async def _employ_agents(demo: Plan, parts: Parts) -> None:
 
 
 async def _try_tools(demo: Plan, token: str) -> None:
-    """Call an MCP tool as an agent does: without its tools none would ever answer. Raises NotReady."""
+    """Calls an MCP tool as an agent does: without working tools no agent could answer. Raises NotReady."""
     try:
         async with asyncio.timeout(TOOL_SECONDS), Tools.connected(demo.base_url, token, lease_token="") as tools:
             await tools.call("tray")
-    except Exception as error:  # the library wraps what goes wrong in groups of its own
+    except Exception as error:  # the library wraps errors in groups
         cause: BaseException = error
         while isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
@@ -225,7 +225,7 @@ def _token_file(demo: Plan, name: str) -> Path:
 
 
 def _hand_over(token: str, file: Path) -> None:
-    """Write a token for its agent alone, whole from the first moment."""
+    """Writes a token that only its agent can read, complete from the first moment."""
     half = file.with_suffix(".new")
     half.unlink(missing_ok=True)
     half.touch(mode=0o600)
@@ -234,12 +234,12 @@ def _hand_over(token: str, file: Path) -> None:
 
 
 def _root() -> str:
-    """The folder that the agents look at."""
+    """Returns the folder that the agents examine."""
     return str(Path.cwd())
 
 
 def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
-    """The coordinator's settings. With the twin it gets a database of its own, whatever its files name."""
+    """Returns the coordinator's settings. With the twin they include a separate database, regardless of files."""
     file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
     wanted = Wanted(
         writer_url=demo.writer_url,
@@ -265,7 +265,7 @@ def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
 
 
 def _rules(demo: Plan) -> dict[str, str]:
-    """What leads to the rules in place of a model, whatever files say about models. It is shown no real key."""
+    """Returns settings that replace the model by the rules, regardless of files. The rules get no real key."""
     return {
         "LLM_MODEL": MODEL,
         "LLM_PROVIDER": "openai",
@@ -275,7 +275,7 @@ def _rules(demo: Plan) -> dict[str, str]:
 
 
 def _operator_token(demo: Plan) -> str:
-    """The coordinator's: from the environment, else from the file that it has written. Raises NotReady without it."""
+    """Returns the coordinator's token: from the environment, else from its file. Raises NotReady without one."""
     if demo.operator_token:
         return demo.operator_token
     path = demo.home / "operator.token"
@@ -289,7 +289,7 @@ def _operator_token(demo: Plan) -> str:
 
 
 def _twin_tokens(demo: Plan) -> dict[str, str]:
-    """The tokens of the twin's default seed."""
+    """Returns the tokens of the twin's default seed."""
     from slack_twin.seed import DEFAULT
 
     app = DEFAULT.apps[0]
@@ -302,7 +302,7 @@ def _twin_tokens(demo: Plan) -> dict[str, str]:
 
 
 async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
-    """Register an agent; one of an earlier run gets a new token. Raises Died or NotReady."""
+    """Registers an agent; an agent of an earlier run gets a new token. Raises Died or NotReady."""
     try:
         answer = await http.post("/agents", json={"name": name, "role": role, "description": description})
         if answer.status_code == httpx2.codes.CONFLICT:
@@ -317,7 +317,7 @@ async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, d
 
 
 async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
-    """Why a call failed: mostly since a part has died."""
+    """Returns the reason of a failed call: usually the death of a part."""
     try:
         return await asyncio.wait_for(parts.first_death(), DEATH_SECONDS)
     except TimeoutError:
@@ -325,7 +325,7 @@ async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
 
 
 async def _until(parts: Parts, url: str, what: str) -> None:
-    """Wait until a URL answers 200, or a part dies."""
+    """Waits until a URL answers 200, or a part dies."""
     async with httpx2.AsyncClient(timeout=5, trust_env=False) as http:
 
         async def answers() -> bool:
@@ -345,7 +345,7 @@ async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
 
 
 async def _wait_for(parts: Parts, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait until a condition holds; a call that fails means not yet. Raises Died or NotReady."""
+    """Waits until a condition holds; a failed call means not yet. Raises Died or NotReady."""
     death = asyncio.create_task(parts.first_death())
     try:
         async with asyncio.timeout(READY_SECONDS):
@@ -374,7 +374,7 @@ def _port(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on; nobody else needs to know it."""
+    """Returns an unused port, private to the demo."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -394,12 +394,12 @@ def _say(what: str) -> None:
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    """The demo as a command; its exit code."""
+    """Runs the demo as a command. Returns its exit code."""
     try:
         demo = plan(environment)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     if not demo.slack:
-        import_module("slack_twin")  # where it is missing, nothing is started
+        import_module("slack_twin")  # a missing package raises here, before anything starts
     return asyncio.run(run(demo))

@@ -1,4 +1,4 @@
-"""The coordinator's settings file in the demo: whatever the folder's own says, the writer, and the built-in agents."""
+"""The coordinator's settings file in the demo: the folder's own settings, the writer, and the built-in agents."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ OWN_FILE: Final = "swarm.yaml"
 OWN_SERVERS: Final = "servers_config.json"
 
 PAPERS: Final = Path(__file__).parent / "papers"
-"""Documents to be searched, where the folder's own settings name none."""
+"""Documents to search, where the folder's own settings name none."""
 
 _CALCULATOR: Final = "calculator"
 _CALCULATOR_TOOLS: Final = ("add", "subtract", "multiply", "divide")
 
 
 class Unusable(Exception):
-    """A settings file that nothing can be added to; the message is for people."""
+    """The demo cannot extend this settings file; the message is for people."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What is added to the settings."""
+    """The additions to the settings."""
 
     writer_url: str
-    servers_file: Path  # where the MCP servers are written to
-    own_servers: Path | None = None  # the file with MCP servers that the environment names
-    work_tree: Path | None = None  # where the assistant's git works, unless the folder's own settings name another
+    servers_file: Path  # the new file with MCP servers
+    own_servers: Path | None = None  # the environment's file with MCP servers
+    work_tree: Path | None = None  # for the assistant's git, unless the folder's own settings name a tree
     is_scripted: bool = True  # the rules answer in place of a model
 
 
 def write(path: Path, *, own: Path, wanted: Wanted) -> None:
-    """Write ``path``, which is what ``own`` says (if it exists) with the demo's agents added; and the file with the MCP
-    servers. Raises Unusable.
+    """Writes ``path``, the settings of ``own`` (if it exists) with the demo's agents, and the MCP servers' file.
+
+    Raises Unusable.
     """
     settings = _read(own)
     remote, builtin = _section(settings, own, "agents", "remote"), _section(settings, own, "agents", "builtin")
@@ -70,22 +71,22 @@ def names_model(own: Path) -> bool:
 
 
 def _built_in(*, is_scripted: bool, has_tree: bool) -> dict[str, Any]:
-    """A router and an assistant; workers, so that who answers by default stays who it is."""
+    """Returns a router and an assistant, both workers, so that the default agent stays the same."""
     footer = {"footer": "rules in place of a model"} if is_scripted else {}
     router = {"kind": "router", "role": "worker", "description": "Turns a sentence into a call of a tool.", **footer}
     assistant = {"kind": "assistant", "role": "worker", "description": "Converses, remembers, looks up.", **footer}
-    # The rules ask git for nothing but the status; to a real model it is for its operator to give it.
+    # The rules use only git's status; the operator decides whether a real model gets git.
     return {ROUTER: router, ASSISTANT: {**assistant, "tools": ["git"]} if is_scripted and has_tree else assistant}
 
 
 def _write_servers(path: Path, *, own: Path) -> None:
-    """The MCP servers of the folder's own file, if there is one, and the calculator. Raises Unusable."""
+    """Writes the MCP servers of the folder's own file, if it exists, and the calculator. Raises Unusable."""
     document = _json(own)
     servers = document.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
         raise Unusable(f"{own}: mcpServers is expected to be a mapping.")
     for server in servers.values():
-        if isinstance(server, dict) and isinstance(server.get("cwd"), str):  # which lies beside the file
+        if isinstance(server, dict) and isinstance(server.get("cwd"), str):  # relative to the own file
             server["cwd"] = str(own.parent.absolute() / Path(server["cwd"]).expanduser())
     servers.setdefault(
         _CALCULATOR,
@@ -112,7 +113,7 @@ def _json(own: Path) -> dict[str, Any]:
 
 
 def _section(settings: dict[str, Any], own: Path, *keys: str) -> dict[str, Any]:
-    """A section, made if it is not there."""
+    """Returns a section, made if missing."""
     for place, key in enumerate(keys):
         section = settings.setdefault(key, {})
         if not isinstance(section, dict):

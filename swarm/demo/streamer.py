@@ -1,6 +1,6 @@
-"""An AG-UI agent as a web service of its own, which needs nothing of the coordinator: one address, and events.
+"""An AG-UI agent as a separate web service, independent of the coordinator: one address, and events.
 
-An agent of your own would do the same with something cleverer in place of `swarm.demo.writer`.
+An agent of your own would do the same with a model in place of `swarm.demo.writer`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from starlette.routing import Route
 from swarm.demo.writer import Writer
 
 STOP_SECONDS = 2
-"""So long the runs have to end when the demo is stopped."""
+"""The time for runs to end when the demo is stopped."""
 
 
 def application(writer: Writer) -> Starlette:
-    """The service: a run is posted to ``/`` as a ``RunAgentInput``, its events come as server-sent events."""
+    """Returns the service: a run is posted to ``/`` as a ``RunAgentInput``, its events come as server-sent events."""
     encoder = EventEncoder()
 
     async def run(request: Request) -> Response:
@@ -45,7 +45,7 @@ def application(writer: Writer) -> Starlette:
 
 
 def main() -> None:
-    """Serve at the port that WRITER_PORT names, with DEMO_ROOT as what there is to write about."""
+    """Serves at the port given by WRITER_PORT; DEMO_ROOT is the folder to write about."""
     app = application(Writer(os.environ.get("DEMO_ROOT", ".")))
     port = int(os.environ["WRITER_PORT"])
     uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)

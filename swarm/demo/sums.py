@@ -1,4 +1,4 @@
-"""Sums in words, in a few languages: what is to be calculated, with which tool, and how the result is told."""
+"""Sums in words, in a few languages: the numbers, the tool for the calculation, and the wording of the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Number = int | float
 
 
 class Kind(StrEnum):
-    """What can be calculated."""
+    """The kinds of sums."""
 
     MULTIPLY = "multiply"
     DIVIDE = "divide"
@@ -24,10 +24,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Language:
-    """How one speaks of sums."""
+    """The words of a language for sums."""
 
-    marks: str  # words that tell the language
-    wanted: Mapping[Kind, str]  # words that tell the sum
+    marks: str  # words that identify the language
+    wanted: Mapping[Kind, str]  # words that identify the sum
     told: Mapping[Kind, str]  # between the numbers
     equals: str
     other_number: str
@@ -125,7 +125,7 @@ _AND: Final = re.compile(r"\s*[,;?]\s+|\s+(?:and|und|et|y)\s+", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sum:
-    """A sum, of which not everything may be known."""
+    """A sum, possibly incomplete."""
 
     kind: Kind
     numbers: tuple[Number, ...]
@@ -137,23 +137,23 @@ class Sum:
 
     @property
     def question(self) -> str:
-        """What is to be asked before it can be calculated."""
+        """The question that completes the sum."""
         if not self.numbers:
             return self.language.both_numbers
         return self.language.other_number.format(known=shown(self.numbers[0]))
 
     def told(self, result: str) -> str:
-        """The sum with its result."""
+        """Returns the sum with its result."""
         first, second = (shown(number) for number in self.numbers)
         return f"{first} {self.language.told[self.kind]} {second} {self.language.equals} **{result}**."
 
     def tool_in(self, tools: Mapping[str, Mapping[str, Any]]) -> str | None:
-        """The name of the tool that calculates it."""
+        """Returns the name of the tool that calculates the sum."""
         fitting = (name for name, schema in tools.items() if re.search(_TOOLS[self.kind], name) and _takes_two(schema))
         return next(fitting, None)
 
     def call(self, tools: Mapping[str, Mapping[str, Any]]) -> Call | None:
-        """The call that calculates it, if it is complete and there is a tool."""
+        """Returns the call that calculates the sum, if complete and a tool exists."""
         name = self.tool_in(tools)
         if name is None or not self.is_complete:
             return None
@@ -161,7 +161,7 @@ class Sum:
 
 
 def sums_in(text: str) -> Sequence[Sum]:
-    """The sums that somebody wants; one that is not complete only if it is the only one."""
+    """Returns the sums in a text; an incomplete one only if it is the only one."""
     parts = [found for part in _AND.split(text) if (found := _sum(part))]
     if len(parts) > 1 and all(part.is_complete for part in parts):
         return parts
@@ -170,7 +170,7 @@ def sums_in(text: str) -> Sequence[Sum]:
 
 
 def continued(text: str, begun: str) -> Sequence[Sum]:
-    """The sum that was begun with an earlier message, and what a later one adds to it."""
+    """Returns the sum begun in an earlier message, completed by a later one."""
     known, more = sums_in(begun), numbers_in(text)
     if len(known) != 1 or known[0].is_complete or not more:
         return []
@@ -179,14 +179,14 @@ def continued(text: str, begun: str) -> Sequence[Sum]:
 
 
 def sum_of(tool: str, arguments: Mapping[str, object], language: Language) -> Sum | None:
-    """The sum that a call has calculated; None if it was something else."""
+    """Returns the sum calculated by a call; None for other calls."""
     numbers = tuple(value for value in arguments.values() if isinstance(value, int | float))
     kind = next((kind for kind in Kind if re.search(_TOOLS[kind], tool)), None)
     return Sum(kind=kind, numbers=numbers, language=language) if kind and len(numbers) == 2 else None
 
 
 def numbers_in(text: str) -> tuple[Number, ...]:
-    """The numbers in a text, in their order, written or spelt."""
+    """Returns the numbers in a text, in their order, in digits or words."""
     return tuple(_number(found) for found in _NUMBER.findall(_SPELT_WORD.sub(_digits, text)))
 
 
@@ -196,13 +196,13 @@ def is_number(text: str) -> bool:
 
 
 def language_of(text: str) -> Language:
-    """The language of a text that is about sums; English unless something speaks for another."""
+    """Returns the language of a text about sums; English by default."""
     told = [language for language in _OTHERS if re.search(language.marks, text, re.IGNORECASE)]
     return told[0] if told and not re.search(_ENGLISH.marks, text, re.IGNORECASE) else _ENGLISH
 
 
 def shown(number: Number) -> str:
-    """A number as people write it."""
+    """Returns a number as people write it."""
     return f"{number:g}" if isinstance(number, float) else str(number)
 
 

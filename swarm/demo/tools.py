@@ -12,11 +12,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 
 class Refused(Exception):
-    """A tool said no."""
+    """A tool refused its call."""
 
 
 class Tools:
-    """The tools under the lease of one run: it travels in a header, so that no call can forget it."""
+    """The tools under the lease of one run, which is sent in a header of every call."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class Tools:
     @classmethod
     @asynccontextmanager
     async def connected(cls, base_url: str, token: str, lease_token: str) -> AsyncIterator[Self]:
-        """Connect for the duration of the block."""
+        """Connects for the duration of the block."""
         headers = {"Authorization": f"Bearer {token}", "X-Swarm-Lease": lease_token}
         async with (
             httpx2.AsyncClient(
@@ -35,7 +35,7 @@ class Tools:
             yield cls(client)
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
-        """The tool's result. Raises Refused with its own words."""
+        """Returns the tool's result. Raises Refused with the tool's message."""
         result = await self._client.call_tool(tool, arguments)
         if result.is_error:
             said = " ".join(part.text for part in result.content if part.type == "text")

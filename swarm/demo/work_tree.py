@@ -1,6 +1,7 @@
 """The work tree of the demo's assistant: a small git repository that exists for as long as the demo runs.
 
-The folder where the demo was started cannot be it: the coordinator reads its settings there, and refuses such a tree.
+The demo's working directory cannot be the work tree: the coordinator reads its settings there, and refuses such a
+tree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NOTES: Final = "# Notes\n\nThe demo has made this repository, and removes it wh
 
 @contextmanager
 def made(*apart_from: Path) -> Iterator[Path | None]:
-    """The repository; None where the folder for temporary files lies in one of these folders."""
+    """Makes the repository; None if the folder for temporary files lies in one of these folders."""
     parent = Path(tempfile.gettempdir()).resolve()
     if any(parent.is_relative_to(folder.resolve()) for folder in apart_from):
         yield None
@@ -26,6 +27,6 @@ def made(*apart_from: Path) -> Iterator[Path | None]:
     with tempfile.TemporaryDirectory(prefix="swarm-demo-", dir=parent, ignore_cleanup_errors=True) as name:
         (Path(name) / "notes.md").write_text(_NOTES, encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        with suppress(OSError):  # git is not installed, which its tool says when it is called
+        with suppress(OSError):  # git is not installed, which its tool reports when called
             subprocess.run(["git", "init", "--quiet", "--template=", name], env=environment, check=False)
         yield Path(name)

@@ -1,4 +1,4 @@
-"""The demo's workers: they really count, and really search, in the folder in which the demo was started."""
+"""The demo's workers: they really count, and really search, in the demo's working directory."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from swarm.demo.repository import files, folders
 from swarm.demo.tools import Tools
 
 PAUSE_SECONDS: Final = 0.25
-"""Between two folders: the work would be over before anybody could follow it."""
+"""Between two folders: otherwise the work would end before people could follow it."""
 
 _SHOWN: Final = 10
 
 
 class Stopped(Exception):
-    """Somebody in the thread wants the work to end."""
+    """A person in the thread asks to stop the work."""
 
 
 class Worker:
-    """Does one kind of task, folder by folder; says how far it is, and listens meanwhile."""
+    """Does one kind of task, folder by folder; reports progress and accepts messages meanwhile."""
 
     verb: str
 
     def __init__(self, root: str) -> None:
         self._root = Path(root).resolve()
         self._stops: dict[str, asyncio.Event] = {}  # by task
-        self._wishes: dict[str, str] = {}  # why a task is to be stopped
-        self._far: dict[str, str] = {}  # how far a task is
+        self._wishes: dict[str, str] = {}  # the reason to stop, by task
+        self._far: dict[str, str] = {}  # the progress, by task
 
     async def act(self, trigger: dict[str, Any], tools: Tools) -> None:
-        """Handle one trigger."""
+        """Handles one trigger."""
         task = trigger["task"]
         match trigger["kind"]:
             case "task_assigned":
@@ -67,14 +67,14 @@ class Worker:
                 await asyncio.to_thread(self.look, task, folder)
                 await _pause(stop)
         except Stopped:
-            if wish := self._wishes.get(task["id"]):  # else it was cancelled by whoever stopped it
+            if wish := self._wishes.get(task["id"]):  # without a reason, its canceller has ended the task
                 await tools.call("cancel-task", task_id=task["id"], reason=wish)
             return
         result = self.result(task)
         await tools.call("task-complete", task_id=task["id"], result=result, reply=result)
 
     async def _hear(self, trigger: dict[str, Any], task: dict[str, Any], tools: Tools) -> None:
-        """Somebody wrote in the thread while the task runs; the notice says where, the task's run answers."""
+        """Answers a person's message in the thread of a running task."""
         entry = trigger["inbox_messages"][-1]
         if re.search(r"\bstop\b|\bcancel\b", entry["text"].lower()):
             await tools.call("slack-reply", inbox_message_id=entry["id"], message="I stop.")
@@ -86,15 +86,15 @@ class Worker:
             await tools.call("slack-reply", inbox_message_id=entry["id"], message=message)
 
     def begin(self, task: dict[str, Any]) -> None:
-        """Forget what an earlier run of the task has seen."""
+        """Discards the findings of an earlier run of the task."""
         raise NotImplementedError
 
     def look(self, task: dict[str, Any], folder: Path) -> None:
-        """Do what the task wants with the files of one folder."""
+        """Processes the files of one folder for the task."""
         raise NotImplementedError
 
     def result(self, task: dict[str, Any]) -> str:
-        """What came of it."""
+        """Returns the result."""
         raise NotImplementedError
 
 
@@ -148,12 +148,12 @@ class Finder(Worker):
 
 
 def _wanted(task: dict[str, Any]) -> str:
-    """What is to be found: the rest of the title, which the lead made."""
+    """Returns the word to find: the rest of the title, as the lead wrote it."""
     return str(task["title"]).partition(" ")[2].strip(" ?.`\"'").lower() or "swarm"
 
 
 async def _pause(stop: asyncio.Event) -> None:
-    """Raises Stopped when the work is to end."""
+    """Pauses. Raises Stopped when the work is to end."""
     try:
         await asyncio.wait_for(stop.wait(), PAUSE_SECONDS)
     except TimeoutError:

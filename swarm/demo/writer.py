@@ -1,6 +1,6 @@
-"""The demo's writer: it answers over AG-UI, word by word, and shows what it does. Rules in place of a model.
+"""The demo's writer: answers over AG-UI, word by word, and shows its steps. Rules in place of a model.
 
-What a run is, is for the caller to see in order: events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events.
+A run is a sequence of events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Events = AsyncIterator[BaseEvent]
 Item = TypeVar("Item")
 
 TOOL_SECONDS: Final = 0.7
-"""A tool takes at least so long: it would be over before anybody could see it run."""
+"""The shortest time of a tool: otherwise people could not see it run."""
 
 PIECE_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 12.0
@@ -55,14 +55,14 @@ _WORDS: Final = re.compile(r"\s*\S+\s*")
 
 
 class Writer:
-    """Answers runs, and remembers in which conversations it has failed."""
+    """Answers runs, and remembers the conversations in which a run has failed."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root).resolve()
         self._failed: set[str] = set()
 
     async def run(self, asked: RunAgentInput) -> Events:
-        """One run, from its first event to its last."""
+        """Yields one run, from its first event to its last."""
         yield RunStartedEvent(type=EventType.RUN_STARTED, thread_id=asked.thread_id, run_id=asked.run_id)
         async for event in self._answer(asked):
             yield event
@@ -83,7 +83,7 @@ class Writer:
         return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
 
     async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
-        """Three steps and two tools; then the text."""
+        """Yields three steps and two tools; then the text."""
         yield _plan(done=0)
         paths: list[Path] = []
         async for event in _tool("list_files", lambda: asyncio.to_thread(listed, self._root), paths.extend):
@@ -98,7 +98,7 @@ class Writer:
         yield _plan(done=3)
 
     async def _fail(self, conversation: str) -> Events:
-        """The first time in each conversation; the second time goes well."""
+        """Fails the first time in each conversation; the second time succeeds."""
         if conversation in self._failed:
             self._failed.discard(conversation)
             async for event in _say("This time it went well."):
@@ -111,24 +111,24 @@ class Writer:
 
 
 def words(asked: RunAgentInput) -> str:
-    """The last message, without whom it was said to."""
+    """Returns the last message without the addressed names."""
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", last_message(asked)).strip().lower()
 
 
 def last_message(asked: RunAgentInput) -> str:
-    """What the person wrote."""
+    """Returns the person's last message."""
     texts = [message.content for message in asked.messages if message.role == "user"]
     return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
 def said_before(asked: RunAgentInput) -> str:
-    """What the writer itself said last in this conversation."""
+    """Returns the writer's last message in this conversation."""
     texts = [message.content for message in asked.messages if message.role == "assistant"]
     return texts[-1] or "" if texts else ""
 
 
 def chosen(asked: RunAgentInput) -> str:
-    """What the person chose, in a form or in a message."""
+    """Returns the person's choice, from a form or a message."""
     for entry in asked.resume or []:
         if isinstance(entry.payload, dict) and entry.payload:
             return str(next(iter(entry.payload.values())))
@@ -155,7 +155,6 @@ async def _ask(asked: RunAgentInput) -> Events:
 
 
 async def _say(text: str) -> Events:
-    """A text message, piece by piece."""
     id = str(uuid4())
     yield TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id=id, role="assistant")
     for piece in pieces(text):
@@ -165,7 +164,7 @@ async def _say(text: str) -> Events:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Word by word, or several at once where that would take too long. Put together they are the text."""
+    """Yields words, or several at once where single ones would take too long. Joined they are the text."""
     split = _WORDS.findall(text)
     at_once = max(1, round(len(split) * PIECE_SECONDS / LONGEST_TEXT_SECONDS))
     for start in range(0, len(split), at_once):
@@ -173,7 +172,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Callable[[list[Item]], None]) -> Events:
-    """A tool call, and what it returns."""
+    """Yields a tool call, and passes on its result."""
     id = str(uuid4())
     yield ToolCallStartEvent(type=EventType.TOOL_CALL_START, tool_call_id=id, tool_call_name=name)
     yield ToolCallEndEvent(type=EventType.TOOL_CALL_END, tool_call_id=id)
@@ -185,7 +184,7 @@ async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Call
 
 
 def _plan(*, done: int) -> StateSnapshotEvent:
-    """The plan, of which so many steps are done."""
+    """Returns the plan, with ``done`` finished steps."""
     status = ["completed" if n < done else "in_progress" if n == done else "pending" for n in range(len(STEPS))]
     todos = [{"content": step, "status": how} for step, how in zip(STEPS, status, strict=True)]
     return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"todos": todos})

@@ -1,1 +1,1 @@
-"""What all built-in agents have in common: how a run begins, is limited, is remembered, and ends."""
+"""The common parts of all built-in agents: start, limits, memory and end of a run."""

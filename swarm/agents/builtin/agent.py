@@ -1,8 +1,8 @@
-"""A built-in agent, as everything else sees it: one more that runs turns.
+"""A built-in agent behind the same interface as every other agent.
 
-The agent's own work goes on in a task of its own and hands its events over, so that it can be cut off at any moment:
-by the clock, by people, or because nobody reads any more. However a run ends, it is first remembered and noted down,
-and then said to be over: the next message of the conversation finds all of it.
+The agent's own work runs in a separate task and hands its events over, so that it can be cut off at any moment: by a
+time limit, by people, or because the reader has left. A run is stored in the session and its usage recorded before its
+end is reported, so the next message of the conversation finds all of it.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _log = structlog.get_logger(__name__)
 
 
 class Works(Protocol):
-    """What makes an agent this one."""
+    """The behaviour of one particular agent."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answer the turn of a run. Raises whatever goes wrong; `Stumbled` where it knows what to tell people."""
+        """Answers a run. Raises any error; `Stumbled` carries a message for people."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Releases all resources."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trouble:
-    """What people are told of an error."""
+    """An error in words for people."""
 
     message: str
     code: str
     is_limit: bool = False
-    detail: str = ""  # for the log alone: it may name files
+    detail: str = ""  # for the log alone: may name files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStorage:
-    """Where runs of an agent are kept."""
+    """The stores for runs of an agent."""
 
     memory: Memory
     runs: UsageRecorder
@@ -64,9 +64,9 @@ class RunStorage:
 
 
 class BuiltinAgent:
-    """An agent that runs in the coordinator; see `swarm.domain.answers.agents.RunsTurns`.
+    """An agent that runs in the coordinator; implements `swarm.domain.answers.remote.RunsTurns`.
 
-    ``explain`` puts errors into words; None for those that it does not know.
+    ``explain`` puts errors into words; None for unknown errors.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class BuiltinAgent:
         self._working: set[asyncio.Task[None]] = set()
 
     async def compacted(self) -> None:
-        """Wait until the sessions that became too long are summarised: for a process that has one question only."""
+        """Waits until sessions that became too long are summarised: for a process with a single question."""
         await self._recorder.compacted()
 
     async def aclose(self) -> None:
-        """End the runs that go on, once they are noted down, and let go of everything."""
+        """Ends the current runs after recording them, and releases all resources."""
         while working := set(self._working):
             for task in working:
                 task.cancel()
@@ -102,11 +102,11 @@ class BuiltinAgent:
         await self._works.aclose()
 
     def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        """One run, event by event. Ends with a `RunEnd`, and raises nothing."""
+        """Runs the agent, event by event. Ends with a `RunEnd`, and raises nothing."""
         return self._run(turn)
 
     async def invoke(self, turn: RunInput) -> RunEnd:
-        """One run whose answer comes whole, within a minute. Raises nothing."""
+        """Runs the agent for a whole answer within a minute. Raises nothing."""
         try:
             async with asyncio.timeout(INVOKE_SECONDS), contextlib.aclosing(self._run(turn)) as events:
                 return await collected(events)
@@ -114,7 +114,7 @@ class BuiltinAgent:
             return Broken(reason=not_within(INVOKE_SECONDS))
 
     async def health(self) -> Health:
-        """Always reachable: what a model or a tool cannot do is told in the run that needs it."""
+        """Reports the agent as always reachable: failures of models and tools are reported in their runs."""
         return Health(reachable=True, detail="it runs in the coordinator")
 
     async def _run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
@@ -127,7 +127,7 @@ class BuiltinAgent:
                 if isinstance(event, RunEnd):
                     return
         finally:
-            work.cancel()  # nobody reads any more, or it is over anyway
+            work.cancel()  # the reader has left, or the run is over
             self._recorder.await_end(run.session_id, work)
 
     def _started(self, run: BuiltinRun) -> asyncio.Task[None]:
@@ -138,7 +138,7 @@ class BuiltinAgent:
         return work
 
     async def _work(self, run: BuiltinRun) -> None:
-        """The run, whatever becomes of it."""
+        """Executes the run and records it, in success and failure."""
         begun = self._clock.now_us()
         try:
             outcome, end, note = await self._answered(run)
@@ -165,7 +165,7 @@ class BuiltinAgent:
         return UsageOutcome.ANSWERED, Finished(), ""
 
     async def _afresh(self, turn: RunInput) -> RunInput:
-        """The turn without what other attempts at it have shown in the thread: nobody is to go on from there."""
+        """Removes texts that other attempts at the same trigger showed in the thread: no attempt continues another."""
         if not turn.turn_id or not turn.history:
             return turn
         shown = await self._record.memory.shown_before(turn.turn_id)
@@ -212,7 +212,7 @@ class BuiltinAgent:
 
 
 def _block(run: BuiltinRun, outcome: UsageOutcome, note: str) -> list[SessionMessage]:
-    """What is remembered of a run: what was asked, what was done, and, if it ended early, that it did."""
+    """Returns the messages to remember of a run: the question, the work, and a note if the run ended early."""
     block = [*questions(run.turn), *run.remembered]
     if outcome is not UsageOutcome.ANSWERED:
         block.append(SessionMessage(role=MessageRole.ASSISTANT, text=f"[This answer broke off: {note}]"))

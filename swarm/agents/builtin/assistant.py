@@ -1,4 +1,4 @@
-"""The assistant: one run of pydantic-ai's agent for each turn, over what the session remembers."""
+"""The assistant: one run of pydantic-ai's agent over the messages of the session."""
 
 from __future__ import annotations
 
@@ -30,16 +30,19 @@ from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 TOOL_RETRIES: Final = 3
-"""So often in a row a model may call a tool that there is not."""
+"""The number of consecutive calls of unknown tools allowed to a model."""
 
 THREAD_CHARACTERS: Final = 20_000
 
 Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
-"""The system prompt for a turn. Raises a SwarmError whose message is for people."""
+"""Renders the system prompt for a run. Raises a SwarmError whose message is for people."""
 
 
 class Assistant:
-    """See `swarm.agents.builtin.agent.Works`. ``usage_of`` tells what a run has used, and what that costs."""
+    """A built-in agent that thinks and calls tools; implements `swarm.agents.builtin.agent.Works`.
+
+    ``usage_of`` returns the usage of a run with its cost.
+    """
 
     def __init__(
         self,
@@ -63,10 +66,10 @@ class Assistant:
         self._most_characters = most_characters
 
     async def aclose(self) -> None:
-        """There is nothing that is its own."""
+        """Does nothing: the assistant owns no resources."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answer one turn: think, call tools, write; as often as it takes and the limits allow."""
+        """Answers one run: thinks, calls tools and writes, within the limits."""
         tools = self._tools()
         toolset = RunTools(run, tools, most_characters=self._most_characters)
         prompt = await self._prompt(run.turn, tools)
@@ -95,7 +98,7 @@ class Assistant:
             raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
     def _question(self, turn: RunInput, remembered: Sequence[SessionMessage]) -> str:
-        """What is newly said, after what the session cannot know of the thread that it is said in."""
+        """Returns the new messages, preceded by messages of the thread that the session does not have."""
         said = asked(turn, with_author=self._has_authors)
         thread = unheard(turn, remembered)
         if not thread:
@@ -104,16 +107,16 @@ class Assistant:
 
 
 def _label(events: AgentRunEvents[str]) -> str:
-    """The model that answered last, as far as the run has come; one that never began to has no name."""
+    """Returns the model that answered last; empty if none has."""
     try:
         said = [label_of(message) for message in events.new_messages() if isinstance(message, ModelResponse)]
-    except UserError:  # the run had not even begun
+    except UserError:  # the run had not begun
         return ""
     return next((label for label in reversed(said) if label), "")
 
 
 async def _show(run: BuiltinRun, events: AsyncIterable[Any]) -> None:
-    """Show what the model writes. Each of its texts is a message of its own; tools are shown where they are called."""
+    """Shows the model's texts, each as one message; tools are shown where they are called."""
     count = 0
     async for event in events:
         match event:

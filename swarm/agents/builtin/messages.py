@@ -1,4 +1,4 @@
-"""Sessions as a model reads them. They are kept in words of our own, so that another model can go on with them."""
+"""Sessions as a model reads them. They are stored in our own format, so that another model can continue them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from swarm.domain.prompts.fences import said_by
 GOES_ON: Final = "[The conversation goes on.]"
 
 EARLIER_CHARACTERS: Final = 80_000
-"""So much of a session is told, from its end; the summary beside it."""
+"""The part of a session that a model reads, from the end; the summary is extra."""
 
 MOST_WORDS: Final = 4
-"""Of a last run that is longer than that, so many messages are told up to its question, and so many after it."""
+"""Of a last run that is too long, this many texts are kept up to its question, and this many after it."""
 
 EARLIER_RESULT_CHARACTERS: Final = 2_000
-"""So much of what a tool said in an earlier run, or of a text that it was given, is told again."""
+"""The length of a tool's result from an earlier run, or of a text passed to a tool, when shown again."""
 
 PARAGRAPH_CHARACTERS: Final = 4_000
 SUMMARISED_CHARACTERS: Final = 200_000
-"""More than this is left out of what is summarised, from its middle."""
+"""A longer text to summarise loses its middle."""
 
 
 def model_messages(messages: Iterable[SessionMessage], *, with_authors: bool = False) -> list[ModelMessage]:
-    """The messages for a model: what it said together, what it was told together. ``with_authors`` names who asks.
+    """Converts messages for a model, joining neighbours of one role. ``with_authors`` names the authors of questions.
 
-    The first is what the model was told, and not by the system alone: some providers refuse a conversation that their
-    model begins, which one does whose older part was summarised.
+    The first message is a person's, not only the system's: some providers refuse a conversation that begins with their
+    model, as after a summary of its older part.
     """
     told: list[ModelMessage] = []
     for message in messages:
@@ -63,10 +63,10 @@ def model_messages(messages: Iterable[SessionMessage], *, with_authors: bool = F
 
 
 def earlier(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
-    """What of a session is told in a new run: the summary, and of the runs since then the last, each whole.
+    """Returns the part of a session shown in a new run: the summary, and the last whole runs since then.
 
-    What tools said then is told in short. Without these limits a few long documents would fill what a model can take
-    in, and no run of the session would succeed any more. Of a last run that is too long by itself, its words are told.
+    Earlier tool results are shortened. Without these limits a few long documents would exceed the model's context, and
+    every later run of the session would fail. Of a last run that is too long by itself, its texts are kept.
     """
     short = [_in_short(message) for message in messages]
     summary = short[:1] if short and short[0].role is MessageRole.SYSTEM else []
@@ -81,7 +81,7 @@ def earlier(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
 
 
 def _words_of_last(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
-    """Of a last run that is too long to be told whole what was asked and answered, in short and without its tools."""
+    """Returns the questions and answers of a too long last run, shortened and without its tools."""
     words = [message for message in messages if message.role in (MessageRole.USER, MessageRole.ASSISTANT)]
     asked = max((place for place, message in enumerate(words, 1) if message.role is MessageRole.USER), default=0)
     kept = (*words[:asked][-MOST_WORDS:], *words[asked:][-MOST_WORDS:])
@@ -107,9 +107,9 @@ def _size(message: SessionMessage) -> int:
 
 
 def in_words(messages: Sequence[SessionMessage]) -> str:
-    """The messages as a text, one paragraph each, to be summarised; not more of it than a model can read.
+    """Returns the messages as a text to summarise, one paragraph each, within the length that a model can read.
 
-    An earlier summary stays whole: all that it leaves out is lost.
+    An earlier summary stays whole: anything left out of it is lost.
     """
     paragraphs = (
         paragraph if message.role is MessageRole.SYSTEM else shortened(paragraph, PARAGRAPH_CHARACTERS)
@@ -119,7 +119,7 @@ def in_words(messages: Sequence[SessionMessage]) -> str:
 
 
 def _opened(told: list[ModelMessage]) -> ModelMessage | None:
-    """Have the conversation begun by what somebody says, if nobody has said anything yet; the last message."""
+    """Makes the conversation begin with a person's message, if it has none yet. Returns the last message."""
     if not told:
         told.append(ModelRequest(parts=[UserPromptPart(content=GOES_ON)]))
     elif not any(isinstance(part, UserPromptPart) for part in told[0].parts):

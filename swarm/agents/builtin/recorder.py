@@ -1,7 +1,7 @@
-"""Remembers the runs of an agent, and notes down what they used; each beside everything else, in a task of its own.
+"""Stores the runs of an agent in sessions and records their usage, both in tasks apart from the run.
 
-The next run of a session waits until those before it are stored: they are what it remembers. What cannot be remembered
-is noted down all the same, and the other way round.
+The next run of a session waits until earlier runs are stored, because it remembers them. A failure of either store
+does not prevent the other.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from swarm.domain.model.models import ModelUsageRecord, UsageOutcome, UsageRecor
 from swarm.domain.model.sessions import Memory, SessionMessage
 
 RECORD_SECONDS: Final = 30.0
-"""So long a run is tried to be stored while the database is away."""
+"""Attempts to store a run end after this time without the database."""
 
 AGAIN_SECONDS: Final = 1.0
 """Between two attempts."""
 
 CLOSING_SECONDS: Final = 5.0
-"""So long what is still to be stored holds up the end of the coordinator."""
+"""Unfinished stores delay the end of the coordinator for at most this time."""
 
 _log = structlog.get_logger(__name__)
 
 
 async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) -> bool:
-    """Have a run ``what``, "remembered" or "noted down", also if the database is away for a while; whether it is.
+    """Stores a run as ``what``, "remembered" or "noted down", and retries while the database is away. Returns success.
 
-    Raises nothing: the answer has been given all the same. What cannot be stored is logged, with ``ids``.
+    Raises nothing: the answer has been given already. Failures are logged, with ``ids``.
     """
     try:
         async with asyncio.timeout(RECORD_SECONDS):
@@ -66,39 +66,39 @@ class Recorder:
     def __init__(self, memory: Memory, runs: UsageRecorder) -> None:
         self._memory = memory
         self._runs = runs
-        self._before: dict[str, set[asyncio.Task[Any]]] = {}  # by session: what its next run has to wait for
+        self._before: dict[str, set[asyncio.Task[Any]]] = {}  # by session: tasks before its next run
         self._storing: set[asyncio.Task[Any]] = set()
         self._compacting: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
     async def settled(self, session_id: str) -> None:
-        """Wait until the runs of a session that are over, or are being cut off, are stored."""
+        """Waits until the finished and the cancelled runs of a session are stored."""
         while before := self._before.get(session_id):
             await asyncio.wait(set(before))
 
     def await_end(self, session_id: str, run: asyncio.Task[Any]) -> None:
-        """Have the next run of the session wait for the end of this task."""
+        """Makes the next run of the session wait for the end of this task."""
         if run.done():
             return
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
     def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
-        """Remember a run in its session, and note it down."""
+        """Stores a run in its session, and records its usage."""
         storing = _owned(self._stored(run, block), "store a run", self._storing)
         self.await_end(run.session_id, storing)
         return storing
 
     async def compacted(self) -> None:
-        """Wait until the runs that are over are stored, and the sessions that became too long by them summarised."""
+        """Waits until finished runs are stored, and sessions that became too long are summarised."""
         while under_way := self._storing | self._compacting:
             await asyncio.wait(under_way)
 
     async def aclose(self) -> None:
-        """Wait for what is being stored, but not for ever; what is being summarised is left for another time."""
+        """Waits for current stores for a limited time; summaries are left for another time."""
         self._is_closed = True
         for task in self._compacting:
-            task.cancel()  # it still notes down what it has used
+            task.cancel()  # still records its usage
         if ending := self._storing | self._compacting:
             await asyncio.wait(ending, timeout=CLOSING_SECONDS)
         while left := self._storing | self._compacting:

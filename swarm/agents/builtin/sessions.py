@@ -1,4 +1,4 @@
-"""Which session a turn belongs to, and what of it is remembered."""
+"""The session of a run, and the messages to remember of it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from swarm.domain.prompts.fences import said_by
 TERMINAL_PREFIX = "cli:"
 
 ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.ASSISTANT}
-"""Who says a message of a thread, as sessions call it."""
+"""The roles of a thread's authors in sessions."""
 
 
 def session_of(turn: RunInput, scope: SessionScope) -> str:
-    """The id of the session that a turn belongs to.
+    """Returns the id of a run's session.
 
-    ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` where that is the scope and where nobody is known to
-    have asked; ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, as the terminal
-    names it; ``agui:{client id}:{conversation}`` for others, so that none reaches another's.
+    ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` with the scope of a thread and for an unknown user;
+    ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, as named by the terminal;
+    ``agui:{client id}:{conversation}`` for other clients, so that none reaches another's session.
     """
     origin = turn.origin
     if origin.door is Door.CLI:
@@ -38,15 +38,15 @@ def session_of(turn: RunInput, scope: SessionScope) -> str:
 
 
 def door_of(session_id: str) -> Door:
-    """Where the turns of a session come from."""
+    """Returns the entry point of a session's runs."""
     kind = session_id.partition(":")[0]
     return {"cli": Door.CLI, "agui": Door.AGUI}.get(kind, Door.SLACK)
 
 
 def asked(turn: RunInput, *, with_author: bool = False) -> str:
-    """All that is newly said, as one text. ``with_author``: in a conversation of several, whoever says it is named.
+    """Joins the new messages into one text. ``with_author`` names the authors, for conversations of several people.
 
-    Raises Stumbled if nothing is said.
+    Raises Stumbled if no message has text.
     """
     said = [message for message in turn.messages if message.text.strip()]
     if not said:
@@ -55,7 +55,7 @@ def asked(turn: RunInput, *, with_author: bool = False) -> str:
 
 
 def questions(turn: RunInput) -> Iterator[SessionMessage]:
-    """What is newly said, to be remembered: each message with whoever says it, and where it is from."""
+    """Yields the new messages to remember, each with its author and source."""
     in_slack = turn.origin.door is Door.SLACK
     for message in turn.messages:
         yield SessionMessage(
@@ -67,14 +67,14 @@ def questions(turn: RunInput) -> Iterator[SessionMessage]:
 
 
 def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
-    """What was said before in the thread and is not in what is ``told``, a line each; nothing if no person said it.
+    """Returns the thread's earlier messages that are not in ``told``, a line each; empty if people wrote none.
 
-    A session knows what was said to the agent, and what it answered. In a thread there is more: what others said, what
-    nobody said to the agent, and, where a client tells a whole conversation, what came before the session.
+    A session has the messages to the agent, and its answers. A thread has more: messages among people, messages to
+    other agents, and, where a client sends a whole conversation, messages older than the session.
     """
     remembered = [(message.role, _letters(message.text)) for message in told]
     by_people = {text for role, text in remembered if role is MessageRole.USER}
-    by_us = "\n".join(text for role, text in remembered if role is MessageRole.ASSISTANT)  # Slack shows it in pieces
+    by_us = "\n".join(text for role, text in remembered if role is MessageRole.ASSISTANT)  # Slack splits answers
 
     def is_new(said: InputMessage) -> bool:
         return _letters(said.marked) not in (by_people if said.speaker is Speaker.USER else by_us)
@@ -84,7 +84,7 @@ def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
 
 
 def _letters(text: str) -> str:
-    """A text without what Slack may write in another way: markup, spaces, punctuation."""
+    """Returns a text without characters that Slack may write differently: markup, spaces, punctuation."""
     return "".join(filter(str.isalnum, text)) or text
 
 

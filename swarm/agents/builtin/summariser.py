@@ -1,5 +1,6 @@
-"""Puts the older part of a session into words. Nobody has asked for that, and it costs: each time is a run of its own,
-limited as answers are, and noted down however it ends."""
+"""Summarises the older part of a session. A summary costs without a person's request, so each one is a run of its own,
+limited as answers are, and recorded in success and failure.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from swarm.domain.model.sessions import SessionMessage
 
 
 class NotSummarised(Unavailable):
-    """There is no summary. The message says why, and nothing of what was said."""
+    """The summary failed. The message gives the reason, without any text of the session."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Spent:
-    """What a run has used up to now."""
+    """The usage of a run up to now."""
 
     begun: int
     usage: RunUsage = field(default_factory=RunUsage)
@@ -41,9 +42,9 @@ class _Spent:
 
 
 class Summariser:
-    """The `swarm.domain.model.sessions.Summarise` of one agent, whose name it has.
+    """The `swarm.domain.model.sessions.Summarise` of one agent, recorded under the agent's name.
 
-    ``instructions`` is read anew each time; ``explain`` puts errors into words, None for those that it does not know.
+    ``instructions`` is read anew each time; ``explain`` puts errors into words, None for unknown errors.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Summariser:
         self._clock = clock or SystemClock()
 
     async def __call__(self, session_id: str, messages: Sequence[SessionMessage]) -> str:
-        """The summary. Raises NotSummarised where that can be explained, and else whatever went wrong."""
+        """Returns the summary. Raises NotSummarised for errors that can be explained, otherwise the original error."""
         spent = _Spent(begun=self._clock.now_us())
         try:
             summary = await self._written(messages, spent)
@@ -105,7 +106,7 @@ class Summariser:
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
     async def _note(self, session_id: str, spent: _Spent, outcome: UsageOutcome, note: str) -> None:
-        """Note down what was used; that may take half a minute while the database is away."""
+        """Records the usage; takes up to half a minute while the database is away."""
         run = ModelUsageRecord(
             id=new_id(),
             agent=self._agent,
@@ -125,6 +126,6 @@ class Summariser:
 
 
 def _label(messages: Sequence[ModelMessage]) -> str:
-    """The model that answered last; empty if none did."""
+    """Returns the model that answered last; empty if none did."""
     labels = (label_of(message) for message in reversed(messages) if isinstance(message, ModelResponse))
     return next(filter(None, labels), "")

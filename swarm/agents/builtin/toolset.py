@@ -17,11 +17,11 @@ from swarm.agents.toolbox.calls import CONCLUDE, CallCaps, answered
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, not_for_strangers
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
-"""Arguments are checked by us, against the tool's own schema."""
+"""The arguments are checked by us, against the tool's own schema."""
 
 
 class RunTools(AbstractToolset[None]):
-    """The tools that one run may call, as they were when it began."""
+    """The tools of one run, unchanged from its start."""
 
     def __init__(self, run: BuiltinRun, tools: Sequence[Tool], *, most_characters: int) -> None:
         self._run = run
@@ -31,17 +31,17 @@ class RunTools(AbstractToolset[None]):
 
     @property
     def id(self) -> str | None:
-        """It needs none: there is one for each run."""
+        """Returns None: each run has one toolset."""
         return None
 
     async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
-        """All of them, at every step: some providers refuse a conversation whose tools have gone."""
+        """Returns all tools at every step: some providers refuse a conversation whose tools have disappeared."""
         return {name: self._offered(tool, ctx) for name, tool in self._tools.items()}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
     ) -> str:
-        """What the tool answers, or why it was not called."""
+        """Returns the tool's answer, or the reason why it was not called."""
         call_id = ctx.tool_call_id or f"{self._run.turn.run_id}-{ctx.run_step}"
         chosen = self._tools[name]
         arguments = mended(chosen.parameters, tool_args)
@@ -51,7 +51,7 @@ class RunTools(AbstractToolset[None]):
         return answer.text
 
     def conclude(self, ctx: RunContext[None]) -> str:
-        """What the model is asked beside everything else, once every call of its last turn was one too many."""
+        """Returns an extra instruction to conclude, once every call of the last step was over the limit."""
         last = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
         return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
@@ -77,6 +77,6 @@ class RunTools(AbstractToolset[None]):
 
 
 def _wrong(tool: Tool, found: Checked) -> str:
-    """For the model, which then tries again with better arguments."""
+    """Words the errors for the model, which then tries again with better arguments."""
     problems = [*(f"{name} is missing" for name in found.missing), *found.problems]
     return f"{tool.name} was not called, because its arguments do not fit: {'; '.join(problems)}."

@@ -1,1 +1,1 @@
-"""MCP servers that built-in agents use: which there are, the way to each of them, and their tools."""
+"""MCP servers of built-in agents: their configuration, their connections and their tools."""

@@ -1,4 +1,4 @@
-"""One call of a tool of an MCP server, and its result in words for a model.
+"""One call of an MCP server's tool, and its result as text for a model.
 
 https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result
 """
@@ -20,13 +20,13 @@ from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.telemetry.redaction import HIDDEN
 
-_SPARE_SECONDS: Final = 30.0  # the library's own limit comes after ours, or it would not tell the server
+_SPARE_SECONDS: Final = 30.0  # the library's own limit comes after ours: its timeout does not notify the server
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
 
 MAX_CHARACTERS: Final = 1024 * 1024
-"""The part of a result that is kept."""
+"""Longer results are cut."""
 
 _NOTHING: Final = "The tool has done its work and says nothing about it."
 _NOTHING_FAILED: Final = "The tool has failed and does not say why."
@@ -35,9 +35,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]) -> tuple[ToolAnswer, bool]:
-    """The tool's answer, and whether the connection works. Raises nothing but CancelledError.
+    """Calls the tool once. Returns its answer, and whether the connection still works.
 
-    The request is sent once. The server hears of a cancellation or a timeout.
+    The server is notified of a cancellation or a timeout. Raises nothing but CancelledError.
     """
     try:
         async with asyncio.timeout(server.timeout_seconds):
@@ -52,7 +52,7 @@ async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[
 async def _result(
     client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Not by `Client.call_tool`: that sends some calls again, and keeps results back that do not fit their schema."""
+    """Sends the request without `Client.call_tool`, which repeats some calls and withholds some results."""
     request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
     return await client.session.send_request(
         request, _RESULT, request_read_timeout_seconds=server.timeout_seconds + _SPARE_SECONDS
@@ -76,7 +76,7 @@ def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
 
 
 def _hidden(answer: ToolAnswer, server: McpServer) -> ToolAnswer:
-    """The answer without the secrets given to the server."""
+    """Removes the secrets given to the server from the answer."""
     text = answer.text
     for secret in server.secrets:
         text = text.replace(secret, HIDDEN)
@@ -84,7 +84,7 @@ def _hidden(answer: ToolAnswer, server: McpServer) -> ToolAnswer:
 
 
 def answer_of(result: types.CallToolResult) -> ToolAnswer:
-    """The answer as text: readable content as it is, a line for each other content."""
+    """Returns the result as text: readable content unchanged, one line for each other content."""
     texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
     parts = [_words(block) for block in result.content]
     if result.structured_content is not None and not _says(texts, result.structured_content):
@@ -106,7 +106,7 @@ def _words(block: types.ContentBlock) -> str:
             return f"[resource: {_listed([resource.uri, resource.mime_type])}]\n{resource.text}"
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
             return _unreadable(f"resource: {resource.uri}", resource.mime_type, resource.blob)
-        case _:  # what a later version of the protocol may bring
+        case _:  # content types of later versions of the protocol
             return f"[{block.type}]"
 
 
@@ -120,10 +120,10 @@ def _listed(parts: Iterable[str | None]) -> str:
 
 
 def _says(texts: Sequence[str], structured: Any) -> bool:
-    """Whether texts repeat the structured content: servers should send both, for clients that know only one."""
+    """Whether the texts repeat the structured content: servers should send both, for clients that know only one."""
     values = [structured]
     if isinstance(structured, dict) and len(structured) == 1:
-        values += structured.values()  # {"result": …}, round what is not a mapping
+        values += structured.values()  # {"result": …}, around a value other than a mapping
     said: list[Any] = ["\n".join(texts), _parsed("\n".join(texts)), [_parsed(text) for text in texts], list(texts)]
     return bool(texts) and any(value in said for value in values)
 

@@ -1,11 +1,10 @@
-"""The connection to one MCP server: kept up, and made anew when it breaks.
+"""The connection to one MCP server: kept up, and opened again when it breaks.
 
-One task owns it: a client has to be left by the task that has entered it. Others call tools beside it. What the owner
-has to look at wakes it: a notification that the list of tools has changed, the end of a program, a call that failed.
-Each time it reads the list anew, and so sees whether the server is still there. Notifications are hints: without any,
-it looks from time to time.
+One task owns the connection, because a client must be left by the task that entered it. Other tasks call tools. A
+changed list of tools, the end of the program and a failed call wake the owner, which reads the list again and so
+checks the server. Notifications are hints: without any, the owner checks at an interval.
 
-No call is ever repeated: one that broke may have been carried out.
+A call is never repeated: a broken call may have been carried out.
 """
 
 from __future__ import annotations
@@ -33,52 +32,52 @@ from swarm.agents.mcp.streamable import Refusals, over_http
 from swarm.agents.toolbox.tool import ToolAnswer
 
 SETTLE_SECONDS: Final = 0.1
-"""Changes of a list that come within this time are read together."""
+"""Changes of the list within this time are read together."""
 
 NOT_TRIED: Final = "it has not been reached yet"
 BROKEN: Final = "the connection has broken off"
 CLOSED: Final = "the connection is closed"
 
-_MODES: Final = ("auto", "legacy")  # servers that know only the latter should answer the former, but some break
+_MODES: Final = ("auto", "legacy")  # servers that know only "legacy" should answer "auto", but some break
 
 MOST_PAGES: Final = 100
-"""More than that a list has no end."""
+"""A list with more pages counts as endless."""
 
 _log = structlog.get_logger(__name__)
 
 
 class McpConnection:
-    """One server. `begin` once, `leave` at the end."""
+    """The connection to one server. Call `begin` once, `leave` at the end."""
 
     def __init__(self, server: McpServer, timeouts: Timeouts) -> None:
         self.server = server
-        self.settled = asyncio.Event()  # it was reached, or could not be
-        self.tools: Mapping[str, types.Tool] = {}  # by name, those that are not allowed too; empty while it is away
+        self.settled = asyncio.Event()  # set when the first attempt has succeeded or failed
+        self.tools: Mapping[str, types.Tool] = {}  # by name, allowed or not; empty while disconnected
         self._timeouts = timeouts
-        self._client: Client | None = None  # None: it is away
+        self._client: Client | None = None  # None while disconnected
         self._detail = NOT_TRIED
-        self._said: object = None  # what was last said of its tools
-        self._mode = 0  # the one of `_MODES` that worked last, or is to be tried next
-        self._scope: anyio.CancelScope | None = None  # round all that the client opens
+        self._said: object = None  # the status of the tools as last logged
+        self._mode = 0  # index in `_MODES` of the last mode that worked, or the next one to try
+        self._scope: anyio.CancelScope | None = None  # around everything that the client opens
         self._closing = asyncio.Event()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> asyncio.Task[None]:
-        """Start to connect; the task that does, and that has ended when everything is closed."""
+        """Starts to connect. Returns the owner task, which ends when everything is closed."""
         self._task = self._task or asyncio.create_task(self._keep(), name=f"mcp server {self.server.name}")
         return self._task
 
     def leave(self) -> None:
-        """Leave the server, and end its program: begin with it, at once. That takes a few seconds at most."""
+        """Starts to leave the server and to end its program, at once; this takes a few seconds at most."""
         self._closing.set()
         self._wake.set()
-        if self._scope:  # whatever it is just doing: not for long, and not to connect
+        if self._scope:  # the current step may go on briefly; an attempt to connect is cut off
             is_away = self._client is None
             self._scope.deadline = anyio.current_time() + (0 if is_away else self._timeouts.close_seconds)
 
     def status(self) -> ServerStatus:
-        """What is known of it now."""
+        """Returns the current status."""
         allowed = tuple(name for name in self.server.allowed if name in self.tools)
         others = tuple(name for name in self.tools if name not in self.server.allowed)
         is_up = self._client is not None
@@ -87,7 +86,7 @@ class McpConnection:
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Call a tool, once, if it is allowed and there at this moment. Raises nothing but CancelledError."""
+        """Calls a tool once, if it is allowed and available now. Raises nothing but CancelledError."""
         client = self._client
         if client is None or tool not in self.server.allowed or tool not in self.tools:
             return unavailable(tool, self.server.name)
@@ -97,7 +96,7 @@ class McpConnection:
         return answer
 
     async def _keep(self) -> None:
-        """Connect, and again when the connection is gone, with growing pauses."""
+        """Connects, and reconnects after each loss with growing pauses."""
         now = asyncio.get_running_loop().time
         pause_seconds = self._timeouts.first_pause_seconds
         while not self._closing.is_set():
@@ -105,17 +104,17 @@ class McpConnection:
             self._note_down(await self._connect_once())
             self.settled.set()
             if now() - began > self._timeouts.longest_pause_seconds:
-                pause_seconds = self._timeouts.first_pause_seconds  # it had been well
+                pause_seconds = self._timeouts.first_pause_seconds  # the connection had lasted
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_seconds)
             pause_seconds = min(pause_seconds * 2, self._timeouts.longest_pause_seconds)
 
     async def _connect_once(self) -> str:
-        """Connect and stay until the connection is gone; why it is."""
+        """Connects and stays connected. Returns the reason for the end of the connection."""
         refusals = Refusals()
-        self._wake.clear()  # of an earlier connection; from here on nothing is forgotten that has not been looked at
+        self._wake.clear()  # from an earlier connection; from here on every wake-up is handled
         try:
-            # Of all that the client opens this scope is the outermost, so it may end any of it.
+            # The outermost scope of everything that the client opens, so this scope can end any part.
             with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.connect_seconds) as scope:
                 self._scope = scope
                 async with self._open(refusals) as client:
@@ -141,12 +140,12 @@ class McpConnection:
         ids = {"action": "mcp_down", "server": self.server.name}
         if why == OUR_FAULT:
             _log.error("The connection to an MCP server failed.", exc_info=error, **ids)
-        else:  # the traceback would show the library's inside; what it is about may be what a server has sent
+        else:  # the traceback would show the library's internals; the error may quote the server
             _log.debug("Why an MCP server is away.", errors=[repr(cause) for cause in leaves(error)], **ids)
         return why
 
     def _open(self, refusals: Refusals) -> Client:
-        """A client, to be entered. When one way to begin fails, the next client tries the other."""
+        """Returns a client to enter. When one mode fails, the next client tries the other."""
         reached = self.server.reached
         mode, self._mode = _MODES[self._mode], (self._mode + 1) % len(_MODES)
         return Client(
@@ -161,7 +160,7 @@ class McpConnection:
         )
 
     async def _stay(self, client: Client) -> None:
-        """Look after a connection until it is to be closed; raises what the library does when it breaks."""
+        """Looks after a connection until closing. Raises the library's error when the connection breaks."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, client)
             while not self._closing.is_set():
@@ -174,11 +173,11 @@ class McpConnection:
             tasks.cancel_scope.cancel()
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changes, where the protocol wants that; before, they came unasked, see `_hear`."""
+        """Subscribes to changes where the protocol requires this; older versions send them unasked, see `_hear`."""
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
-                    self._wake.set()  # there may have been one before
+                    self._wake.set()  # the list may have changed before the subscription
                     if not changes.honored.tools_list_changed:
                         return
                     async for _ in changes:
@@ -195,7 +194,7 @@ class McpConnection:
 
     def _note_up(self, client: Client, tools: Mapping[str, types.Tool]) -> None:
         self._client, self._detail = client, ""
-        self._mode = (self._mode - 1) % len(_MODES)  # it worked
+        self._mode = (self._mode - 1) % len(_MODES)  # this mode worked
         _log.info("An MCP server is there.", action="mcp_up", server=self.server.name)
         self._note_tools(tools)
         self.settled.set()
@@ -225,7 +224,10 @@ class McpConnection:
 
 
 async def read_tools(client: Client) -> dict[str, types.Tool]:
-    """All tools of a server, by name; of two with one name the first. Raises MCPError, ValidationError or Unusable."""
+    """Reads all tools of a server, by name; of two with one name, the first.
+
+    Raises MCPError, ValidationError or McpServerUnusable.
+    """
     tools: dict[str, types.Tool] = {}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -243,5 +245,5 @@ async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
         return await client.list_tools(cursor=cursor)
     except MCPError as error:
         if error.code == types.METHOD_NOT_FOUND and cursor is None:
-            return types.ListToolsResult(tools=[])  # a server may have nothing but resources
+            return types.ListToolsResult(tools=[])  # a server may have resources only
         raise

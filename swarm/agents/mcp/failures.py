@@ -1,6 +1,6 @@
-"""What can go wrong with an MCP server: in sentences for models and people, and in clauses for operators.
+"""Failures of MCP servers: as sentences for models and people, and as clauses for operators.
 
-A reason is a clause that goes on after the server's name: "it cannot be reached".
+A reason is a clause that follows the server's name: "it cannot be reached".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swarm.agents.failures import OUR_FAULT, GaveUp, unreached
 from swarm.agents.toolbox.tool import ToolAnswer
 
 MOST_CHARACTERS: Final = 1_000
-"""So much of what a server says about an error is told."""
+"""A server's error message is cut at this length."""
 
 _GONE: Final = ("Connection closed", "SSE stream ")  # the library's words
 
@@ -28,17 +28,17 @@ class McpServerUnusable(Exception):
 
 
 def failed(text: str) -> ToolAnswer:
-    """An answer that is a failure."""
+    """Returns a failed answer."""
     return ToolAnswer(text=text, failed=True)
 
 
 def unavailable(tool: str, server: str) -> ToolAnswer:
-    """The tool is not there, is not allowed, or its server is not there: the same to whoever wants to use it."""
+    """The tool is missing or not allowed, or its server is away; callers are not told which."""
     return failed(f"The tool {tool!r} of the server {server!r} is not available at the moment.")
 
 
 def no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
-    """Its time is over."""
+    """The call has timed out."""
     return failed(
         f"The tool {tool!r} of the server {server!r} did not answer within {seconds:g} s. "
         "It may or may not have been carried out."
@@ -46,7 +46,7 @@ def no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
 
 
 def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
-    """The server answers with an error of the protocol, or not any more."""
+    """The server has answered with an error of the protocol, or has gone away."""
     if is_gone(error):
         return failed(f"The server {server!r} went away during the call; it may or may not have been carried out.")
     said = error.message.strip()[:MOST_CHARACTERS] or f"code {error.code}"
@@ -54,12 +54,12 @@ def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
 
 
 def is_gone(error: MCPError) -> bool:
-    """Whether the connection has ended. Servers use the code of that for whatever they like, so the words count too."""
+    """Whether the connection has ended. Servers use this error code for other purposes too, so the words count."""
     return error.code == CONNECTION_CLOSED and error.message.startswith(_GONE)
 
 
 def not_understood(tool: str, server: str) -> ToolAnswer:
-    """What it answered is not what the protocol prescribes."""
+    """The answer breaks the protocol."""
     return failed(
         f"The server {server!r} answered the call of the tool {tool!r} in a form that cannot be understood; "
         "it may or may not have been carried out."
@@ -67,22 +67,22 @@ def not_understood(tool: str, server: str) -> ToolAnswer:
 
 
 def asks_back(tool: str, server: str) -> ToolAnswer:
-    """It wants something of a person or a model before it goes on."""
+    """The server requests input from a person or a model."""
     return failed(f"The tool {tool!r} of the server {server!r} asks something back, which is not possible here.")
 
 
 def our_fault(tool: str, server: str) -> ToolAnswer:
-    """A mistake of ours, which is in the log."""
+    """An error of the coordinator; the log has the details."""
     return failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
 
 
 def reason(error: BaseException) -> str:
-    """Why a server cannot be used, without anything that it sent."""
+    """Returns the reason why a server cannot be used, without any text from the server."""
     return next((words for cause in leaves(error) if (words := _reason(cause))), OUR_FAULT)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors of a group, and of groups within it; or the error itself."""
+    """Yields the errors of a group and its subgroups, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from leaves(part)

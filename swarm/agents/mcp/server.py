@@ -1,4 +1,4 @@
-"""An MCP server as its operator describes it."""
+"""An MCP server as configured by the operator."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ CALL_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """A server that is a program of its own; it is spoken to over its stdin and stdout."""
+    """A server that runs as a program; messages go over its stdin and stdout."""
 
     command: str
-    args: tuple[str, ...] = field(default=(), repr=False)  # they, too, may hold secrets
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # beside PATH and HOME it gets no other
-    cwd: Path | None = None  # None: where the coordinator was started
+    args: tuple[str, ...] = field(default=(), repr=False)  # arguments may hold secrets as well
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # the only variables beside PATH and HOME
+    cwd: Path | None = None  # None: the coordinator's working directory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Address:
-    """A server that is reached over streamable HTTP."""
+    """A server reached over streamable HTTP."""
 
-    url: str = field(repr=False)  # may hold a password, or a key in its query
+    url: str = field(repr=False)  # may hold a password, or a key in the query
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class McpServer:
-    """A server and what it may be used for."""
+    """A server and its allowed use."""
 
     name: str
     reached: Program | Address
-    allowed: tuple[str, ...] = ()  # its tools that may be used, by exactly their names; empty: none
-    shares_list: bool = False  # that is a list for all servers, so nobody expects each of its tools here
+    allowed: tuple[str, ...] = ()  # exact names of the tools that may be used; empty: none
+    shares_list: bool = False  # the list is shared by all servers, so this server need not have each of its tools
     timeout_seconds: float = CALL_SECONDS  # of one call
-    secrets: tuple[str, ...] = field(default=(), repr=False)  # in what it is started or reached with
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # in the program or address
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerStatus:
-    """What is known of a server at the moment."""
+    """The current status of a server."""
 
     name: str
     is_up: bool
-    detail: str  # why it is not up; empty if it is
-    allowed: tuple[str, ...]  # of the tools that it has, those that may be used; empty while it is not up
-    others: tuple[str, ...]  # and those that may not
+    detail: str  # why the server is not up; empty if it is up
+    allowed: tuple[str, ...]  # the server's tools that may be used; empty while it is not up
+    others: tuple[str, ...]  # the server's other tools
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeouts:
-    """How long servers are waited for."""
+    """Time limits for servers."""
 
-    start_seconds: float = 5.0  # so long a start waits for all of them
-    connect_seconds: float = 30.0  # until a server has named its tools
-    first_pause_seconds: float = 1.0  # before a server that is away is tried again; doubled from time to time
+    start_seconds: float = 5.0  # the start of the coordinator waits this long for all servers
+    connect_seconds: float = 30.0  # until a server has listed its tools
+    first_pause_seconds: float = 1.0  # before the first new attempt to reach a server; doubled after each attempt
     longest_pause_seconds: float = 60.0
-    refresh_seconds: float = 60.0  # so often tools are asked for that no notification has told of
-    close_seconds: float = 5.0  # for the farewell to a server that is reached over HTTP
-    end_seconds: float = 1.0  # so long a program has to end by itself when its stdin is closed
-    term_seconds: float = 2.0  # and so long after SIGTERM, before SIGKILL
+    refresh_seconds: float = 60.0  # between two reads of the list without a notification
+    close_seconds: float = 5.0  # for closing the connection to an HTTP server
+    end_seconds: float = 1.0  # for a program to end after its stdin is closed
+    term_seconds: float = 2.0  # then until SIGKILL follows SIGTERM
 
 
 USUAL_TIMEOUTS: Final = Timeouts()

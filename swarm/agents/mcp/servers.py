@@ -26,9 +26,9 @@ _HASH_CHARACTERS: Final = 8
 
 
 class McpServers:
-    """Connections to servers, each kept up by itself. `start` once, `aclose` at the end, or ``async with``.
+    """Connections to servers, each kept up independently. `start` once, `aclose` at the end, or ``async with``.
 
-    ``reserved`` are names under which no tool may be offered: those of other tools of the same agents.
+    ``reserved`` are names that no tool may get: the names of other tools of the same agents.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class McpServers:
         await self.aclose()
 
     async def start(self) -> None:
-        """Begin to connect to all servers; returns when each is reached or is not, or after a few seconds.
+        """Begins to connect to all servers. Returns when each attempt has succeeded or failed, or after a few seconds.
 
-        A server that is down stops nothing: its tools are offered when it comes.
+        A server that is down blocks nothing: its tools are offered once it is up.
         """
-        from swarm.agents.mcp.connection import McpConnection  # takes half a second to load, and is not always needed
+        from swarm.agents.mcp.connection import McpConnection  # loading takes half a second, and is not always needed
 
         self._connections = self._connections or tuple(
             McpConnection(server, self._timeouts) for server in self._servers
@@ -73,23 +73,23 @@ class McpServers:
                     waiting.cancel()
 
     async def aclose(self) -> None:
-        """Leave all servers at once, and end their programs with all that these have started. Calls break off.
+        """Leaves all servers at once, and ends their programs with all child processes. Running calls break off.
 
-        If this is cancelled, it stops asking programs to end, and kills them.
+        On cancellation, programs are killed without waiting.
         """
         for connection in self._connections:
             connection.leave()
         await _ended(self._owners)
 
     def tools(self) -> tuple[Tool, ...]:
-        """The tools that are allowed and there now, in the order in which they are allowed.
+        """Returns the tools that are allowed and available now, in the order of the configuration.
 
-        A call of one that is not there any more, whatever its name may mean by then, is answered with a failure.
+        A call of a tool that has disappeared fails, even if its name belongs to another tool by then.
         """
         return tuple(tool for connection in self._connections for tool in self._tools(connection))
 
     def status(self) -> Sequence[ServerStatus]:
-        """How each server is, in the order of the configuration."""
+        """Returns the status of each server, in the order of the configuration."""
         return tuple(connection.status() for connection in self._connections)
 
     def _tools(self, connection: McpConnection) -> Iterator[Tool]:
@@ -108,7 +108,7 @@ class McpServers:
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for the end of tasks that have been asked to end; insist on it if the wait is cancelled."""
+    """Waits for tasks that are asked to end; cancels them repeatedly if the wait is cancelled."""
     if not tasks:
         return
     try:
@@ -116,18 +116,18 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     except asyncio.CancelledError:
         while waiting := [task for task in tasks if not task.done()]:
             for task in waiting:
-                task.cancel()  # once to leave what it does, once more to leave no time for farewells
+                task.cancel()  # once to leave the current step, once more to skip the closing time
             await asyncio.wait(waiting, timeout=INSIST_SECONDS)
         raise
 
 
 class OfferedNames:
-    """The names under which allowed tools are offered. A name, once given, stays the tool's, and is unique.
+    """The names under which allowed tools are offered. A name stays with its tool, and is unique.
 
-    A tool keeps its own name if no other server has a tool of that name and models accept it; otherwise the server's
-    name is put before it. For tools allowed server by server the names depend on nothing else: a server that comes or
-    goes renames no tool of another. With a list for all servers the owner of a tool is unknown beforehand, and the
-    first server asked for keeps the tool's own name. Names in ``reserved`` are never given.
+    A tool keeps its own name if no other server has a tool of this name and models accept it; otherwise the server's
+    name precedes it. With allowed tools per server, the names depend on nothing else: a server that comes or goes
+    renames no tool of another. With a list for all servers, the owner of a tool is unknown beforehand, and the first
+    server asked for keeps the tool's own name. Names in ``reserved`` are never given.
     """
 
     def __init__(self, servers: Sequence[McpServer], reserved: Collection[str] = ()) -> None:
@@ -140,7 +140,7 @@ class OfferedNames:
                 self._give(key, _free(key, self._taken))
 
     def of(self, server: str, tool: str) -> str:
-        """The name of a server's tool."""
+        """Returns the offered name of a server's tool."""
         key = (server, tool)
         if key not in self._names:
             self._give(key, tool if _is_free(tool, self._taken) else _free(key, self._taken))
@@ -156,7 +156,7 @@ def _is_free(tool: str, taken: Collection[str]) -> bool:
 
 
 def _free(key: tuple[str, str], taken: Collection[str]) -> str:
-    """The server's name and the tool's, cleaned up; a hash of both makes a taken name unique."""
+    """Joins the server's name and the tool's, cleaned up; a hash of both makes a taken name unique."""
     plain = "_".join(_INVALID.sub("_", part).strip("_") or "x" for part in key)
     if plain not in taken and len(plain) <= LONGEST_NAME:
         return plain

@@ -1,4 +1,4 @@
-"""``servers_config.json``: the MCP servers, in the form that other programs use as well."""
+"""``servers_config.json``: the MCP servers, in the format that other programs use as well."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ _EXPECTED: Final = {
 
 
 def read(path: Path, environment: Mapping[str, str]) -> tuple[McpServer, ...]:
-    """The servers of a file, without those that are disabled, in its order.
+    """Reads the servers of a file in its order, without the disabled ones.
 
-    ``${NAME}`` in what a server is started or reached with is replaced from ``environment``. Keys that are not known
-    are named in the log and nothing else. Raises ConfigurationError with the file, the key and what is expected there;
-    never with a value, which may be a secret.
+    ``${NAME}`` in a server's program or address is replaced from ``environment``. Unknown keys are only logged. Raises
+    ConfigurationError with the file, the key and the expected value; never with the value found, which may be a
+    secret.
     """
     document = _validated(_DOCUMENT, _text(path), path, ())
     _name_unknown(path, document, ())
@@ -94,11 +94,11 @@ def _validated(adapter: TypeAdapter[Any], value: bytes | dict[str, Any], path: P
         expected = _EXPECTED.get(_steps(first["loc"])[0] if first["loc"] else "", first["msg"])
         if first["type"] == "missing":
             expected = f"this is missing; {expected}"
-        raise ConfigurationError(f"{path}: {f'{key}: ' if key else ''}{expected}") from None  # it would show values
+        raise ConfigurationError(f"{path}: {f'{key}: ' if key else ''}{expected}") from None  # it shows values
 
 
 def _steps(loc: tuple[int | str, ...]) -> list[str]:
-    """Where in the file; pydantic's names for the members of a union are left out."""
+    """Returns the path of an error in the file, without pydantic's names for the members of a union."""
     return [str(step) for step in loc if not (isinstance(step, str) and "[" in step)]
 
 
@@ -122,7 +122,7 @@ def _servers(path: Path, document: _Document, environment: Mapping[str, str]) ->
 
 
 def _allowed(name: str, entry: _Server, document: _Document) -> tuple[str, ...]:
-    """What the server itself says wins, also if it says: none."""
+    """The server's own list takes precedence, even if empty."""
     if entry.allowed is not None:
         names = entry.allowed
     else:
@@ -135,16 +135,16 @@ def _is_shared(document: _Document) -> bool:
 
 
 class _Filled:
-    """Fills in what the environment has."""
+    """Replaces variables with their values from the environment."""
 
     def __init__(self, path: Path, key: str, environment: Mapping[str, str]) -> None:
         self._path = path
         self._key = key
         self._environment = environment
-        self.secrets: set[str] = set()  # of what was filled in so far
+        self.secrets: set[str] = set()  # from the values filled in so far
 
     def reached(self, entry: _Server) -> Program | Address:
-        """How the server is reached. Raises ConfigurationError."""
+        """Returns the server's program or address. Raises ConfigurationError."""
         if (entry.command is None) == (entry.url is None):
             raise ConfigurationError(f"{self._path}: {self._key}: either command or url is expected")
         if entry.url is not None:
@@ -157,7 +157,7 @@ class _Filled:
         )
 
     def _folder(self, cwd: str) -> Path:
-        """A folder that is not absolute lies beside the file."""
+        """A relative path starts at the folder of the file."""
         return self._path.parent.resolve() / Path(self._text("cwd", cwd)).expanduser()
 
     def _mapping(self, key: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -190,7 +190,7 @@ def _name_unknown(path: Path, part: _Part, where: tuple[str, ...]) -> None:
 
 
 def _name_unused(path: Path, document: _Document) -> None:
-    """Whoever allows tools of a server that is not there has probably misspelt its name."""
+    """Warns of tools allowed for unknown servers: probably a misspelt name."""
     named = document.allowed if isinstance(document.allowed, dict) else {}
     keys = [f"allowedTools.{name}" for name in named if name not in document.servers]
     if keys:

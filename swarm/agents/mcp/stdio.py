@@ -1,9 +1,9 @@
-"""A transport of the MCP client over the stdin and stdout of a program: a message a line.
+"""A transport of the MCP client over a program's stdin and stdout: one message per line.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
 
-The client's own transport hands more of our environment on, leaves children alive whose parent ends by itself, takes
-lines without an end, and logs whatever is no message, as it is. Hence this one.
+The client's own transport passes on more of our environment, leaves child processes alive when their parent ends by
+itself, accepts lines without a limit, and logs unexpected output unchanged. Hence this one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 LINE_BYTES: Final = 16 * 1024 * 1024
-"""The longest message of a server; one with pictures in it is long."""
+"""The longest message of a server; messages with pictures are long."""
 
 LAST_WORDS_SECONDS: Final = 0.2
 """The time for reading the rest of the output after a program's end."""
@@ -49,9 +49,9 @@ _log = structlog.get_logger(__name__)
 async def over_stdio(
     server: McpServer, program: Program, timeouts: Timeouts, on_end: Callable[[], None]
 ) -> AsyncGenerator[TransportStreams]:
-    """The way to a program, which is started when the way is entered, and ended with all its children when it is left.
+    """Connects to a program, which starts on entering and ends with all its children on leaving.
 
-    ``on_end`` is called when the program ends by itself. Raises Unusable if it does not start.
+    ``on_end`` is called when the program ends by itself. Raises McpServerUnusable if it does not start.
     """
     child = await _started(program, timeouts)
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -65,7 +65,7 @@ async def over_stdio(
         try:
             yield from_server, to_server
         finally:
-            from_server.close()  # what it says from now on is read, and forgotten
+            from_server.close()  # later output is read and dropped
             to_server.close()
             with anyio.CancelScope(shield=True):
                 await _end(child, timeouts)
@@ -94,7 +94,7 @@ async def _started(program: Program, timeouts: Timeouts) -> Child:
 
 
 async def _end(child: Child, timeouts: Timeouts) -> None:
-    """Ask it to end by closing its stdin, then by SIGTERM; after that, or if this is cancelled, it is killed."""
+    """Closes stdin, then sends SIGTERM, then kills the program; on cancellation kills at once."""
     try:
         child.stdin.close()
         if not await child.is_gone_within(timeouts.end_seconds):
@@ -110,7 +110,7 @@ async def _read(
     log_pump: LogPump,
     on_end: Callable[[], None],
 ) -> None:
-    """Hand on every message; afterwards read on, since a program that nobody reads could not end."""
+    """Hands on every message; afterwards reads on, since a program with a full pipe could not end."""
     try:
         while line := await stdout.readline():
             message = _message(line, log_pump)
@@ -121,7 +121,7 @@ async def _read(
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
         pass  # the client has left
     except ConnectionError:
-        pass  # as good as its end
+        pass  # equals the end of the program
     to_client.close()
     on_end()
     while await stdout.read(_CHUNK_BYTES):
@@ -129,7 +129,7 @@ async def _read(
 
 
 def _message(line: bytes, log_pump: LogPump) -> SessionMessage | None:
-    """A message, if the line is one. Programs do print other things, though they should not."""
+    """Returns the line's message, or None: programs print other lines as well, though they should not."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
@@ -143,13 +143,13 @@ async def _write(stdin: asyncio.StreamWriter, from_client: MemoryObjectReceiveSt
         try:
             await stdin.drain()
         except ConnectionError:
-            return  # it does not listen any more: `_watch` and `_read` see its end
+            return  # the program has stopped reading: `_watch` and `_read` notice its end
 
 
 async def _watch(
     child: Child, to_client: MemoryObjectSendStream[SessionMessage | Exception], on_end: Callable[[], None]
 ) -> None:
-    """The end of the program ends the connection, even if a child of it keeps its stdout open."""
+    """Ends the connection with the program, even if a child process keeps its stdout open."""
     await child.ended.wait()
     await anyio.sleep(LAST_WORDS_SECONDS)
     to_client.close()
@@ -157,7 +157,7 @@ async def _watch(
 
 
 class LogPump:
-    """The output of a server's program beside its messages, for our log at debug, limited in length and rate."""
+    """Logs a program's output beside its messages at debug level, limited in length and rate."""
 
     def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:
         self._server = server.name
@@ -169,7 +169,7 @@ class LogPump:
         self._untold = 0
 
     async def follow(self, stream: asyncio.StreamReader) -> None:
-        """Read a stream to its end, also beyond the limits: its writer must not block."""
+        """Reads a stream to its end, also beyond the limits: its writer must not block."""
         rest = b""
         while chunk := await stream.read(_CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -179,7 +179,7 @@ class LogPump:
         self.tell(rest)
 
     def tell(self, line: bytes) -> None:
-        """One line, of whatever length."""
+        """Logs one line of any length."""
         line = line.strip()
         if not line or not self._may_tell():
             self._untold += bool(line)

@@ -26,14 +26,14 @@ WRITE_SECONDS: Final = 30.0
 
 
 class Refusals:
-    """The status by which a server has refused the last request, if it has; the library does not tell."""
+    """The status with which a server refused the last request, if any; the library does not report it."""
 
     def __init__(self) -> None:
         self.last: int | None = None
 
     @property
     def reason(self) -> str | None:
-        """Why, as far as a status says it."""
+        """Returns the reason for the refusal, as far as the status tells; None without a refusal."""
         match self.last:
             case None:
                 return None
@@ -47,17 +47,17 @@ class Refusals:
 
 @asynccontextmanager
 async def over_http(address: Address, refusals: Refusals) -> AsyncGenerator[TransportStreams]:
-    """The way to a server at an address. Nothing is ever sent twice, and redirects stay within the origin."""
+    """Connects to a server's address. Nothing is sent twice, and redirects stay within the origin."""
 
     async def look(response: httpx2.Response) -> None:
-        if response.request.method == "POST":  # a server need not know the others
+        if response.request.method == "POST":  # a server need not support the other methods
             refusals.last = response.status_code if response.is_error else None
         is_endless = response.headers.get("Content-Type", "").startswith("text/event-stream")
         if isinstance(response.stream, httpx2.AsyncByteStream) and not is_endless:
             response.stream = Limited(response.stream, MAX_BYTES)
 
     async with open_client([address.url]) as client:
-        # How long an answer takes is the caller's to say.
+        # The caller limits the time of an answer.
         client.timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
         client.headers.update(address.headers)
         client.event_hooks = {"response": [look]}

@@ -1,1 +1,1 @@
-"""Language models: how each provider's is reached, what becomes of their errors, and what their use costs."""
+"""Language models: the access to each provider, its errors, and the costs of use."""

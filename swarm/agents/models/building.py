@@ -1,4 +1,4 @@
-"""Models, ready to be asked: each provider's own, and a list of them as one."""
+"""Models ready for requests: one for each provider, and a list of models as one."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ OPENAI_ADDRESS: Final = "https://api.openai.com/v1"
 ANTHROPIC_ADDRESS: Final = "https://api.anthropic.com"
 
 COMPATIBLE: Final = "openai-compatible"
-"""How pydantic-ai is told of who speaks OpenAI's protocol and is not OpenAI: not all of OpenAI's abilities are taken
-for granted then."""
+"""pydantic-ai's name for servers other than OpenAI with OpenAI's protocol: pydantic-ai then assumes fewer abilities."""
 
 KEY_VARIABLES: Final[Mapping[Provider, str]] = {
     Provider.OPENAI: "OPENAI_API_KEY",
@@ -34,16 +33,16 @@ KEY_VARIABLES: Final[Mapping[Provider, str]] = {
 
 
 class Models:
-    """The models of a list, the first first, as one; and the connections to them, which are closed with it.
+    """The models of a list in order, as one model, with their connections, which close with it.
 
-    Nothing is sent before the first request. ``pauses_seconds`` are those before the last model is asked again; see
-    `falling_back`. Raises ConfigurationError where a key or a region is missing.
+    Nothing is sent before the first request. ``pauses_seconds`` are the pauses before the last model is asked again;
+    see `in_order`. Raises ConfigurationError for a missing key or region.
     """
 
     def __init__(self, specs: Sequence[ModelSpec], *, pauses_seconds: Sequence[float] = PAUSES_SECONDS) -> None:
         if not specs:
             raise ConfigurationError("There is no model.", hint="Set LLM_MODEL (model.name).")
-        pydantic_ai.BANNER_ENABLED = False  # what the coordinator writes is its log, and nothing else
+        pydantic_ai.BANNER_ENABLED = False  # the coordinator writes its log, and nothing else
         self.specs = tuple(specs)
         self._open = AsyncExitStack()
         for spec in specs:
@@ -59,7 +58,7 @@ class Models:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections; a request that goes on breaks off. May be called twice."""
+        """Closes the connections; running requests break off. May be called twice."""
         await self._open.aclose()
 
     def _build(self, spec: ModelSpec) -> Model:
@@ -67,7 +66,7 @@ class Models:
 
 
 def build(specs: Sequence[ModelSpec]) -> Models:
-    """The models of these specs, in the order in which they are asked; see `Models`."""
+    """Builds the models of these specs, in order; see `Models`."""
     return Models(specs)
 
 
@@ -106,7 +105,7 @@ def _openai(spec: ModelSpec, settings: ModelSettings, opened: AsyncExitStack) ->
 
 def _is_openai(address: str) -> bool:
     host = urlsplit(address).hostname or ""
-    return host == "api.openai.com" or host.endswith(".api.openai.com")  # eu.api.openai.com
+    return host == "api.openai.com" or host.endswith(".api.openai.com")  # for example eu.api.openai.com
 
 
 def _anthropic(spec: ModelSpec, settings: ModelSettings, opened: AsyncExitStack) -> Model:
@@ -138,7 +137,7 @@ def _ollama(spec: ModelSpec, settings: ModelSettings, opened: AsyncExitStack) ->
     http = open_http(spec, address)
     opened.push_async_callback(http.aclose)
     provider = OllamaProvider(openai_client=openai_client(spec, address, http))
-    # Ollama knows a limit of tokens by its older name only, and ignores what it does not know.
+    # Ollama knows this limit by its older name only, and ignores unknown settings.
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
     return OllamaModel(spec.name, provider=provider, profile=profile, settings=settings)
 

@@ -1,4 +1,4 @@
-"""Whether the models answer, asked once at the start, so that a wrong key is not first told to people in Slack."""
+"""A test request to each model at the start, so that people in Slack are not the first to learn of a wrong key."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
 CHECK_SECONDS: Final = 10.0
-"""For a model to answer. One that is not quite there yet, as Ollama's after a restart, is no error."""
+"""For a model to answer. A model that is still starting, such as Ollama's after a restart, is no error."""
 
 QUESTION: Final = "Answer with the single word OK."
 
 ANSWER_TOKENS: Final = 256
-"""Enough for a model that thinks before it says a word: some treat the end of their tokens as an error."""
+"""Enough for a model that thinks before it answers: some treat the end of their tokens as an error."""
 
 _log = structlog.get_logger(__name__)
 
@@ -32,14 +32,14 @@ _log = structlog.get_logger(__name__)
 async def check(
     specs: Sequence[ModelSpec], *, limits: RunLimits | None = None, within_seconds: float = CHECK_SECONDS
 ) -> None:
-    """Ask each of the models for one word, all at the same time.
+    """Asks each model for one word, all at the same time.
 
-    Raises ConfigurationError, with a hint at what to change, if none of them answers and that will not change by
-    itself. Whatever else is wrong is logged as a warning: a model that does not answer now, and limits that cannot
-    hold because the provider does not tell what is used, or nobody knows what it costs.
+    Raises ConfigurationError, with a hint for the operator, if no model answers and waiting will not help. Logs a
+    warning for a model that does not answer now, and for limits that cannot hold because the provider reports no usage
+    or the price is unknown.
     """
     async with AsyncExitStack() as opened:
-        # All of them before anything is sent: a key that is missing needs no question.
+        # All clients are built before the first request: a missing key needs no request.
         models = [await opened.enter_async_context(Models([spec], pauses_seconds=())) for spec in specs]
         found = await asyncio.gather(*(_checked(each, limits or RunLimits(), within_seconds) for each in models))
     troubles = [(spec, trouble) for spec, trouble in zip(specs, found, strict=True) if trouble]
@@ -59,7 +59,7 @@ async def check(
 
 
 def hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
-    """What to change so that this trouble goes away; empty if nothing of ours is wrong."""
+    """Returns a hint for the operator that solves this trouble; empty if our settings are not the cause."""
     hint = _hint(spec, trouble)
     return f"{hint} {spec.guess}".strip() if hint else ""
 
@@ -105,7 +105,6 @@ async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> 
 
 
 def _warn_of_limits(spec: ModelSpec, response: ModelResponse, limits: RunLimits) -> None:
-    """Say which limits cannot hold with this model."""
     without_hold = []
     if response.usage.unmeasured_requests and limits.tokens is not None:
         without_hold.append("limits.tokens")

@@ -1,6 +1,6 @@
-"""The libraries of the providers, each set up so that it neither hangs nor repeats anything by itself.
+"""The libraries of the providers, set up to neither hang nor repeat requests.
 
-A request is never repeated in here: whether it may be is decided once, for all providers alike (`falling_back`).
+Requests are not repeated here: repetition is decided once for all providers (`in_order`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ CONNECT_SECONDS: Final = 5.0
 IDLE_CONNECTIONS: Final = 20
 
 NO_KEY: Final = "no-key"
-"""Shown to servers of the operator's own that need none. Given nothing, the libraries would send what they find in
-their environment variables, and so a key to somebody whom it does not concern."""
+"""Sent to the operator's own servers that need no key. Without a value, the libraries would send a key from their
+environment variables, and so to the wrong server.
+"""
 
 _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
 def open_http(spec: ModelSpec, address: str) -> httpx2.AsyncClient:
-    """Connections to one provider; whoever opens them closes them.
+    """Opens connections to one provider; the caller closes them.
 
     Redirects are not followed: a key in a header would go with them. Proxies from the environment are used, but never
-    for this machine itself.
+    for this machine.
     """
     silence = spec.timeout_seconds
     return httpx2.AsyncClient(
@@ -47,7 +48,7 @@ def open_http(spec: ModelSpec, address: str) -> httpx2.AsyncClient:
 
 
 def openai_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> AsyncOpenAI:
-    """OpenAI's library, for everybody who speaks its protocol."""
+    """Returns OpenAI's client, for every server with OpenAI's protocol."""
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(
@@ -56,7 +57,7 @@ def openai_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> As
 
 
 def anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> AsyncAnthropic:
-    """Anthropic's library."""
+    """Returns Anthropic's client."""
     from anthropic import AsyncAnthropic
 
     return AsyncAnthropic(
@@ -65,12 +66,12 @@ def anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) ->
 
 
 def bedrock_region(spec: ModelSpec) -> str | None:
-    """The region that is named; also by a variable that boto3 does not read, though most of AWS's programs do."""
+    """Returns the configured region, or AWS_REGION, which most of AWS's programs read but boto3 does not."""
     return spec.region or os.environ.get("AWS_REGION")
 
 
 def bedrock_client(spec: ModelSpec) -> Any:
-    """boto3's client. Raises ConfigurationError for a region or a profile that is missing or cannot be one."""
+    """Returns boto3's client. Raises ConfigurationError for a missing or invalid region or profile."""
     import boto3  # type: ignore[import-untyped]
     from botocore.config import Config  # type: ignore[import-untyped]
     from botocore.exceptions import InvalidRegionError, NoRegionError, ProfileNotFound  # type: ignore[import-untyped]
@@ -96,9 +97,9 @@ def bedrock_client(spec: ModelSpec) -> Any:
 
 
 def _late_session() -> Any:
-    """A session that looks for credentials when the first request is signed, in that request's thread.
+    """Returns a session that looks for credentials when the first request is signed, in the request's thread.
 
-    Looking for them may ask the network, and on a machine that is not AWS's it waits for an answer that never comes.
+    The search may use the network, and outside AWS waits for an answer that never comes.
     """
     from botocore.credentials import Credentials, ReadOnlyCredentials  # type: ignore[import-untyped]
     from botocore.exceptions import NoCredentialsError
@@ -112,7 +113,7 @@ def _late_session() -> Any:
 
         def get_frozen_credentials(self) -> ReadOnlyCredentials:
             with self._lock:
-                found = Session.get_credentials(self._session)  # remembers what it has found
+                found = Session.get_credentials(self._session)  # cached by the session
             if found is None:
                 raise NoCredentialsError
             return found.get_frozen_credentials()

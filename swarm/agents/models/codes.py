@@ -1,4 +1,4 @@
-"""Which of the troubles in `troubles` an error is."""
+"""The code of an error, one of the keys of `troubles`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (RunCancelled, "cancelled"),
     (TimeoutError, "timeout"),
 )
-"""The more particular kinds come first."""
+"""More specific kinds come first."""
 
 _STATUSES: Final[Mapping[int, str]] = {
     402: "quota",
@@ -70,11 +70,11 @@ _STATUSES: Final[Mapping[int, str]] = {
 _REFUSALS: Final = ("content_filter", "content_policy_violation", "content filtering policy", "guardrail")
 
 _TOO_LONG: Final = ("exceed_context_size", "context length", "context window", "context size")
-"""How servers word it that pydantic-ai does not know, as llama.cpp's."""
+"""Wordings of servers that pydantic-ai does not know, such as llama.cpp's."""
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a provider, or its filter, does not want to answer this."""
+    """Whether a provider, or its filter, refuses to answer."""
     return _says(error, _REFUSALS)
 
 
@@ -91,7 +91,7 @@ def _is_bad_request(error: ModelAPIError) -> bool:
 
 
 def code_of(error: BaseException) -> str:
-    """The code of an error of a single model, see `swarm.agents.models.troubles.TROUBLES`."""
+    """Returns the code of an error of a single model, see `swarm.agents.models.troubles.TROUBLES`."""
     if is_refusal(error):
         return "refused"
     if _says(error, _TOO_LONG):
@@ -111,14 +111,14 @@ def code_of(error: BaseException) -> str:
 
 
 def _of_status(status: int) -> str:
-    """What is left of HTTP, where pydantic-ai does not say more. A redirect, for one, is not followed."""
+    """Returns the code of an HTTP status that pydantic-ai does not classify; redirects, for one, are not followed."""
     if status < 400:
         return "incomprehensible"
     return _STATUSES.get(status, "rejected" if status < 500 else "server")
 
 
 def _is_region(error: BaseException) -> bool:
-    """Whether there is no such address of AWS's, in a region that boto3 has not heard of either."""
+    """Whether an address of AWS does not exist, in a region that boto3 does not know either."""
     spec = spec_of(error)
     if spec is None or spec.provider is not Provider.BEDROCK or spec.base_url or not isinstance(error, ModelAPIError):
         return False
@@ -133,12 +133,12 @@ def _is_known_region(spec: ModelSpec) -> bool:
     from swarm.agents.models.clients import bedrock_region
 
     region = bedrock_region(spec)
-    return region is None or region in _regions()  # what AWS's own configuration says is taken for granted
+    return region is None or region in _regions()  # a region from AWS's own configuration is taken as valid
 
 
 @cache
 def _regions() -> frozenset[str]:
-    """All regions of AWS's that boto3 knows to have Bedrock."""
+    """Returns all regions in which boto3 knows Bedrock."""
     import boto3  # type: ignore[import-untyped]
 
     session = boto3.Session()

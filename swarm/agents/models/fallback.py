@@ -1,12 +1,11 @@
-"""Which errors of a model let the next one answer, and which let the same one try again.
+"""Errors of a model for which the next model is asked, and errors for which the same one is asked again.
 
-- To the next of the list goes everything that the provider does not do: it cannot be reached, is overloaded, refuses
-  our key, does not know the model, sends what nobody understands. What it has done is no error: a refusal to answer is
-  an answer, and is not taken to somebody who might be less strict. What we got wrong ourselves, and limits that the
-  operator has set, end the run.
-- The last of the list, which often is the only one, is asked again, twice, if it was only not able to answer just now,
-  and says so quickly. A model that stays silent is not asked again: that would double the longest silence. A provider
-  that tells us to wait is obeyed for up to `PATIENCE_SECONDS`; whoever asks for more is reported instead.
+- The next model of the list is asked after every failure of a provider: unreachable, overloaded, key refused, model
+  unknown, answer incomprehensible. A refusal to answer is an answer, and is not taken to a less strict model. Our own
+  errors, and limits of the operator, end the run.
+- The last model of the list, often the only one, is asked again, twice, if the failure is temporary and came quickly.
+  A silent model is not asked again: this would double the longest silence. A provider's request to wait is obeyed for
+  up to `PATIENCE_SECONDS`; a longer wait is reported as an error.
 - Once the first piece of an answer has been shown, nothing is repeated.
 """
 
@@ -50,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RetryingModel(WrapperModel):
-    """A model, asked after a pause."""
+    """A model that is asked after a pause."""
 
     def __init__(self, wrapped: Served, pause_seconds: float) -> None:
         super().__init__(wrapped)
@@ -63,7 +62,7 @@ class RetryingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """As that of the model."""
+        """Sends a request to the model after the pause."""
         await self._pause()
         return await self.wrapped.request(messages, model_settings, model_request_parameters)
 
@@ -75,7 +74,7 @@ class RetryingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """As that of the model."""
+        """Streams an answer of the model after the pause."""
         await self._pause()
         stream = self.wrapped.request_stream(messages, model_settings, model_request_parameters, run_context)
         async with stream as response:
@@ -87,7 +86,7 @@ class RetryingModel(WrapperModel):
 
 
 def in_order(models: Sequence[Served], *, pauses_seconds: Sequence[float]) -> Model:
-    """The models as one that asks the first, where that cannot answer the next, and the last more than once."""
+    """Combines the models into one: the first is asked, after a failure the next, and the last more than once."""
     *before, last = models
     for model in before:
         model.may_rest = True
@@ -113,7 +112,7 @@ def _next_after(last: Served) -> Callable[[Exception], bool]:
 
 
 def is_for_another(error: Exception) -> bool:
-    """Whether another model may do what this one could not."""
+    """Whether another model may succeed after this error."""
     if isinstance(error, ContentFilterError) or is_refusal(error):
         return False
     known = (ModelAPIError, UnexpectedModelBehavior, FallbackExceptionGroup)
@@ -121,7 +120,7 @@ def is_for_another(error: Exception) -> bool:
 
 
 def _again(error: Exception) -> bool:
-    """Whether the same model may do in a moment what it could not now."""
+    """Whether the same model may succeed in a moment."""
     if kept_silent(error) or not isinstance(error, _PASSING):
         return False
     if isinstance(error, ModelHTTPError) and error.provider_retry_hint is False:

@@ -1,4 +1,4 @@
-"""Errors of the libraries below pydantic-ai that come out as they are, known without loading those libraries."""
+"""Errors of the libraries below pydantic-ai that are not wrapped, recognised without loading these libraries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _CREDENTIALS: Final = frozenset(
         "UnauthorizedSSOTokenError",
     }
 )
-"""What botocore raises when it finds nothing to sign a request with."""
+"""Errors of botocore without credentials to sign a request."""
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """Whether an error comes from what carries requests."""
+    """Whether an error comes from a transport library."""
     return _library(error) in _TRANSPORTS
 
 
@@ -34,12 +34,12 @@ def lacks_credentials(error: BaseException) -> bool:
 
 
 def timed_out(error: BaseException) -> bool:
-    """Whether an error of what carries requests is that of waiting too long."""
+    """Whether an error is a timeout of a transport library."""
     return is_transport_error(error) and any("Timeout" in kind.__name__ for kind in type(error).__mro__)
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it comes from."""
+    """Yields the error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

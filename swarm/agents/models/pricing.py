@@ -1,9 +1,8 @@
-"""What answers of models cost, as far as that is known without asking anybody.
+"""The cost of models' answers, as far as known without a request.
 
-Prices are those that genai-prices carries, of the version that is installed. What runs on the operator's own Ollama
-costs nothing that somebody would send a bill for: that is known, and it is 0. Ollama's cloud is not the operator's own.
-A server that merely speaks OpenAI's protocol is taken for a proxy: a model that is called as one of OpenAI's costs what
-OpenAI charges for it, and what any other costs is not known.
+Prices come from the installed version of genai-prices. The operator's own Ollama is free, which counts as a known cost
+of 0; Ollama's cloud is not the operator's own. Another server with OpenAI's protocol counts as a proxy: a model with a
+name of OpenAI's has OpenAI's price, and any other has no known price.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from swarm.domain.model.models import ModelSpec, Provider
 
 _UNPRICED: Final = "unpriced_requests"
-"""Where a usage counts answers whose price is not known. pydantic-ai adds up counters that it does not know as well,
-so a run's usage tells whether its cost is that of all of its answers."""
+"""The counter of answers without a known price in a usage. pydantic-ai also adds up counters unknown to it, so a run's
+usage shows whether its cost covers all answers.
+"""
 
 
 def mark(response: ModelResponse, spec: ModelSpec) -> None:
-    """Note in an answer's usage that it was free, or that its price is not known; else pydantic-ai works it out."""
+    """Marks an answer's usage as free or as unpriced; otherwise pydantic-ai computes the cost."""
     if is_free(spec):
         mark_if_free(response.usage, spec)
     elif not is_priced(response):
@@ -31,13 +31,13 @@ def mark(response: ModelResponse, spec: ModelSpec) -> None:
 
 
 def mark_if_free(usage: RequestUsage, spec: ModelSpec) -> None:
-    """As `mark`, of an answer that has no end."""
+    """As `mark`, for an answer without an end."""
     if is_free(spec):
         usage.cost = Decimal(0)
 
 
 def is_free(spec: ModelSpec) -> bool:
-    """Whether nobody sends a bill for this model."""
+    """Whether use of this model is free."""
     if spec.provider is not Provider.OLLAMA:
         return False
     host = urlsplit(spec.base_url or "").hostname or ""
@@ -46,7 +46,7 @@ def is_free(spec: ModelSpec) -> bool:
 
 
 def is_priced(response: ModelResponse) -> bool:
-    """Whether it is known what this answer costs."""
+    """Whether the cost of this answer is known."""
     if response.usage.cost is not None:
         return True
     try:
@@ -57,9 +57,9 @@ def is_priced(response: ModelResponse) -> bool:
 
 
 def cost_of(usage: RunUsage | RequestUsage) -> Decimal | None:
-    """What was used costs, in US dollars; None if that is not known of all of it."""
+    """Returns the cost of a usage in US dollars; None if the cost of a part is unknown."""
     if getattr(usage, _UNPRICED, 0) or usage.unmeasured_requests:
         return None
     if usage.cost is None and isinstance(usage, RunUsage) and not usage.requests and not usage.total_tokens:
-        return Decimal(0)  # nothing was used
+        return Decimal(0)  # no usage
     return usage.cost

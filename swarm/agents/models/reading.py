@@ -1,4 +1,4 @@
-"""What a model reads, as a model may have it: the last step before the provider, for every built-in agent."""
+"""Texts cleaned for a model: the last step before the provider, for every built-in agent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from swarm.domain.text.characters import data_for_model, for_model
 _Part = TypeVar("_Part")
 
 _READ: Final = ("content", "args")
-"""The fields of a message's part that a model reads; the others are names and ids of ours."""
+"""The fields of a message's part that a model reads; the others are our names and ids."""
 
 
 def messages_for_model(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages with clean texts: instructions, what people and tools say, what the model has said and called."""
+    """Returns the messages with clean texts: instructions, texts of people and tools, the model's texts and calls."""
     return [_message(message) for message in messages]
 
 
 def parameters_for_model(parameters: ModelRequestParameters) -> ModelRequestParameters:
-    """The tools with clean descriptions and schemas, which an MCP server may have written, and the instructions."""
+    """Returns the instructions and the tools, whose descriptions an MCP server may have written, with clean texts."""
     instructions = parameters.instruction_parts
     return replace(
         parameters,
@@ -44,7 +44,7 @@ def _message(message: ModelMessage) -> ModelMessage:
 
 
 def _part(part: _Part) -> _Part:
-    """The part itself if it is clean already. Thinking is signed by the provider, and stays as it came."""
+    """Returns the same part if it is clean already. Thinking is signed by the provider, and stays unchanged."""
     if isinstance(part, ThinkingPart):
         return part
     changed = part

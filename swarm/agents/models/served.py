@@ -1,8 +1,8 @@
 """One model of a list, which signs its answers and its errors with its name.
 
-It also remembers two things of its provider's, for all runs at once: that it asked us to wait, which is done, and that
-it could not be reached or kept silent. The latter takes seconds to minutes to find out. Where another model can answer,
-it is not found out anew by each request of each run, but once a minute.
+The model keeps two facts about its provider for all runs: a request to wait, which is obeyed, and a failure to connect
+or to answer. The latter takes seconds to minutes to find out. Where another model can answer, it is tested once a
+minute instead of once a request.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from swarm.agents.models.reading import messages_for_model, parameters_for_model
 from swarm.domain.model.models import ModelSpec
 
 REST_SECONDS: Final = 60.0
-"""So long a model that could not be reached is passed over, if there is another."""
+"""A model that could not be reached is skipped for this time, if there is another."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""The longest time that a provider may tell us to wait, so that we do."""
+"""The longest wait that a provider may request."""
 
 SIGNED: Final = "swarm_model"
-"""Where an answer's metadata names the model that it is of."""
+"""The key of the model's name in an answer's metadata."""
 
 _SPEC: Final = "_swarm_spec"
 
@@ -46,14 +46,14 @@ class Passed(ModelAPIError):
 
 
 class Served(WrapperModel):
-    """A model under its name. What it reads is cleaned here, for all agents and all providers (SEC-04)."""
+    """A model under its name. Its input is cleaned here, for all agents and all providers (SEC-04)."""
 
     def __init__(self, wrapped: Model, spec: ModelSpec) -> None:
         super().__init__(wrapped)
         self.spec = spec
-        self.may_rest = False  # there is another that can answer
+        self.may_rest = False  # another model can answer
         self._rests_until = 0.0  # by the loop's clock
-        self._waits_until = 0.0  # likewise
+        self._waits_until = 0.0  # by the loop's clock
 
     async def request(
         self,
@@ -61,7 +61,7 @@ class Served(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """As that of the model; a provider that asked us to wait is not asked before."""
+        """Sends a request to the model, once a wait requested by the provider is over."""
         messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
         with self._signing():
             await self._be_ready()
@@ -79,7 +79,7 @@ class Served(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """As `request`, piece by piece."""
+        """Streams an answer, otherwise as `request`."""
         messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
         with self._signing():
             await self._be_ready()
@@ -93,7 +93,7 @@ class Served(WrapperModel):
                 except BaseException:
                     mark_if_free(response.usage, self.spec)
                     raise
-                mark(response.get(), self.spec)  # its usage is the stream's own, and is read after this
+                mark(response.get(), self.spec)  # the usage is the stream's own, and is read after this
 
     async def _be_ready(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -124,7 +124,7 @@ class Served(WrapperModel):
 
 @contextmanager
 def _understanding() -> Generator[None]:
-    """pydantic-ai is so sure of how some answers begin that it merely asserts it."""
+    """Converts failed assertions of pydantic-ai about malformed answers into UnexpectedModelBehavior."""
     try:
         yield
     except AssertionError as error:
@@ -132,28 +132,28 @@ def _understanding() -> Generator[None]:
 
 
 def kept_silent(error: Exception) -> bool:
-    """Whether nothing came for as long as we wait."""
+    """Whether nothing arrived within the time limit."""
     return isinstance(error, ModelTimeoutError | ModelRequestTimeout)
 
 
 def was_out_of_reach(error: Exception) -> bool:
-    """Whether there was no connection to ask over."""
+    """Whether no connection could be made."""
     return isinstance(error, ModelConnectionError) and error.phase in ("connect", "pool")
 
 
 def sign(error: Exception, spec: ModelSpec) -> None:
-    """Note of an error which model it comes from; one that is signed stays as it is."""
+    """Notes the model in an error; a signed error stays unchanged."""
     if not hasattr(error, _SPEC):
         setattr(error, _SPEC, spec)
 
 
 def spec_of(error: BaseException) -> ModelSpec | None:
-    """The model that an error comes from, if that is known."""
+    """Returns the model noted in an error; None if unknown."""
     spec = getattr(error, _SPEC, None)
     return spec if isinstance(spec, ModelSpec) else None
 
 
 def label_of(response: ModelResponse) -> str:
-    """The model that has answered, "provider:name" as it is configured; of other answers, as the provider says."""
+    """Returns the answering model's label: "provider:name" as configured, or as the provider names it if unsigned."""
     signed = (response.metadata or {}).get(SIGNED)
     return str(signed) if signed else ":".join(filter(None, (response.provider_name, response.model_name)))

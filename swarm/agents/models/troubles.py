@@ -1,6 +1,6 @@
-"""What goes wrong with a model, in one sentence for people.
+"""Errors of models, each as one sentence for people.
 
-Nothing of what a provider says is repeated: it may hold what people wrote, addresses, or parts of a key.
+No text of a provider is repeated: it may hold people's messages, addresses, or parts of a key.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ModelTrouble:
 
     message: str  # one sentence for people, or several where several models were asked
     code: str  # see `TROUBLES`
-    is_lasting: bool = False  # no repetition will help, only another key, model or region
-    is_limit: bool = False  # a limit of the operator's has ended the run
+    is_lasting: bool = False  # repetition will not help, only another key, model or region
+    is_limit: bool = False  # a limit of the operator has ended the run
     model: str = ""  # "provider:name"; empty: not known
 
 
@@ -61,7 +61,7 @@ TROUBLES: Final[Mapping[str, str]] = {
     "cancelled": "was stopped",
     "internal": "could not be asked: something went wrong on our side",
 }
-"""What each code means, as it goes on after "The model …". The code "limit" is worded by `_limit`."""
+"""The meaning of each code, as it goes on after "The model …". The code "limit" is worded by `_limit`."""
 
 _LASTING: Final = frozenset({"authentication", "credentials", "region", "not_found"})
 
@@ -77,9 +77,9 @@ _SIGNATURE: Final = re.compile(rf'"{SIGNED}":\s*"([^"\\]+)"')
 
 
 def trouble_of(error: BaseException, specs: Sequence[ModelSpec] = ()) -> ModelTrouble:
-    """What an error that came out of a run, or of a request to a model, means.
+    """Explains an error of a run or of a request to a model.
 
-    ``specs`` are the models that were asked: an error that does not know which it is about is about the only one.
+    ``specs`` are the models that were asked; an error without a model's name is attributed to the only one.
     """
     if isinstance(error, FallbackExceptionGroup):
         return _of_several(error, specs)
@@ -95,13 +95,13 @@ def trouble_of(error: BaseException, specs: Sequence[ModelSpec] = ()) -> ModelTr
 
 
 def _model(error: BaseException) -> str:
-    """The name of the model that an error is about, if the error knows."""
+    """Returns the name of the model noted in an error; empty if unknown."""
     for cause in causes(error):
         if spec := spec_of(cause):
             return spec.label
         if isinstance(cause, ModelAPIError):
             return cause.model_name
-        # pydantic-ai repeats in these what the model has answered.
+        # pydantic-ai repeats the model's answer in these errors.
         if isinstance(cause, UnexpectedModelBehavior) and (found := _SIGNATURE.search(cause.body or "")):
             return found[1]
     return ""
@@ -136,7 +136,7 @@ def _soon(seconds: float) -> str:
 
 
 def _of_several(group: FallbackExceptionGroup, specs: Sequence[ModelSpec]) -> ModelTrouble:
-    """What the last attempt at each model has come to."""
+    """Combines the troubles of the last attempt at each model."""
     by_model = {trouble.model: trouble for trouble in (trouble_of(leaf, specs) for leaf in _leaves(group))}
     *others, last = by_model.values()
     if not others:
@@ -157,7 +157,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _limit(error: UsageLimitExceeded) -> ModelTrouble:
-    """The limit that pydantic-ai names, under the name that the operator gave it."""
+    """Explains the limit named by pydantic-ai, under the operator's name for it."""
     found = _LIMIT.search(error.message)
     if found is None:
         message = "This took more than a limit allows (limits)."

@@ -1,4 +1,4 @@
-"""What calls of models have used, and what they may."""
+"""Usage and limits of models' calls."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MICRODOLLARS: Final = 1_000_000
 
 
 def usage_of(used: RunUsage | RequestUsage | ModelResponse) -> ModelUsage:
-    """What a run, or one answer, has used.
+    """Returns the usage of a run, or of one answer.
 
-    The cost is None if the price of one of the answers is not known, or if a provider does not tell the tokens. What
-    a provider may charge for an answer that broke off, and does not tell, is not counted.
+    The cost is None if the price of an answer is unknown, or if a provider does not report tokens. Charges for an
+    answer that broke off are not counted unless the provider reports them.
     """
     if isinstance(used, ModelResponse):
         return _of_answer(used)
@@ -51,7 +51,7 @@ def _microdollars(dollars: Decimal | None) -> int | None:
 
 
 class QuietUsageLimits(UsageLimits):
-    """pydantic-ai's limits, without its warnings where they cannot hold: `check` says so, once, at the start."""
+    """pydantic-ai's limits, without warnings where they cannot hold: `check` logs this once, at the start."""
 
     def check_tokens(self, usage: RunUsage) -> None:
         """As pydantic-ai's."""
@@ -65,10 +65,10 @@ class QuietUsageLimits(UsageLimits):
 
 
 def limits_of(limits: RunLimits) -> UsageLimits:
-    """What pydantic-ai holds a run to: all but the time, which whoever runs the run has to look after.
+    """Returns the run's limits for pydantic-ai, without the time, which the caller limits.
 
-    Tokens and cost are known when an answer is there, so the one that goes beyond a limit is still paid for; it ends
-    the run. The cost is that of the answers whose price is known.
+    Tokens and cost are known after an answer, so the answer that exceeds a limit is still paid for; it ends the run.
+    The cost covers the answers with a known price.
     """
     return QuietUsageLimits(
         request_limit=limits.requests,

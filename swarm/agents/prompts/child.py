@@ -1,4 +1,4 @@
-"""The child that renders one template, with limits on its time and memory, and ends."""
+"""The child process that renders one template, with limits on its time and memory, and ends."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import Any, Final, NoReturn
 from swarm.agents.prompts.limits import MEBIBYTE, MOST_CODE_BYTES, RenderLimits
 from swarm.agents.prompts.rendering import OutOfTime, PromptEnvironment, compiled, line_of, rendered, words
 
-CONNECTION: Final = 0  # the file descriptor, in place of the one over which its parent hears
+CONNECTION: Final = 0  # the file descriptor, in place of the parent's control socket
 
 STUCK: Final = signal.SIGUSR1
-"""Asks a child to say where it is, and to end, whatever it is doing."""
+"""Asks a child to report its position and to end."""
 
 _AGAIN_SECONDS: Final = 0.05
-_SPARE_BYTES: Final = 32 * MEBIBYTE  # to say that there was too little
+_SPARE_BYTES: Final = 32 * MEBIBYTE  # for the message that memory was short
 _MOST_DESCRIPTORS: Final = 65536
 
 
 def render_and_exit(descriptor: int, environment: PromptEnvironment, limits: RenderLimits) -> NoReturn:
-    """Answer what is asked over the connection. It never returns: this process has no other business."""
+    """Answers the request on the connection. Never returns: the process ends."""
     try:
         with _alone_with(descriptor) as connection:
             _answer(connection, environment, limits)
@@ -37,7 +37,7 @@ def render_and_exit(descriptor: int, environment: PromptEnvironment, limits: Ren
 
 
 def _alone_with(descriptor: int) -> socket.socket:
-    """The connection. Nothing else that its parent has open stays open, nor do its signals come here."""
+    """Returns the connection. Closes every other file descriptor of the parent, and resets its signal handlers."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(descriptor, CONNECTION)
@@ -47,7 +47,7 @@ def _alone_with(descriptor: int) -> socket.socket:
 
 def _answer(connection: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
     asked = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
-    faulthandler.enable(CONNECTION)  # also if the interpreter crashes, it is to be known where
+    faulthandler.enable(CONNECTION)  # a crash of the interpreter is reported with its position as well
     _start_clocks(limits)
     result: dict[str, str | int | None]
     try:
@@ -57,7 +57,7 @@ def _answer(connection: socket.socket, environment: PromptEnvironment, limits: R
         result = {"problem": words(error, limits), "line": line_of(error)}
     _stop_clocks()
     connection.sendall(json.dumps(result).encode())
-    connection.shutdown(socket.SHUT_RDWR)  # the end for the other side, before this process is gone
+    connection.shutdown(socket.SHUT_RDWR)  # ends the connection before this process is gone
 
 
 def _result(
@@ -79,10 +79,10 @@ def _loaded(code: str) -> CodeType:
 
 def _start_clocks(limits: RenderLimits) -> None:
     signal.signal(signal.SIGALRM, _out_of_time)
-    # Again and again, since an exception can be lost where Python ignores them, in a destructor for instance.
+    # Repeatedly, since Python can ignore an exception, for instance in a destructor.
     signal.setitimer(signal.ITIMER_REAL, limits.seconds, _AGAIN_SECONDS)
-    # The parent sends it; C code writes where we are, and lets the signal end us. A thread that waits would do the
-    # same, but starting and joining it takes longer than most templates.
+    # The parent sends this signal; C code writes the traceback, and the signal then ends the process. A waiting thread
+    # would do the same, but starting and joining a thread takes longer than most templates.
     faulthandler.register(STUCK, file=CONNECTION, all_threads=False, chain=True)
     memory = _memory_bytes() + limits.memory_bytes
     _limit(resource.RLIMIT_AS, memory, memory + _SPARE_BYTES)
@@ -93,7 +93,7 @@ def _start_clocks(limits: RenderLimits) -> None:
 
 
 def _limit(kind: int, soft: int, hard: int) -> None:
-    """Set a limit, unless there is a lower one already."""
+    """Sets a limit, unless a lower one exists."""
     most = resource.getrlimit(kind)[1]
     if most != resource.RLIM_INFINITY:
         soft, hard = min(soft, most), min(hard, most)
@@ -109,7 +109,7 @@ def _stop_clocks() -> None:
 
 
 def _out_of_time(_number: int, frame: FrameType | None) -> None:
-    """End the rendering, if it is still under way: what comes after it is not to be disturbed."""
+    """Ends the rendering if it is still running; later steps are not disturbed."""
     while frame is not None:
         if frame.f_code is _result.__code__:
             raise OutOfTime
@@ -117,6 +117,6 @@ def _out_of_time(_number: int, frame: FrameType | None) -> None:
 
 
 def _memory_bytes() -> int:
-    """The address space that this process has now."""
+    """Returns the current size of this process's address space."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

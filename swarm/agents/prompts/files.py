@@ -1,9 +1,9 @@
-"""The files with prompts: ours, and an operator's, which wins key by key.
+"""The files with prompts: the built-in ones, and an operator's, which takes precedence key by key.
 
-``prompts_config.yaml`` has the keys of `template.Prompts`. A text stands there itself, or in another file of the same
-folder, named by ``{file: name}``. Files are read as they are, to the last newline.
+``prompts_config.yaml`` has the keys of `template.Prompts`. A text is given directly, or in another file of the same
+folder, named by ``{file: name}``. Files are read unchanged, to the last newline.
 
-What an operator edits counts from the next run. If it cannot be used, the last prompts that could stay in force.
+An operator's edit takes effect at the next run. While a file cannot be used, the last valid prompts stay in force.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _FILE_KEYS: Final = ("file",)
 _SERVERS: Final = "server_prompts"
 
 Stamp = tuple[int, int, int] | None
-"""Of a file: when it was changed, its size, and which file it is. None: there is none."""
+"""A file's time of change, size and inode. None: no such file."""
 
 _log = structlog.get_logger(__name__)
 
 
 class PromptFiles:
-    """The prompts as they are now."""
+    """The current prompts."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """``path`` is the operator's file; it need not be there yet. Raises ConfigurationError if it cannot be used."""
+        """``path`` is the operator's file, which need not exist yet. Raises ConfigurationError if it cannot be used."""
         self._path = path
         self._stamps: dict[Path, Stamp] = {}
         self._prompts = self._read()
 
     def current(self) -> Prompts:
-        """The prompts, read again if a file has changed. What is wrong with them goes to the log, once a change."""
+        """Returns the prompts, read again if a file has changed. Errors are logged once per change."""
         if all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
             return self._prompts
         try:
@@ -56,7 +56,7 @@ class PromptFiles:
         return self._prompts
 
     def _read(self) -> Prompts:
-        stamps: dict[Path, Stamp] = {}  # put in place as a whole: runs may ask on threads of their own
+        stamps: dict[Path, Stamp] = {}  # replaced as a whole: runs may ask on threads of their own
         try:
             return _load(self._path, stamps)
         finally:
@@ -64,9 +64,9 @@ class PromptFiles:
 
 
 def load(path: Path | None = None) -> Prompts:
-    """The built-in prompts, and before them what the operator's file has; one that is not there has nothing.
+    """Returns the prompts of the operator's file, completed by the built-in ones; a missing file counts as empty.
 
-    Raises ConfigurationError with the file, the key, and what is expected.
+    Raises ConfigurationError with the file, the key, and the expected value.
     """
     return _load(path, {})
 
@@ -78,7 +78,7 @@ def _load(path: Path | None, stamps: dict[Path, Stamp]) -> Prompts:
 
 
 class _ConfigFile:
-    """One file with prompts, its keys checked, and the files that it names."""
+    """One file with prompts, its keys checked, and the files named in it."""
 
     def __init__(self, path: Path, stamps: dict[Path, Stamp]) -> None:
         self._path = path
@@ -87,7 +87,7 @@ class _ConfigFile:
         router = self._mapping("router", top.pop("router", {}), _ROUTER_KEYS)
         refuse = self._mapping("router.refuse", router.pop("refuse", {}), _REFUSE_KEYS)
         servers = self._mapping(_SERVERS, top.pop(_SERVERS, {}), None)
-        self.texts: dict[str, Template] = {}  # by key, the steps of which are joined by dots
+        self.texts: dict[str, Template] = {}  # by key, whose steps are joined by dots
         for within, values in (("", top), ("router.", router), ("router.refuse.", refuse)):
             self.texts |= {within + name: self._text(within + name, value) for name, value in values.items()}
         self.servers = {name: self._text(f"{_SERVERS}.{name}", value).text for name, value in servers.items()}
@@ -101,7 +101,7 @@ class _ConfigFile:
             raise ConfigurationError(f"{self._path} cannot be read: {_reason(error)}") from error
 
     def _mapping(self, key: str, value: object, known: Iterable[str] | None) -> dict[str, object]:
-        if not isinstance(value, dict | None):  # nothing: all its keys may be commented out
+        if not isinstance(value, dict | None):  # empty: all its keys may be commented out
             raise self._wrong(key, f"a mapping is expected, not {_kind(value)}")
         found = {str(name): part for name, part in (value or {}).items()}
         for name in found:
@@ -131,10 +131,10 @@ class _ConfigFile:
         return Template(name=str(path), text=text)
 
     def _content(self, path: Path) -> str | None:
-        """What stands in a file; None if there is none."""
-        self._stamps[path] = _stamp(path)  # before it is read: what is written meanwhile is a change
+        """Returns the content of a file; None if the file is missing."""
+        self._stamps[path] = _stamp(path)  # before the file is read: a write meanwhile counts as a change
         try:
-            return path.read_bytes().decode()  # as it is: reading text would change the ends of lines
+            return path.read_bytes().decode()  # reading as text would change the ends of lines
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -145,7 +145,7 @@ class _ConfigFile:
 
 
 def _prompts(files: list[_ConfigFile]) -> Prompts:
-    """The prompts of several files, of which the first wins."""
+    """Merges the prompts of several files; earlier files take precedence."""
 
     def template(key: str) -> Template:
         return next(file.texts[key] for file in files if key in file.texts)

@@ -1,4 +1,4 @@
-"""Our end of the process that renders: how it is started, asked, and ended."""
+"""The coordinator's end of the rendering process: start, requests and end."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from swarm.agents.prompts.worker import main
 main()
 """
 _INHERITED: Final = ("LD_LIBRARY_PATH",)
-"""Variables that Python itself may need. No other: our environment has secrets, and a template is not ours."""
+"""The only variables passed on: Python may need them, and other variables may hold secrets."""
 
 
 class Lost(Exception):
-    """The process is gone, or does not react; what it was asked may be asked again."""
+    """The process is gone or does not react; the request may be repeated."""
 
 
 class ForkServer:
-    """One process, its own session, that forks a child for each rendering."""
+    """One process, in its own session, that forks a child for each rendering."""
 
     def __init__(self, process: Child, control: socket.socket, limits: RenderLimits) -> None:
         self._process = process
@@ -42,7 +42,7 @@ class ForkServer:
 
     @classmethod
     async def start(cls, limits: RenderLimits) -> ForkServer:
-        """Start the process and wait until it is ready. Raises Lost if that does not come about."""
+        """Starts the process and waits until it is ready. Raises Lost on failure."""
         ours, theirs = socket.socketpair()
         with theirs:
             ours.setblocking(False)
@@ -80,7 +80,7 @@ class ForkServer:
             return False
 
     async def ask(self, request: bytes) -> bytes:
-        """What a rendering answers; empty if it was killed. Raises Lost if none comes by the deadline."""
+        """Returns the answer of a rendering; empty if the rendering was killed. Raises Lost if the deadline passes."""
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
@@ -101,14 +101,14 @@ class ForkServer:
             raise Lost(str(error)) from error
 
     async def close(self) -> None:
-        """Kill it and all renderings. Idempotent."""
+        """Kills the process and all renderings. Idempotent."""
         self._control.close()
         await self._process.kill()
         self._process.close()
 
 
 async def _process(control: socket.socket, limits: RenderLimits) -> Child:
-    """Isolated (-I): neither the environment nor the folder we were started in says what is imported."""
+    """Starts the process isolated (-I): neither the environment nor the working directory changes its imports."""
     return await Child.start(
         [sys.executable, "-I", "-c", _PROGRAM, _ROOT, json.dumps(asdict(limits))],
         stdin=control.fileno(),

@@ -1,4 +1,4 @@
-"""What a rendering may use up. Both processes read this; it needs nothing."""
+"""The limits of a rendering. Both processes read this module, which needs only the standard library."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ MEBIBYTE: Final = 1024 * 1024
 class RenderLimits:
     """The limits of one rendering.
 
-    Time is wall-clock time. The stages after the first are for what cannot be interrupted: each is there in case the
-    one before did not work, and the last is still within two seconds.
+    Time is wall-clock time. The later stages are for code that cannot be interrupted: each applies if the stage before
+    did not work, and the last is still within two seconds.
     """
 
-    seconds: float = 1.4  # then an exception ends it, which knows the line
+    seconds: float = 1.4  # then an exception ends the rendering, with the line
     output_bytes: int = 256 * 1024  # of the rendered text, as UTF-8
-    memory_bytes: int = 96 * MEBIBYTE  # of address space, beyond what the process has at the start
+    memory_bytes: int = 96 * MEBIBYTE  # of address space, beyond the process's size at the start
 
     @property
     def watchdog_seconds(self) -> float:
-        """Then a signal that needs no interpreter makes it say where it is stuck, and ends the process."""
+        """After this time, a signal that needs no interpreter writes a traceback and ends the process."""
         return self.seconds + 0.2
 
     @property
     def kill_seconds(self) -> float:
-        """Then the process is killed by its parent."""
+        """After this time, the parent kills the process."""
         return self.seconds + 0.4
 
     @property
     def deadline_seconds(self) -> float:
-        """Then the coordinator kills the parent too, with all its children."""
+        """After this time, the coordinator kills the parent with all its children."""
         return self.seconds + 0.6
 
 

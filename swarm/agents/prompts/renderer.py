@@ -1,9 +1,10 @@
-"""Renders system prompts, in a process apart and within limits.
+"""Renders system prompts, in a separate process and within limits.
 
-Who may act: anybody, at any time; renderings run side by side, a few at once, and the rest waits its turn. Time counts
-from a rendering's own start. Of one template only half as many run at once, so that a slow one cannot take every place.
-What is guaranteed: the text or a PromptError, within two seconds of its turn (`limits`). On failure: if the process is
-lost, another is started, and what it had under way is rendered again, once; it has no effects.
+Who may act: any caller, at any time; a few renderings run at once, and the others wait. Time counts from a rendering's
+own start. Of one template only half as many run at once, so that a slow one cannot take every place.
+
+Guarantee: the text or a PromptError, within two seconds of the start of the rendering (`limits`). On failure: a lost
+process is replaced, and its renderings are repeated once; they have no effects.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ OF_ONE_TEMPLATE: Final = AT_ONCE // 2
 TEMPLATES_KEPT: Final = 32
 
 _IN_TEMPLATE: Final = re.compile(rb'File "<prompt>", line (\d+)')
-_STUCK: Final = b"Stack ("  # how the dump begins that is asked for; others are of crashes
+_STUCK: Final = b"Stack ("  # the beginning of a requested dump; other dumps are of crashes
 
 _log = structlog.get_logger(__name__)
 
 
 class Renderer:
-    """One for a coordinator. Its process starts with the first template that is not plain text."""
+    """Renders all templates of a coordinator. Its process starts with the first template that is not plain text."""
 
     def __init__(self, limits: RenderLimits = LIMITS) -> None:
         self._limits = limits
@@ -46,21 +47,21 @@ class Renderer:
         self._codes: OrderedDict[str, str] = OrderedDict()  # by template's text, the last used last
 
     async def render(self, template: Template, variables: Mapping[str, object]) -> str:
-        """The prompt's text. ``variables`` are JSON values; they are data, in which no marker counts.
+        """Returns the prompt's text. ``variables`` are JSON values; markers in them have no effect.
 
-        Plain text is passed unchanged. Raises PromptError, with the line where there is one.
+        Plain text is returned unchanged. Raises PromptError, with the line where there is one.
         """
         if template.is_plain:
             return template.text
         return (await self._rendered(template, variables, only_check=False)).text
 
     async def check(self, template: Template) -> None:
-        """See whether it is a template at all, without rendering it. Raises PromptError."""
+        """Checks that a template compiles, without rendering. Raises PromptError."""
         if not template.is_plain:
             await self._rendered(template, {}, only_check=True)
 
     async def aclose(self) -> None:
-        """End the process, and with it what is under way. Idempotent."""
+        """Ends the process and the running renderings. Idempotent."""
         self._closed = True
         async with self._starting:
             await self._discard()
@@ -86,7 +87,7 @@ class Renderer:
         return json.dumps(asked).encode()
 
     def _keep(self, template: Template, rendered: Rendered) -> None:
-        """Compiling takes much longer than rendering, so what was compiled is given along the next time."""
+        """Keeps compiled code, which is sent along the next time: compiling takes much longer than rendering."""
         if rendered.code:
             self._codes[template.text] = rendered.code
         if template.text in self._codes:
@@ -95,7 +96,7 @@ class Renderer:
             self._codes.popitem(last=False)
 
     async def _answer(self, template: Template, request: bytes) -> bytes:
-        """What the process answers. What it did not survive, or never reacted to, is asked once more."""
+        """Returns the process's answer. A request lost with its process is repeated once."""
         for _ in range(2):
             try:
                 fork_server = await self._running(template)
@@ -160,25 +161,25 @@ class Rendered:
     """The result of a rendering."""
 
     text: str
-    code: str  # of the template, for the next time; opaque; empty if it is not worth keeping or known already
+    code: str  # of the template, opaque, for the next time; empty if known already or not worth keeping
 
 
 def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered:
-    """The result in the answer of a rendering, which is not empty. Raises PromptError for any other answer."""
+    """Reads the result from a rendering's answer, which is not empty. Raises PromptError for any other answer."""
     if not answer.startswith(b"{"):
         raise _dumped(answer, template, limits)
     try:
         said = json.loads(answer)
-    except ValueError as error:  # it was killed while it wrote
+    except ValueError as error:  # the process was killed while it wrote
         raise PromptError(template.name, "it was ended before it was done") from error
     if "problem" in said:
         raise PromptError(template.name, said["problem"], line=said["line"])
-    text = said["text"].encode("utf-8", "replace").decode()  # halves of characters, which no model can be sent
+    text = said["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
     return Rendered(text=text, code=said.get("code", ""))
 
 
 def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptError:
-    """The error for the dump of a traceback, with the innermost line of the template (most recent call first)."""
+    """Returns the error for a traceback dump, with the innermost line of the template (most recent call first)."""
     found = _IN_TEMPLATE.search(answer)
     late = answer.startswith(_STUCK)
     problem = f"it takes longer than {limits.seconds:g} s" if late else "it makes the interpreter crash"

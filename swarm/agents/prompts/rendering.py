@@ -1,10 +1,10 @@
 """One rendering, from a template's text to its output, or to the problem and its line; and the sandbox of templates.
 
-A template's code carries the template's own line numbers. So every traceback names them: of an exception, and of the
-watchdog that looks at a stuck interpreter.
+A template's code carries the template's own line numbers, so every traceback names them: an exception's, and the
+watchdog's of a stuck interpreter.
 
-The sandbox is Jinja2's immutable one, narrowed to texts: forbidden access is an error instead of nothing, data comes
-before methods of mappings (a context may have a key ``items``), nothing is computed while a template is compiled, and a
+The sandbox is Jinja2's immutable one, narrowed to texts: forbidden access is an error instead of an empty value, data
+comes before methods of mappings (a context may have a key ``items``), compiling computes no expressions, and a
 template is one text.
 """
 
@@ -34,14 +34,14 @@ FILE: Final = "<prompt>"
 """The file name of a template in tracebacks."""
 
 _STAND_IN: Final = "t_"
-"""The prefix of functions that Jinja2 puts in place of missing filters and tests, which are in no line."""
+"""The prefix of functions that Jinja2 substitutes for missing filters and tests; they belong to no line."""
 
 _OTHER_FILES: Final = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 _MOST_WORDS: Final = 300
 
 
 class _Method(ChainableUndefined):
-    """A method of a mapping: it can be called, and is otherwise a key that is missing."""
+    """A method of a mapping: callable, and otherwise a missing key."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class _Method(ChainableUndefined):
 
 
 class _NothingComputed(CodeGenerator):
-    """Compiles without computing expressions that are constant: that would be outside of any template's line."""
+    """Compiles without computing constant expressions: their errors would belong to no line of the template."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if isinstance(node, nodes.TemplateData):
@@ -69,11 +69,11 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
         self.filters["tojson"] = _as_json
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """``obj.attribute``."""
+        """Returns ``obj.attribute``."""
         return self._key(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """``obj[argument]``; the filters that take an attribute come here too."""
+        """Returns ``obj[argument]``; the filters that take an attribute call this too."""
         if isinstance(obj, dict) and isinstance(argument, str):
             return self._key(obj, argument)
         return super().getitem(obj, argument)
@@ -86,31 +86,31 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
         return (_Method if key in _READING else self.undefined)(obj=obj, name=key)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
-        """Refuse. Raises SecurityError: with a chainable undefined it would be passed over in silence."""
+        """Raises SecurityError: a chainable undefined would be ignored silently."""
         raise SecurityError(f"'{attribute}' of a {type(obj).__name__} is out of bounds for templates")
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
-    """The filter ``tojson``. Jinja2's own writes for web pages: there ``'`` and ``<`` become numbers."""
+    """The filter ``tojson``. Jinja2's own is for web pages: it writes ``'`` and ``<`` as numbers."""
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_nothing)
 
 
 def _nothing(value: object) -> None:
-    """What is missing is ``null`` in JSON. Raises TypeError for what JSON has no words for."""
+    """Writes a missing value as ``null``. Raises TypeError for values that JSON cannot express."""
     if not isinstance(value, ChainableUndefined):
         raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 class OutOfTime(BaseException):
-    """It takes too long. No Exception, since Jinja2 catches those here and there."""
+    """The rendering takes too long. Not an Exception, since Jinja2 catches exceptions in places."""
 
 
 class TooMuchText(Exception):
-    """It makes too much text."""
+    """The rendering makes too much text."""
 
 
 def compiled(environment: PromptEnvironment, text: str) -> CodeType:
-    """The code of a template. Raises TemplateSyntaxError, or RecursionError if it is nested too deeply."""
+    """Compiles a template. Raises TemplateSyntaxError, or RecursionError if the nesting is too deep."""
     tree = Parser(environment, text).parse()
     for node in tree.find_all(_OTHER_FILES):
         raise TemplateSyntaxError("a prompt is one text, without include, import and extends", node.lineno)
@@ -124,7 +124,7 @@ def compiled(environment: PromptEnvironment, text: str) -> CodeType:
 
 
 def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
-    """Python code compiled as if it stood in the template. ``lines`` has pairs: line there, line in the source."""
+    """Compiles Python code with the template's line numbers. ``lines`` has pairs: template's line, source's line."""
     starts = [line for _, line in lines]
 
     def own(line: int) -> int:
@@ -144,7 +144,7 @@ def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
 
 
 def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[str, Any], most_bytes: int) -> str:
-    """The template's output. Raises whatever goes wrong in it; TooMuchText at the line that makes too much."""
+    """Returns the template's output. Raises any error of the template; TooMuchText at the line beyond the limit."""
     template = Template.from_code(environment, code, environment.make_globals(None))
     running = template.root_render_func(template.new_context(dict(variables)))
     parts, left = [], most_bytes
@@ -157,7 +157,7 @@ def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[
 
 
 def line_of(error: BaseException) -> int | None:
-    """The line of the template where it went wrong; None if it was not in any line."""
+    """Returns the template's line of an error; None if the error belongs to no line."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
     found, reading = None, None
@@ -170,7 +170,7 @@ def line_of(error: BaseException) -> int | None:
 
 
 def _line_read(frame: FrameType) -> int | None:
-    """The line that Jinja2 is at while it reads a template."""
+    """Returns the line at which Jinja2 parses or compiles a template."""
     mine, node = frame.f_locals.get("self"), frame.f_locals.get("node")
     if isinstance(mine, Parser):
         return mine.stream.current.lineno
@@ -178,7 +178,7 @@ def _line_read(frame: FrameType) -> int | None:
 
 
 def words(error: BaseException, limits: RenderLimits) -> str:
-    """What is wrong, as a clause. It holds names from the template and kinds of values, but no values."""
+    """Words an error as a clause, with names from the template and types of values, but no values."""
     match error:
         case OutOfTime():
             said = f"it takes longer than {limits.seconds:g} s"

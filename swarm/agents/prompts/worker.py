@@ -1,11 +1,11 @@
-"""The process apart in which templates are rendered: it waits, forks a child for each rendering, and watches it.
+"""The separate process that renders templates: waits, forks a child for each rendering, and watches it.
 
-Who may act: only the coordinator, over the socket that is our standard input; each byte there brings one connection.
-What is guaranteed: a rendering ends within its limits, however it hangs; it touches no other, since it is a process of
-its own; and when the coordinator goes away, or closes a connection, its renderings are killed. The stages are in
-`limits.Limits`. On failure the connection ends without an answer, or with the dump of the watchdog.
+Who may act: only the coordinator, over the socket on standard input; each byte there brings one connection. Guarantee:
+a rendering ends within its limits, even when stuck; it affects no other, since it has its own process; and when the
+coordinator ends, or closes a connection, its renderings are killed. The stages are in `limits.RenderLimits`. On
+failure the connection ends without an answer, or with the dump of the watchdog.
 
-Forking a process that has everything ready takes a millisecond or two; starting one takes a hundred and fifty.
+Forking a prepared process takes a millisecond or two; starting a process takes a hundred and fifty.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ READY: Final = b"+"
 CONTROL: Final = 0  # the file descriptor
 
 _NEEDED_LATE: Final = (pprint, random, textwrap)
-"""Modules that filters import when they are used; a child can open no file."""
+"""Modules that filters import on use; a child can open no file."""
 
 
 def main() -> None:
-    """Serve until the coordinator goes away. The last argument has the limits, as JSON."""
+    """Serves until the coordinator goes away. The last argument has the limits, as JSON."""
     limits = RenderLimits(**json.loads(sys.argv[-1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     environment = PromptEnvironment()
     _warm(environment)
     gc.collect()
-    gc.freeze()  # what exists stays shared with the children
+    gc.freeze()  # existing objects stay shared with the children
     gc.disable()
     with socket.socket(fileno=CONTROL) as control:
         control.sendall(READY)
@@ -51,30 +51,30 @@ def main() -> None:
 
 
 def _warm(environment: PromptEnvironment) -> None:
-    """Have everything ready that the first template needs: lexer, tables, regular expressions."""
+    """Prepares everything that the first template needs: lexer, tables, regular expressions."""
     text = "{% for x in client_context.items() %}{{ x|join('\\n')|tojson }}{% endfor %}{{ user.a.b }}"
     rendered(environment, compiled(environment, text), {"client_context": {"a": 1}}, 1000)
 
 
 class Children:
-    """The renderings that are under way: a process and a connection each."""
+    """The running renderings: a process and a connection each."""
 
     def __init__(self, control: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
         self._control = control
         self._limits = limits
         self._environment = environment
-        self._processes: dict[int, tuple[socket.socket, float]] = {}  # by process id; when it began
+        self._processes: dict[int, tuple[socket.socket, float]] = {}  # connection and start, by process id
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._ended, self._wakeup = socket.socketpair()
         for end in (self._ended, self._wakeup):
             end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # ignored, it would not wake anybody
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # an ignored signal would wake nothing
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         self._poll.register(self._ended, select.POLLIN)
 
     def serve(self) -> None:
-        """Take one connection after the other; at the end kill what is left."""
+        """Accepts one connection after the other; at the end kills the remaining children."""
         coming = True
         while coming:
             events = {descriptor for descriptor, _ in self._poll.poll(self._wait_ms())}
@@ -87,7 +87,7 @@ class Children:
         self._kill(self._processes)
 
     def _take(self) -> bool:
-        """Fork a child for the next connection; False: there will be no more."""
+        """Forks a child for the next connection. False: no more connections will come."""
         said, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
         if not said or not descriptors:
             return bool(said)
@@ -100,7 +100,7 @@ class Children:
         return True
 
     def _reap(self) -> None:
-        """Forget the children that have ended. Their connections end, whoever else has a copy of them."""
+        """Removes ended children. Their connections end, even if another process has a copy."""
         with contextlib.suppress(BlockingIOError):
             self._ended.recv(4096)
         for process in list(self._processes):
@@ -111,7 +111,7 @@ class Children:
                     connection.shutdown(socket.SHUT_RDWR)
 
     def _kill_abandoned(self, hung_up: Container[int]) -> None:
-        """Nobody waits for them any more, or they have just said everything."""
+        """Kills children whose connection is closed: the coordinator has left, or the answer is complete."""
         self._kill(number for number, (connection, _) in self._processes.items() if connection.fileno() in hung_up)
 
     def _end_overdue(self) -> None:
@@ -124,12 +124,12 @@ class Children:
 
     def _kill(self, processes: Iterable[int]) -> None:
         for process in processes:
-            os.kill(process, signal.SIGKILL)  # it is our child and not waited for yet: the number is its own
+            os.kill(process, signal.SIGKILL)  # our child is not waited for yet, so the number is still its own
 
     def _wait_ms(self) -> float | None:
-        """How long nothing has to be done, unless somebody calls."""
+        """Returns the time until the next stage of a child; None: wait for events only."""
         now = time.monotonic()
         ages = [now - started for _, started in self._processes.values()]
         stages = (self._limits.watchdog_seconds, self._limits.kill_seconds)
         ahead = [stage - age for age in ages for stage in stages if stage > age]
-        return min(ahead) * 1000 + 1 if ahead else None  # the end of one that is killed wakes us
+        return min(ahead) * 1000 + 1 if ahead else None  # the end of a killed child wakes us

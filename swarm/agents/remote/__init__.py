@@ -1,1 +1,1 @@
-"""Remote agents over AG-UI: requests, events, credentials, and what their answers mean."""
+"""Remote agents over AG-UI: requests, credentials, events, and the meaning of their answers."""

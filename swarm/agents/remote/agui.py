@@ -1,9 +1,8 @@
-"""A remote agent over AG-UI: runs, answers, its health. Whatever it does, every run ends with one event that says how.
+"""A remote agent over AG-UI: runs, answers and health. Every run ends with exactly one event that tells how.
 
-Who may do what: a run owns one connection, which is closed when the run ends, is left by who reads it, or is cancelled.
-Only a request that certainly did not arrive is repeated, and one that was refused with HTTP 401 when another token can
-be had. An agent whose run we leave before its end is told so, where its dialect knows how; that is tried once, beside
-everything else, and nobody waits for it.
+Guarantees: a run owns one connection, which closes when the run ends, its reader leaves, or it is cancelled. A request
+is repeated only if it certainly did not arrive, or was refused with HTTP 401 and another token is available. When a
+run is left before its end, the agent is notified, where its dialect allows; this is tried once, in the background.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from swarm.domain.answers.events import AgentEvent, Broken, RunInput
 
 HEALTH_SECONDS: Final = 5.0
 FAREWELL_SECONDS: Final = 2.0
-"""So long an agent has to hear that its run was left."""
+"""The time limit for notifying an agent that its run was left."""
 
 _log = structlog.get_logger(__name__)
 
 
 class AguiAgent:
-    """An agent that is a service of its own; see `swarm.domain.answers.agents.RunsTurns`.
+    """An agent that is a separate service; implements `swarm.domain.answers.remote.RunsTurns`.
 
-    ``tls`` says which certificates are trusted, those of the system by default. ``connect_patience_seconds`` is how
-    long an address that nothing answers at is tried again.
+    ``tls`` holds the trusted certificates, the system's by default. An address without an answer is tried again for
+    ``connect_patience_seconds``.
     """
 
     def __init__(
@@ -56,17 +55,17 @@ class AguiAgent:
         self._is_closed = False
 
     async def aclose(self) -> None:
-        """Close all connections, after the agent was told of the runs that were left; the others break off."""
+        """Closes all connections, after the agent was notified of the runs that were left; current runs break off."""
         self._is_closed = True
         await asyncio.gather(*self._farewells, return_exceptions=True)
         await self._exchange.aclose()
 
     def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        """One run, event by event. Ends with a `RunEnd`, and raises nothing."""
+        """Runs the agent, event by event. Ends with a `RunEnd`, and raises nothing."""
         return self._run(turn, self._agent.longest_run_seconds)
 
     async def invoke(self, turn: RunInput) -> RunEnd:
-        """One run whose answer comes whole, within ``invoke_seconds``. Raises nothing."""
+        """Runs the agent for a whole answer within ``invoke_seconds``. Raises nothing."""
         try:
             return await self._invoke(turn, self._agent.invoke_seconds)
         except GaveUp as error:
@@ -121,7 +120,7 @@ class AguiAgent:
                 self._say_farewell(turn)
 
     async def _data(self, turn: RunInput, deadline: RunDeadline) -> AsyncGenerator[str, None]:
-        """The data of the events of one run. Raises GaveUp."""
+        """Yields the data of one run's events. Raises GaveUp."""
         silence_seconds = min(self._agent.timeout_seconds, deadline.seconds)
         try:
             async with asyncio.timeout_at(deadline.at):
@@ -153,7 +152,7 @@ class AguiAgent:
             farewell.add_done_callback(self._farewells.discard)
 
     async def _farewell(self, call: AgentRequest, run_id: str) -> None:
-        """Tell the agent that its run was left; if it does not hear, the closed connection has to do."""
+        """Notifies the agent that its run was left; without success, the closed connection has to suffice."""
         ids = {"agent": self._agent.name, "run_id": run_id}
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):

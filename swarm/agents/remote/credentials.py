@@ -1,6 +1,6 @@
-"""What we show an agent so that it lets us in: a bearer token, fixed or from an OAuth2 token service.
+"""The credentials of a remote agent: a bearer token, fixed or from an OAuth2 token service.
 
-Client credentials, https://www.rfc-editor.org/rfc/rfc6749#section-4.4. Nothing here ever reaches a log or a repr.
+Client credentials, https://www.rfc-editor.org/rfc/rfc6749#section-4.4. Credentials never reach a log or a repr.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from swarm.clock import SECOND, MeasuredClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 
 RENEW_SECONDS: Final = 60
-"""So long before its end a token is no longer used."""
+"""A token is no longer used this long before its end."""
 
 UNSAID_SECONDS: Final = 300
-"""How long a token is good for if its service does not say."""
+"""The lifetime of a token if its service does not report one."""
 
 TOKEN_SECONDS: Final = 15.0
 ANSWER_BYTES: Final = 64 * 1024
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Grant(BaseModel):
-    """The answer of a token service (RFC 6749, section 5.1), as far as it concerns us."""
+    """The needed part of a token service's answer (RFC 6749, section 5.1)."""
 
     access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]+$", repr=False)]
     expires_in: float = UNSAID_SECONDS
@@ -42,7 +42,7 @@ class _Grant(BaseModel):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Token:
     value: str = field(repr=False)
-    good_until_us: int  # of time that passes
+    good_until_us: int  # by the monotonic clock
 
 
 class BearerTokenSource:
@@ -53,20 +53,20 @@ class BearerTokenSource:
         self._sender = sender
         self._elapsed_us = clock.elapsed_us
         self._token: _Token | None = None
-        self._fetching = asyncio.Lock()  # those who come meanwhile take what the first one gets
+        self._fetching = asyncio.Lock()  # others wait, and use the first one's token
 
     @property
     def are_renewable(self) -> bool:
-        """Whether another token can be had for one that is refused."""
+        """Whether a refused token can be replaced."""
         return self._agent.oauth is not None
 
     async def headers(self) -> dict[str, str]:
-        """What to send along. Raises GaveUp if a token is needed and cannot be had."""
+        """Returns the headers to send. Raises GaveUp if a token is needed and not available."""
         token = await self._renewable(self._agent.oauth) if self._agent.oauth else self._agent.token
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def forget(self, refused: dict[str, str]) -> None:
-        """Do not use the token of these headers again; a newer one stays."""
+        """Discards the token of these headers; a newer one stays."""
         if self._token and refused.get("Authorization") == f"Bearer {self._token.value}":
             self._token = None
 

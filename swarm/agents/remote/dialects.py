@@ -1,4 +1,4 @@
-"""The requests to remote agents, in both dialects; pure: from a turn to what is sent."""
+"""The requests to remote agents, in both dialects: pure functions of a run's input."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from swarm.domain.prompts.client_context import SOURCE, THREAD_CONTEXT
 from swarm.domain.text.characters import data_for_model
 
 DISMISSED: Final = "User dismissed the input form without providing values."
-"""CAIPE's ``form_data`` where a person did not want to answer."""
+"""CAIPE's ``form_data`` when a person declines to answer."""
 
 TOOL_APPROVAL: Final = "tool_approval"
-"""The reason of CAIPE's interrupts that wait for leave to call a tool."""
+"""The reason of CAIPE's interrupts that ask for permission to call a tool."""
 
 _PROTOCOL: Final = "agui"
-"""The events that CAIPE is to answer with: named in the query at first, and since 0.4 in the body, "custom" else."""
+"""The format of CAIPE's events: a query parameter at first, and since 0.4 in the body; the default is "custom"."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 _EVENTS: Final = {**_JSON, "Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -44,42 +44,42 @@ _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 
 
 class Requests(Protocol):
-    """How one dialect asks."""
+    """The requests of one dialect."""
 
     def run(self, turn: RunInput) -> AgentRequest:
-        """Begin a run, or go on with one that was interrupted."""
+        """Starts a run, or resumes an interrupted one."""
         ...
 
     def invoke(self, turn: RunInput) -> AgentRequest | None:
-        """Begin a run whose answer comes whole; None if there is no such request."""
+        """Starts a run with a whole answer; None if the dialect has no such request."""
         ...
 
     def cancel(self, turn: RunInput) -> AgentRequest | None:
-        """End a run; None if closing its connection is all there is."""
+        """Ends a run; None if only closing the connection does."""
         ...
 
     def health(self) -> AgentRequest:
-        """Ask for a sign of life."""
+        """Checks the agent's health."""
         ...
 
     def health_of(self, status: int) -> Health:
-        """What the HTTP status of that answer says."""
+        """Interprets the HTTP status of the health check."""
         ...
 
 
 def requests_of(agent: RemoteAgent) -> Requests:
-    """The requests that an agent understands."""
+    """Returns the requests of an agent's dialect."""
     return CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else AguiRequests(agent)
 
 
 class AguiRequests:
-    """AG-UI 1.0: one address, and everything in a ``RunAgentInput``. https://docs.ag-ui.com/sdk/python/core/types"""
+    """AG-UI 1.0: one address, and a ``RunAgentInput`` with everything. https://docs.ag-ui.com/sdk/python/core/types"""
 
     def __init__(self, agent: RemoteAgent) -> None:
         self._agent = agent
 
     def run(self, turn: RunInput) -> AgentRequest:
-        """Fields that were optional only since 1.0 are sent in any case, for agents that are older."""
+        """Sends fields that only 1.0 made optional in any case, for older agents."""
         asked = RunAgentInput(
             thread_id=turn.conversation_id,
             run_id=turn.run_id,
@@ -95,19 +95,19 @@ class AguiRequests:
         return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
 
     def invoke(self, turn: RunInput) -> AgentRequest | None:
-        """There is none: the stream is collected."""
+        """Returns None: the stream is collected instead."""
         return None
 
     def cancel(self, turn: RunInput) -> AgentRequest | None:
-        """There is none: an agent notices that nobody listens any more."""
+        """Returns None: an agent notices the closed connection."""
         return None
 
     def health(self) -> AgentRequest:
-        """There is none either; that something answers at all is taken for a sign of life."""
+        """AG-UI has no health check; any answer counts as a sign of life."""
         return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
 
     def health_of(self, status: int) -> Health:
-        """Refusing a GET (404, 405) is what an address for runs does; refusing us, or being broken, is not healthy."""
+        """A refused GET (404, 405) is healthy for an address of runs; refused credentials and server errors are not."""
         return _health(status, is_well=status < 500 and status not in (401, 403))
 
     def _props(self, turn: RunInput) -> dict[str, object]:
@@ -120,8 +120,8 @@ class AguiRequests:
 
 
 class CaipeRequests:
-    """CAIPE's chat API. A key that does not apply is absent, never null; the message is what people wrote and no more,
-    unless the settings put the thread in front of it.
+    """CAIPE's chat API. A key that does not apply is absent, never null; the message is the person's text only, unless
+    the settings put the thread before it.
 
     https://github.com/cnoe-io/ai-platform-engineering
     """
@@ -131,26 +131,26 @@ class CaipeRequests:
         self._base = agent.url.rstrip("/")
 
     def run(self, turn: RunInput) -> AgentRequest:
-        """A resume, if people have decided something; what the agent has heard and said stays with it."""
+        """Sends a resume if people have decided an interrupt; the agent keeps the conversation itself."""
         if not turn.decided:
             return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(turn))
         return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(turn))
 
     def invoke(self, turn: RunInput) -> AgentRequest | None:
-        """The same body, and JSON in return."""
+        """Sends the same body, and expects JSON."""
         return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(turn))
 
     def cancel(self, turn: RunInput) -> AgentRequest | None:
-        """By conversation: it has one run at a time."""
+        """Cancels by conversation, which has one run at a time."""
         body = _present(agent_id=self._agent.agent_id, conversation_id=turn.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
 
     def health(self) -> AgentRequest:
-        """CAIPE's own health check."""
+        """Sends CAIPE's own health check."""
         return AgentRequest(method="GET", url=f"{self._base}/healthz")
 
     def health_of(self, status: int) -> Health:
-        """It answers 200 when it is well."""
+        """Only a success status (200 to 299) is healthy."""
         return _health(status, is_well=200 <= status < 300)
 
     def _message(self, turn: RunInput) -> dict[str, object]:
@@ -187,7 +187,7 @@ def _health(status: int, *, is_well: bool) -> Health:
 
 
 def _messages(turn: RunInput) -> list[Message]:
-    """The conversation. A resumed run goes on from the tool calls that waited, so these come last."""
+    """Returns the conversation. A resumed run continues from the waiting tool calls, so these come last."""
     said = [_message(message) for message in (*turn.history, *turn.messages)]
     waited = [call for decided in turn.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
     if not waited:
@@ -198,7 +198,7 @@ def _messages(turn: RunInput) -> list[Message]:
 def _message(message: InputMessage) -> Message:
     if message.speaker is Speaker.ASSISTANT:
         return AssistantMessage(id=message.id, role="assistant", content=message.text)
-    # Model services refuse names with blanks and some signs in them.
+    # Model services refuse names with blanks and some other characters.
     name = _NOT_IN_NAMES.sub("_", message.author)[:64] or None
     return UserMessage(id=message.id, role="user", content=message.marked, name=name)
 
@@ -218,7 +218,7 @@ def _resume(decided: Decided) -> ResumeEntry:
 
 
 def _form_data(decided: tuple[Decided, ...]) -> str:
-    """One JSON text of all that people filled in; a sentence, if they filled in nothing."""
+    """Returns all answers of people as one JSON text, or a sentence without answers."""
     answers = [one.values for one in decided if one.values is not None]
     if not answers:
         return DISMISSED
@@ -226,7 +226,7 @@ def _form_data(decided: tuple[Decided, ...]) -> str:
 
 
 def _resume_data(decided: tuple[Decided, ...]) -> str:
-    """The same as JSON text with what is answered: a form, or whether a tool may be called."""
+    """Returns the answers as JSON text with their type: a form, or a tool's approval."""
     answers = [one.values for one in decided if one.values is not None]
     values = {name: value for answer in answers for name, value in answer.items()}
     if any(one.raw.get("reason") == TOOL_APPROVAL for one in decided):
@@ -243,10 +243,10 @@ def _words(value: object) -> str:
 
 
 def _json(value: object | Mapping[str, Any]) -> bytes:
-    """What an agent reads is read by its model."""
+    """Encodes a value as JSON, cleaned for the agent's model."""
     return orjson.dumps(data_for_model(value), default=_plain)
 
 
 def _plain(value: object) -> object:
-    """Mappings that are no dict."""
+    """Encodes mappings other than dict."""
     return dict(value) if isinstance(value, Mapping) else str(value)

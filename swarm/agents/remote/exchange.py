@@ -1,4 +1,4 @@
-"""Requests to one agent, with what it wants to see before it lets us in."""
+"""Requests to one agent, with its credentials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_BYTES: Final = 64 * 1024
 
 
 class Exchange:
-    """The way to one agent."""
+    """The HTTP exchange with one agent."""
 
     def __init__(
         self,
@@ -34,13 +34,13 @@ class Exchange:
         self._credentials = BearerTokenSource(agent, self._sender, clock or SystemClock())
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Closes all connections."""
         await self._client.aclose()
 
     async def open(self, call: AgentRequest, timeout_seconds: float, max_bytes: int) -> httpx2.Response:
-        """A successful answer that is not read yet; the caller closes it.
+        """Returns a successful answer whose body is not read yet; the caller closes it.
 
-        A request that is refused because a token has lost its validity is sent once more with a new one. Raises GaveUp.
+        A request refused for an expired token is sent once more with a new one. Raises GaveUp.
         """
         try:
             return await self._open(call, timeout_seconds, max_bytes)
@@ -50,7 +50,7 @@ class Exchange:
             return await self._open(call, timeout_seconds, max_bytes)
 
     async def look(self, call: AgentRequest, timeout_seconds: float) -> int:
-        """The HTTP status of an answer that nobody reads. Raises GaveUp."""
+        """Returns the HTTP status of an answer without reading its body. Raises GaveUp."""
         headers = await self._credentials.headers()
         response = await self._send(call, headers, timeout_seconds, LOOK_BYTES, is_patient=False)
         await response.aclose()

@@ -24,11 +24,11 @@ EVENT_BYTES: Final = 1024 * 1024
 BODY_BYTES: Final = 64 * 1024 * 1024
 
 EVENTS_AT_A_STRETCH: Final = 50
-"""After so many events the others of the process get their turn, however fast more of them come."""
+"""After so many events, other tasks of the process may run, even if more events are waiting."""
 
 
 class RunDeadline:
-    """The moment at which a run has taken too long, by the clock of the event loop."""
+    """The time limit of a run, by the clock of the event loop."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -38,14 +38,14 @@ class RunDeadline:
 async def event_data(
     response: httpx2.Response, *, silence_seconds: float, deadline: RunDeadline
 ) -> AsyncGenerator[str, None]:
-    """The data of one event after another, until the body ends; an event that is not whole by then is dropped.
+    """Yields the data of each event until the body ends; an incomplete last event is dropped.
 
-    Comments and events without data are passed over, but are a sign of life. Raises GaveUp for a body that is no event
-    stream, too much of anything, silence, or a connection that breaks.
+    Comments and events without data are skipped, but count as signs of life. Raises GaveUp for a body other than an
+    event stream, for exceeded sizes, for silence, and for a broken connection.
     """
     if not _is_event_stream(response):
         raise GaveUp(NOT_A_STREAM)
-    response.encoding = "utf-8-sig"  # always UTF-8, whatever the header says, perhaps with a byte order mark
+    response.encoding = "utf-8-sig"  # always UTF-8, whatever the header; perhaps with a byte order mark
     source = aiter(httpx2.EventSource(response, max_event_size=EVENT_BYTES))
     async with aclosing(cast("AsyncGenerator[httpx2.ServerSentEvent, None]", source)) as events:
         count = 0

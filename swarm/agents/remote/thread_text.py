@@ -1,8 +1,8 @@
-"""What was said in a thread before, as one text: for agents that take no messages but the new one.
+"""The earlier messages of a thread as one text, for agents that accept only the new message.
 
-Who wrote it cannot leave the fence or pose as another author, as in the prompts of polling agents
-(`swarm.domain.prompts.fences`): the marker is new for each run, names stay on their line, and texts stand behind
-bars.
+Authors cannot leave the fence or pose as others, as in the prompts of polling agents
+(`swarm.domain.prompts.prompt_fences`): the marker is new for each run, names stay on their line, and texts stand
+behind bars.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS: Final = {Speaker.USER: "person", Speaker.ASSISTANT: "agent"}
 
 
 def thread_text(turn: RunInput) -> str:
-    """The history of a run between two lines that nobody could write before it began; empty if there is none."""
+    """Returns a run's history between two lines that no author could predict; empty without history."""
     if not turn.history:
         return ""
     lines = [line for message in turn.history for line in _said(message)]

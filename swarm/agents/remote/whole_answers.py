@@ -1,4 +1,4 @@
-"""Answers that come whole: what CAIPE's ``invoke`` returns, and streams that are collected into one text."""
+"""Whole answers: results of CAIPE's ``invoke``, and streams collected into one text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swarm.domain.answers.events import (
 
 
 def answer_in(body: bytes) -> RunEnd:
-    """What ``{"success": true, "content": "…"}`` says, or ``{"success": false, "error": "…"}``."""
+    """Reads ``{"success": true, "content": "…"}`` or ``{"success": false, "error": "…"}``."""
     answer = parsed(body.decode(errors="replace"))
     if not is_object(answer):
         return Broken(reason=NOT_AN_ANSWER)
@@ -34,7 +34,7 @@ def answer_in(body: bytes) -> RunEnd:
 
 
 async def collected(events: AsyncIterable[AgentEvent]) -> RunEnd:
-    """The end of a run, with the text of all its messages as the result if it went well."""
+    """Returns the end of a run; a successful one has the text of all messages as its result."""
     said: list[str] = []
     message_id, is_own = "", True
     async for event in events:
@@ -53,7 +53,7 @@ async def collected(events: AsyncIterable[AgentEvent]) -> RunEnd:
 
 
 def _joined(said: str, result: str | None) -> str:
-    """A final text that was said already is not repeated."""
+    """Joins the texts and the result, without repeating a result that was written before."""
     if not result or result.strip() in said:
         return said
     return f"{said}\n\n{result}" if said else result

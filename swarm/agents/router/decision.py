@@ -1,4 +1,4 @@
-"""What the router decides by one call of the model: which tools to call, what to ask, or that no tool does it."""
+"""The router's decision, made by one call of the model: call tools, ask back, or refuse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASK: Final = "swarm_ask"
 REFUSE: Final = "swarm_refuse"
 STOP: Final = "swarm_stop"
 OWN: Final = frozenset({ASK, REFUSE, STOP})
-"""Names that no tool of a server may have here."""
+"""Names that a server's tools cannot have here."""
 
 
 _QUESTION_MARKS: Final = ("?", "？", "؟")
@@ -44,7 +44,7 @@ class CallTools:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskBack:
-    """Something is missing, or does not fit. ``question`` is the model's own wording, and may be empty."""
+    """An argument is missing, or does not fit. ``question`` is the model's own wording, and may be empty."""
 
     question: str = ""
     tool: Tool | None = None
@@ -54,21 +54,21 @@ class AskBack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refuse:
-    """No tool does what is wanted."""
+    """No tool fits the request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopDecision:
-    """The person does not want it any more."""
+    """The person cancels the request."""
 
 
 RouterDecision = CallTools | AskBack | Refuse | StopDecision
 
 
 def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
-    """What the model may choose from; it has to choose, and writes no text.
+    """Returns the model's choices; the model has to choose, and writes no text.
 
-    Some models cannot be made to choose (Claude, while it thinks): see `decision_in`.
+    Some models cannot be forced to choose (Claude, while it thinks): see `decision_in`.
     """
     own = [
         _own(
@@ -86,10 +86,10 @@ def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
 
 
 def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> RouterDecision:
-    """What a response decides. A tool that was not offered counts for nothing.
+    """Reads the decision from a response. Calls of tools that were not offered are ignored.
 
-    Nor does text in place of calls, unless it is one question and nothing else: then it asks back. An answer to a
-    question of general knowledge does not become one by ending in "Do you want to know more?".
+    Text in place of calls is ignored too, unless the text is a single question: then the router asks back. An answer
+    to a question of general knowledge is not a question because "Do you want to know more?" follows.
     """
     offered = {tool.name: tool for tool in tools if tool.name not in OWN}
     wanted = [part for part in response.parts if isinstance(part, ToolCallPart)]
@@ -115,7 +115,7 @@ def _all(calls: Sequence[PlannedCall | AskBack]) -> RouterDecision:
 
 
 def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Iterator[PlannedCall | AskBack]:
-    """The calls that may be made, and what is to be asked for those that may not be yet."""
+    """Yields the calls that can be made, and a question for each call that cannot be made yet."""
     for part in wanted:
         tool = offered.get(part.tool_name)
         if tool is None:
@@ -129,7 +129,7 @@ def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Itera
 
 
 def _arguments(part: ToolCallPart) -> dict[str, Any]:
-    """The arguments, however the provider writes them; what is no object has none."""
+    """Returns the arguments in any provider's form; empty for a value other than an object."""
     try:
         arguments = read(part.args) if isinstance(part.args, str) else part.args
     except ValueError:

@@ -1,4 +1,4 @@
-"""Example values of parameters, so that a model sees what is meant: from the schema, else from name and type."""
+"""Example values of parameters for a model: from the schema, else from name and type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BY_NAME: Final = (
     ("name", "Ada"),
     ("id", "42"),
 )
-"""Parts of names, the telling ones first."""
+"""Parts of names, the most specific first."""
 
 _BY_TYPE: Final[Mapping[object, object]] = {
     "integer": 7,
@@ -41,11 +41,11 @@ _BY_TYPE: Final[Mapping[object, object]] = {
 
 
 MOST_CHOICES: Final = 20
-"""So many values of a closed list are told beside the schema, which has them all."""
+"""The longest closed list of values to repeat beside the schema, which has them all."""
 
 
 def described(name: str, schema: Mapping[str, Any]) -> str:
-    """A tool's parameters in a line or two: the required ones, the optional ones, each with its type and an example."""
+    """Describes a tool's parameters in a line or two: required, then optional, each with its type and an example."""
     needed = set(required(schema))
     known = parameters(schema)
     lines = [
@@ -57,7 +57,7 @@ def described(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def example(name: str, schema: Mapping[str, Any]) -> object:
-    """A value that the parameter might have."""
+    """Returns a plausible value of the parameter."""
     given = schema.get("examples")
     if isinstance(given, list) and given:
         return given[0]
@@ -71,7 +71,7 @@ def example(name: str, schema: Mapping[str, Any]) -> object:
 
 
 def kind(schema: Mapping[str, Any]) -> str:
-    """The type, as people call it: "number", "integer or null"."""
+    """Returns the type in words: "number", "integer or null"."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return " or ".join(str(one) for one in kinds)
@@ -109,6 +109,5 @@ def _first_kind(schema: Mapping[str, Any]) -> str | None:
 
 
 def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """What a value may be instead of one thing."""
     options = schema.get("anyOf") or schema.get("oneOf")
     return [one for one in options if isinstance(one, Mapping)] if isinstance(options, list) else []

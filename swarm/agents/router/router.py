@@ -1,7 +1,7 @@
-"""The tool router: one call of the model decides, the tools run, and one more call puts what they said into words.
+"""The tool router: one call of the model decides, the tools run, and one more call words their results.
 
-No other call is ever made: a refusal is built from the tools' descriptions, a question for what is missing from the
-tool's schema where the model has not worded it, and what failed is told as it is.
+No other call is made: a refusal is built from the tools' descriptions, a question for missing arguments from the
+tool's schema where the model has not worded one, and a failure is shown unchanged.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ from swarm.domain.model.models import ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 RECENT_MESSAGES: Final = 20
-"""So many messages before the new ones are told: a request that waits for an answer is among the last."""
+"""The number of earlier messages shown to the model: a request that waits for an answer is among the last."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wordings:
-    """What the router is told and tells in one run; see `swarm.agents.prompts`."""
+    """The prompts and fixed texts of one run of the router; see `swarm.agents.prompts`."""
 
-    decide: str  # to the model that decides
-    result_of: Callable[[str], str]  # to the model that words what the tools of an MCP server said
+    decide: str  # to the deciding model
+    result_of: Callable[[str], str]  # to the model that words the results of an MCP server's tools
     refuse_intro: str  # to people, before the list of tools
     refuse_outro: str  # to people, after it
-    no_tools: str  # to people, where there is none
-    ask: str  # to people, where the model asks nothing in particular
-    stopped: str  # to people who do not want it any more
+    no_tools: str  # to people, without any tool
+    ask: str  # to people, where the model asks without a question
+    stopped: str  # to people who cancel the request
 
 
 FindWordings = Callable[[RunInput, Sequence[Tool]], Awaitable[Wordings]]
-"""The wordings for a turn. Raises a SwarmError whose message is for people."""
+"""Finds the wordings for a run. Raises a SwarmError whose message is for people."""
 
 
 class Recalls(Protocol):
-    """What a router wants of a `swarm.domain.model.sessions.Memory`."""
+    """The part of `swarm.domain.model.sessions.Memory` that a router needs."""
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
     ) -> list[SessionMessage]:
-        """The last messages of a session, but for other attempts at what a turn answers."""
+        """Returns the last messages of a session, without other attempts at the same trigger."""
         ...
 
 
 class Router:
-    """See `swarm.agents.builtin.agent.Works`."""
+    """A built-in agent that calls tools; implements `swarm.agents.builtin.agent.Works`."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class Router:
         self._teller = Teller(model, self._meter, most_characters=most_characters)
 
     async def aclose(self) -> None:
-        """There is nothing that is its own."""
+        """Does nothing: the router owns no resources."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answer one turn."""
+        """Answers one run."""
         tools = [tool for tool in self._tools() if tool.name not in OWN]
         words = await self._wordings(run.turn, tools)
         if not tools:
@@ -112,7 +112,7 @@ class Router:
                 await self._teller.tell(run, calls, words.result_of)
 
     async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> RouterDecision:
-        """The decision alone, by exactly one call of the model."""
+        """Returns the decision alone, by exactly one call of the model."""
         return await self._decided(run, tools, await self._wordings(run.turn, tools))
 
     async def _decided(self, run: BuiltinRun, tools: Sequence[Tool], words: Wordings) -> RouterDecision:
@@ -131,7 +131,7 @@ class Router:
         return decision
 
     async def _before(self, run: BuiltinRun) -> list[SessionMessage]:
-        """What was said before: in the thread, where we are told, else in the session. A person has begun it."""
+        """Returns earlier messages of the thread if given, else of the session, beginning with a person's message."""
         if run.turn.history:
             said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.turn.history]
         else:
@@ -142,6 +142,6 @@ class Router:
 
 
 def _instructed(messages: list[ModelMessage], instructions: str) -> list[ModelMessage]:
-    """The conversation with instructions, which count where they stand beside the last thing that was said."""
+    """Adds the instructions to the last message, the only place where they take effect."""
     *before, last = messages
     return [*before, replace(last, instructions=instructions) if isinstance(last, ModelRequest) else last]

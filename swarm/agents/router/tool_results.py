@@ -1,4 +1,4 @@
-"""Calling the tools that were decided for, and telling what they said: by one more call of the model, or as it is."""
+"""Calls the chosen tools and shows their results: worded by one more call of the model, or unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Teller:
-    """Calls and tells, for one router."""
+    """Calls tools and shows results, for one router."""
 
     def __init__(self, model: Model, meter: Meter, *, most_characters: int) -> None:
         self._model = model
@@ -37,18 +37,17 @@ class Teller:
         self._most_characters = most_characters
 
     async def tell(self, run: BuiltinRun, calls: Sequence[PlannedCall], result_of: Callable[[str], str]) -> None:
-        """Call the tools, all at once, and tell what they said.
+        """Calls the tools, all at once, and shows their results.
 
-        ``result_of`` gives the instructions for what the tools of an MCP server said. Once the tools have done their
-        work, it is told in any case: as it is, where the model does not put it into words. What all failed costs no
-        call of the model.
+        ``result_of`` gives the instructions for results of an MCP server's tools. The results are shown in any case:
+        unchanged, where the model fails to word them. If every tool failed, the model is not called.
         """
         self._meter.before_tools(run, len(calls))
         caps = CallCaps()
         answers = await asyncio.gather(*(self._called(run, call, caps) for call in calls))
         results = list(zip(calls, answers, strict=True))
         if all(answer.failed for answer in answers) or not await self._worded(run, results, result_of):
-            await run.written(ANSWER)  # what came of it, before it broke off
+            await run.written(ANSWER)  # closes the part written before the failure
             await run.write_whole(wording.outcome(results), AS_IT_IS)
 
     async def _called(self, run: BuiltinRun, call: PlannedCall, caps: CallCaps) -> ToolAnswer:
@@ -60,11 +59,11 @@ class Teller:
         return answer
 
     async def _worded(self, run: BuiltinRun, results: Results, result_of: Callable[[str], str]) -> bool:
-        """Have the model put into words what the tools said; whether it did, to the end."""
+        """Has the model word the results. Returns whether the model did so to the end."""
         try:
             said = await self._word(run, results, result_of)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tools have done their work, and it is told
-            # By its kind: what a provider says may hold what people wrote.
+            # Only the type: a provider's text may hold people's words.
             _log.warning(
                 "A result is told as it is.", action="route", run_id=run.turn.run_id, error=type(error).__name__
             )

@@ -1,4 +1,4 @@
-"""What the router says without a model: refusals, questions for what is missing, and what became of failed calls."""
+"""The router's texts without a model: refusals, questions for missing arguments, and results of failed calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RAW_CHARACTERS: Final = 4_000
 
 
 def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
-    """That a wish cannot be fulfilled, and what can: from the tools' own descriptions."""
+    """Words a refusal with the available tools, from their own descriptions."""
     lines = [f"- `{tool.name}`: {_first_sentence(tool.description)}" for tool in tools[:MOST_TOOLS_NAMED]]
     if len(tools) > MOST_TOOLS_NAMED:
         lines.append(f"- and {len(tools) - MOST_TOOLS_NAMED} more")
@@ -26,7 +26,7 @@ def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
 
 
 def question(ask: AskBack, fallback: str) -> str:
-    """What to ask, in the model's words or from the schema of the tool."""
+    """Returns the question, in the model's words or from the tool's schema."""
     if ask.question or ask.tool is None:
         return ask.question or fallback
     known = parameters(ask.tool.parameters)
@@ -37,7 +37,7 @@ def question(ask: AskBack, fallback: str) -> str:
 
 
 def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
-    """What the calls gave, for people, as it is: where they failed, and where a model cannot put it into words."""
+    """Words the unchanged results of the calls for people, for failed calls and where a model cannot word them."""
     return "\n\n".join(
         _result(call, shortened(answer.text, RAW_CHARACTERS), failed=answer.failed, with_arguments=len(results) > 1)
         for call, answer in results
@@ -45,7 +45,7 @@ def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
 
 
 def for_model(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
-    """What the calls gave, for the model that words it: with their arguments, and as long as it is."""
+    """Words the results of the calls for the model, with arguments and at full length."""
     return "\n\n".join(
         _result(call, answer.text, failed=answer.failed, with_arguments=True) for call, answer in results
     )

@@ -1,1 +1,1 @@
-"""Tools that built-in agents call: what every tool is, how its calls are checked and limited."""
+"""Tools of built-in agents: their definition, and the checks and limits of their calls."""

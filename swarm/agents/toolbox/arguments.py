@@ -1,4 +1,4 @@
-"""Arguments of a tool's call, checked against its JSON Schema before anything is called."""
+"""Arguments of a tool's call, checked against its JSON Schema before the call."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 
 MOST_PROBLEMS: Final = 5
-"""So many are told at once; a model that got more wrong begins anew anyhow."""
+"""The number of problems reported at once; a model with more errors starts again anyway."""
 
 _NOTHING_ELSE: Final[Registry[Any]] = Registry()
-"""What a schema may refer to beside itself: left to itself, the library would fetch what a server names."""
+"""A registry without documents: otherwise the library would fetch references of a server's schema."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """What is wrong with the arguments of a call; nothing, if both are empty."""
+    """The errors of a call's arguments; none, if both fields are empty."""
 
-    missing: tuple[str, ...] = ()  # required parameters without a value, in the schema's order
-    problems: tuple[str, ...] = ()  # everything else, one clause each: "b: 'x' is not of type 'integer'"
+    missing: tuple[str, ...] = ()  # required parameters without a value, in order
+    problems: tuple[str, ...] = ()  # one clause each: "b: 'x' is not of type 'integer'"
 
     @property
     def is_fine(self) -> bool:
@@ -37,19 +37,19 @@ class Checked:
 
 
 def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Checked:
-    """Hold arguments to a tool's parameters. A schema that is itself broken, its server's fault, lets all pass."""
+    """Checks arguments against a tool's parameters. A broken schema, a fault of its server, accepts all arguments."""
     missing = tuple(name for name in required(schema) if _is_missing(schema, arguments, name))
     return Checked(missing=missing, problems=_problems(schema, arguments, missing))
 
 
 def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the parameters that a call needs."""
+    """Returns the names of the required parameters."""
     names = schema.get("required")
     return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
 def parameters(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The parameters by name, each with its schema, which is here even if it stands elsewhere in the same document."""
+    """Returns the parameters by name, each with its schema; references within the same document are resolved."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
@@ -57,11 +57,11 @@ def parameters(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as they are meant: what does not fit, but would in another spelling, is spelled so.
+    """Corrects arguments that fit the schema only in another spelling.
 
-    Numbers, truth values, lists and objects that a model wrote as text become what the schema wants, numbers become
-    text, and words of a closed list get its upper and lower case. What fits stays as it is, and so does what fits in
-    no spelling. Optional ones that are null where null is not allowed are left out: models mean "not given" by it.
+    Numbers, truth values, lists and objects written as text become values, numbers become text where the schema
+    requires this, and words of a closed list get its upper and lower case. Other arguments stay unchanged. Optional
+    ones that are null where null is not allowed are left out: models mean "not given" by null.
     """
     known, needed = parameters(schema), set(required(schema))
     return {
@@ -72,9 +72,9 @@ def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str,
 
 
 def read(text: str) -> Any:
-    """A value out of JSON. Raises ValueError, also for numbers that are none ("NaN"), and for what is nested too deep.
+    """Reads a value from JSON. Raises ValueError, also for "NaN" and its kind, and for too deep nesting.
 
-    Python reads those numbers, but nobody else does.
+    Python reads such numbers, but other programs do not.
     """
     try:
         return json.loads(text, parse_constant=_refused)
@@ -106,7 +106,7 @@ def _mended(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> A
 
 
 def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
-    """What a value that does not fit might mean."""
+    """Yields possible meanings of a value that does not fit."""
     if isinstance(value, str):
         for text in (value, value.strip().lower()):  # Python's True is JSON's true
             try:
@@ -122,7 +122,7 @@ def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
 
 
 def _fits(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> bool | None:
-    """Whether a value fits a part of a schema; None where the schema is broken."""
+    """Whether a value fits a part of a schema; None if the schema is broken."""
     try:
         return bool(_validator(schema).evolve(schema=dict(part)).is_valid(value))
     except Exception as error:  # noqa: BLE001 - see `_problems`
@@ -131,7 +131,7 @@ def _fits(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> boo
 
 
 def _is_missing(schema: Mapping[str, Any], arguments: Mapping[str, Any], name: str) -> bool:
-    """Whether a required parameter has no value. A text of nothing is one where the schema says so."""
+    """Whether a required parameter has no value. An empty text is a value where the schema allows it."""
     if name not in arguments:
         return True
     value, part = arguments[name], parameters(schema).get(name, {})
@@ -168,7 +168,7 @@ def _validator(schema: Mapping[str, Any]) -> Validator:
 
 
 def _is_about(error: ValidationError, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> bool:
-    """Whether an error is nothing but that a parameter is missing, which is told apart."""
+    """Whether an error reports only a missing parameter, which is reported separately."""
     path = list(error.absolute_path)
     if error.validator == "required" and not path and isinstance(error.schema, Mapping):
         return all(name in arguments or name in missing for name in required(error.schema))

@@ -1,7 +1,7 @@
 """Calls of tools in a run: limits on their number and on the length of answers; a failing tool fails no run.
 
-A tool that reached its limit answers so, by name, and all other tools go on. Only a turn of the model with nothing but
-such calls leads nowhere: then the model is asked to conclude.
+A tool that reached its limit answers so, by name, and all other tools go on. If a step of the model has only such
+calls, the model is asked to conclude.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONCLUDE: Final = (
 )
 
 _NOTE_CHARACTERS: Final = 60
-"""The longest note that something was left out."""
+"""The longest note about left out text."""
 
 _log = structlog.get_logger(__name__)
 
@@ -33,10 +33,10 @@ class CallCaps:
     """The calls of one run."""
 
     _calls: Counter[str] = field(default_factory=Counter)
-    _refused: Counter[int] = field(default_factory=Counter)  # by the model's turn: its calls that were one too many
+    _refused: Counter[int] = field(default_factory=Counter)  # refused calls, by the model's step
 
     def refusal(self, tool: Tool, step: int) -> ToolAnswer | None:
-        """Count a call that the model wants in its turn ``step``; what to answer where the tool was called enough."""
+        """Counts a call of the model's step ``step``. Returns an answer in place of the call after the limit."""
         is_capped = tool.most_calls is not None and self._calls[tool.name] >= tool.most_calls
         if not is_capped:
             self._calls[tool.name] += 1
@@ -49,14 +49,14 @@ class CallCaps:
         )
 
     def must_conclude(self, step: int, calls: int) -> bool:
-        """Whether every one of the so many calls of the model's turn ``step`` was one too many."""
+        """Whether all ``calls`` of the model's step ``step`` were refused."""
         return 0 < calls <= self._refused[step]
 
 
 async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: int) -> ToolAnswer:
-    """What the tool answers to a call, cut to so many characters. Raises nothing but CancelledError.
+    """Returns the tool's answer, cut to ``most_characters``. Raises nothing but CancelledError.
 
-    A tool keeps to the same. One that does not, for it has a defect, has failed, and that is logged.
+    A tool should not raise either; an unexpected error is logged and returned as a failure.
     """
     try:
         return capped(await tool.call(arguments), most_characters)
@@ -71,22 +71,22 @@ async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: in
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody wants this task to end; a connection below that was cancelled raises the same."""
+    """Whether this task itself is cancelled; a cancelled connection below raises the same error."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def capped(answer: ToolAnswer, most_characters: int) -> ToolAnswer:
-    """The answer in at most so many characters, the note included, if that leaves room for anything else.
+    """Limits an answer to ``most_characters``, with the note if the limit leaves room for text.
 
-    Where it is too long, its middle is left out: what a program says first and last tells the most. Halves of
-    characters, which no provider takes, are replaced.
+    A long answer loses its middle: the beginning and end of a program's output are most useful. Halves of characters,
+    which no provider accepts, are replaced.
     """
     return replace(answer, text=shortened(storable(answer.text), most_characters))
 
 
 def shortened(text: str, most_characters: int) -> str:
-    """The text, without its middle if it is too long."""
+    """Returns the text, without its middle if too long."""
     if len(text) <= most_characters:
         return text
     kept = max(most_characters - _NOTE_CHARACTERS, most_characters // 2)

@@ -1,4 +1,4 @@
-"""A tool, wherever it runs: in an MCP server, in a program, or in the coordinator."""
+"""A tool of any kind: from an MCP server, from a program, or in the coordinator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolAnswer:
-    """What a tool says. A failure is an answer too: the model reads why, and so may people."""
+    """A tool's answer. A failure is an answer too, which the model and people may read."""
 
     text: str  # without secrets
     failed: bool = False
@@ -18,25 +18,25 @@ class ToolAnswer:
 CallTool = Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Calls a tool with arguments that fit its parameters. Raises nothing but CancelledError, which ends the call.
 
-A call that is cancelled leaves nothing behind: no process, no connection.
+A cancelled call leaves no process and no connection behind.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tool:
-    """What a model is told of a tool, and how it is called."""
+    """A tool: its description for a model, and its function."""
 
     name: str  # 1 to 64 of A-Z, a-z, 0-9, '_' and '-', unique among the tools of an agent
-    description: str  # what it does and when to use it, for the model
+    description: str  # purpose and use, for the model
     parameters: Mapping[str, Any]  # a JSON Schema whose type is "object"
     call: CallTool
-    server: str = ""  # the MCP server that it belongs to; empty: none
+    server: str = ""  # the MCP server that provides the tool; empty: none
     most_calls: int | None = None  # in one run; None: no limit
-    is_read_only: bool = False  # it changes nothing and sends nothing anywhere
+    is_read_only: bool = False  # changes nothing and sends nothing anywhere
 
 
 def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
-    """What a call is answered in a run that only strangers' words have started; None if it may be made."""
+    """Returns a refusal for a run started only by strangers' messages; None if the call may be made."""
     if not by_strangers or tool.is_read_only:
         return None
     return ToolAnswer(
@@ -49,5 +49,5 @@ def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
 
 
 def object_schema(properties: Mapping[str, object], *, required: Sequence[str]) -> Mapping[str, Any]:
-    """The JSON Schema of a tool's parameters: these and no others."""
+    """Returns a JSON Schema of a tool's parameters, without any others."""
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""What tools here have in common: a refusal is an exception inside, and an answer outside."""
+"""Common parts of the coordinator's tools: errors, answers and readable output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _CREDENTIALS: Final = re.compile(r"(https?://)[^\s/@]+@")
 
 
 class ToolRefused(Exception):
-    """A tool does not do what it was asked to; the message says why in a sentence, for the model."""
+    """A tool refuses its call; the message is the reason in a sentence, for the model."""
 
 
 def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Make of a function that may refuse, or fail at the system, one that answers with a sentence."""
+    """Turns a function's ToolRefused and OSError into failed answers with a sentence."""
 
     @functools.wraps(act)
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
@@ -39,7 +39,7 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
 
 
 def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
-    """The answer of a program: the output, and how the run ended if it failed."""
+    """Returns a program's answer: the output, and the reason of a failure."""
     text = readable(ran.output)
     if ran.timed_out:
         ending = f"{what} was ended because it took longer than {timeout_seconds:g} seconds."
@@ -55,16 +55,16 @@ def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
 
 
 def readable(text: str) -> str:
-    """What a program printed, without escape sequences, control characters and the credentials of addresses."""
+    """Returns a program's output without escape sequences, control characters and the credentials of addresses."""
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CREDENTIALS.sub(r"\1…@", _CONTROLS.sub("", lines)).strip("\n")
 
 
 def plain(value: str, what: str) -> str:
-    """The value, if a program or the file system can take it.
+    """Returns the value, if a program or the file system can take it.
 
     Raises:
-        Refused: It has a NUL character or half a surrogate pair.
+        ToolRefused: The value has a NUL character or half a surrogate pair.
     """
     if "\0" in value or not _encodable(value):
         raise ToolRefused(f"{what} has a character that no program can take (NUL, or half a surrogate pair).")

@@ -1,7 +1,7 @@
-"""The coding programs that work can be handed to: how each is called, and what its output says.
+"""The coding programs to which agents can delegate: their arguments and the reading of their output.
 
-Each runs once, without a person, in a folder of the work tree, with leave to change files there. What it may do beyond
-that is its own business and that of its options: none of them is confined by us.
+Each program runs once, without a person, in a folder of the work tree, with permission to change files there. Further
+permissions depend on the program and its options: the coordinator confines none of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLAUDE_OPTIONS: Final = ("--permission-mode", "acceptEdits")
 CODEX_OPTIONS: Final = ("--sandbox", "workspace-write")
 
 MOST_CHARACTERS: Final = 60_000
-"""Of what a program says. What a model reads of it is cut further by the agent's own limit."""
+"""The limit of a program's output. The agent's own limit cuts the text for a model further."""
 
 _UNCONNECTED: Final = re.compile(
     r"connection (?:error|failed|refused|reset|timed out|closed)|(?:could not|failed to|unable to|cannot) connect"
@@ -27,39 +27,39 @@ _UNCONNECTED: Final = re.compile(
     r"|stream disconnected before completion|ECONN(?:REFUSED|RESET|ABORTED)|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|dns error",
     re.IGNORECASE,
 )
-_LATELY: Final = 10_000  # characters, within which a program says why it ends
+_LATELY: Final = 10_000  # characters, within which a program reports the cause of its end
 
 _AT_WORK: Final = re.compile(
     r"^[ \t]*> |\busing tool\b|\btool (?:use|call)\b|\bpurpose:|\bi will run\b|\bcompleted in\b",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What kiro-cli prints once a model has answered."""
+"""Output of kiro-cli once a model has answered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgramOutput:
-    """What the output of a run comes to."""
+    """The result of a run, read from its output."""
 
     text: str  # readable; may be empty
-    is_done: bool  # whether it says itself that it came to its end; the exit code counts beside it
-    has_worked: bool = False  # whether a model has answered, so that something may have been done
-    note: str = ""  # what it used, in a few words
+    is_done: bool  # whether the program reports success; the exit code counts too
+    has_worked: bool = False  # whether a model has answered, so that files may have changed
+    note: str = ""  # the usage, in a few words
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CodingProgram:
-    """One of them."""
+    """One coding program."""
 
     name: str  # its tool is called by this and "-delegate"
     about: str  # for the model
     argv: Callable[[str], Sequence[str]]  # its arguments, from the task
     reads_task: bool  # on standard input; else the task is its last argument
-    most_bytes: int  # of its output; what it says last is what counts
+    most_bytes: int  # of its output; the end counts most
     heard: Callable[[Ran], ProgramOutput]
 
 
 def kiro_cli() -> CodingProgram:
-    """``kiro-cli``, which prints plain text, and takes the task as an argument."""
+    """Returns ``kiro-cli``, which prints plain text, and takes the task as an argument."""
     options = ("chat", "--no-interactive", "--trust-all-tools")
     return CodingProgram(
         name="kiro",
@@ -72,7 +72,7 @@ def kiro_cli() -> CodingProgram:
 
 
 def claude_code(options: Sequence[str] = CLAUDE_OPTIONS) -> CodingProgram:
-    """``claude``, which prints one JSON object."""
+    """Returns ``claude``, which prints one JSON object."""
     return CodingProgram(
         name="claude",
         about="the coding agent Claude Code",
@@ -84,7 +84,7 @@ def claude_code(options: Sequence[str] = CLAUDE_OPTIONS) -> CodingProgram:
 
 
 def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
-    """``codex``, which prints a JSON object a line."""
+    """Returns ``codex``, which prints one JSON object per line."""
     return CodingProgram(
         name="codex",
         about="the coding agent Codex",
@@ -96,7 +96,7 @@ def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
 
 
 def could_not_connect(ran: Ran, said: ProgramOutput) -> bool:
-    """Whether a run failed because nothing could be reached, before anything was done: a second one may succeed."""
+    """Whether a run failed to connect before any work was done: a second run may succeed."""
     failed = not ran.timed_out and (ran.code != 0 or not said.is_done)
     return (
         failed and not said.has_worked and bool(_UNCONNECTED.search(f"{said.text[-_LATELY:]}\n{ran.errors[-_LATELY:]}"))
@@ -104,7 +104,7 @@ def could_not_connect(ran: Ran, said: ProgramOutput) -> bool:
 
 
 def clean(text: str) -> str:
-    """Readable; of lines that were written over, as of a progress bar, what remained; of much, beginning and end."""
+    """Makes output readable: overwritten lines, as of a progress bar, keep their last text; long output is cut."""
     if len(text) > MOST_CHARACTERS:
         text = f"{text[: MOST_CHARACTERS // 3]}\n[…]\n{text[-MOST_CHARACTERS * 2 // 3 :]}"
     lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
@@ -112,19 +112,19 @@ def clean(text: str) -> str:
 
 
 def _no_option(task: str) -> str:
-    """A task that begins with a dash would be taken for an option; with a space before it, it is not."""
+    """Puts a space before a leading dash, so that the task is not read as an option."""
     return f" {task}" if task.startswith("-") else task
 
 
 def _plain(ran: Ran) -> ProgramOutput:
-    """The answer is on standard output; what it did meanwhile, and what went wrong, on the other one."""
+    """Reads plain output: standard output has the answer, standard error the progress and errors."""
     answer, rest = clean(ran.output), clean(ran.errors)
     text = "\n".join(filter(None, (answer, rest if ran.code != 0 or not answer else "")))
     return ProgramOutput(text=text, is_done=True, has_worked=bool(_AT_WORK.search(f"{answer}\n{rest}")))
 
 
 def _result(ran: Ran) -> ProgramOutput:
-    """Of the last line that is a result."""
+    """Reads the last line that is a result."""
     results = [value for value in _objects(ran.output) if value.get("type") == "result"]
     if not results:
         return _unread(ran)
@@ -132,7 +132,7 @@ def _result(ran: Ran) -> ProgramOutput:
     problems = result.get("errors")
     text = result.get("result") or "\n".join(map(str, problems if isinstance(problems, list) else ()))
     is_error = bool(result.get("is_error")) or result.get("subtype", "success") != "success"
-    # An error before the first answer is counted as a turn of its own, which cost nothing.
+    # An error before the first answer counts as a turn of its own, without cost.
     has_worked = not is_error or _number(result.get("num_turns")) > 1 or _number(result.get("total_cost_usd")) > 0
     return ProgramOutput(text=clean(str(text)), is_done=not is_error, has_worked=has_worked, note=_cost(result))
 
@@ -143,7 +143,7 @@ def _cost(result: Mapping[str, Any]) -> str:
 
 
 def _events(ran: Ran) -> ProgramOutput:
-    """Of the last message of the agent, and of what ended the turn."""
+    """Reads the agent's last message, and the event that ended the run."""
     events = list(_objects(ran.output))
     if not events:
         return _unread(ran)
@@ -174,12 +174,12 @@ def _tokens(events: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _unread(ran: Ran) -> ProgramOutput:
-    """Something else than the form that was asked for: what it says, and no trust that it is all."""
+    """Reads output of an unexpected form as text, and never as complete."""
     return ProgramOutput(text="\n".join(filter(None, (clean(ran.output), clean(ran.errors)))), is_done=False)
 
 
 def _objects(output: str) -> Iterator[Mapping[str, Any]]:
-    """The lines that are JSON objects."""
+    """Yields the lines that are JSON objects."""
     for line in output.splitlines():
         if not line.lstrip().startswith("{"):
             continue

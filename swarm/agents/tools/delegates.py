@@ -1,4 +1,4 @@
-"""``kiro-delegate``, ``claude-delegate``, ``codex-delegate``: work that is handed to a coding program."""
+"""``kiro-delegate``, ``claude-delegate``, ``codex-delegate``: work for a coding program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from swarm.telemetry.redaction import HIDDEN
 TIMEOUT_SECONDS: Final = 300.0
 KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
 MOST_TASK_BYTES: Final = 100_000
-"""Linux takes 128 KiB of one argument; more belongs into a file."""
+"""Linux accepts 128 KiB in one argument; a longer task belongs in a file."""
 
 ATTEMPTS: Final = 2
 PAUSE_SECONDS: Final = 2.0  # before the second
@@ -45,10 +45,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delegates:
-    """What is offered, and what is not."""
+    """The available tools, and the reasons for the absence of others."""
 
     tools: tuple[Tool, ...]
-    absent: tuple[str, ...]  # a line for each that is not offered: which, and why
+    absent: tuple[str, ...]  # a line for each missing tool, with the reason
 
 
 def delegate_tools(
@@ -63,12 +63,12 @@ def delegate_tools(
     timeout_seconds: float = TIMEOUT_SECONDS,
     pause_seconds: float = PAUSE_SECONDS,
 ) -> Delegates:
-    """A tool for each coding program that is there now.
+    """Returns a tool for each coding program that is installed.
 
     Args:
         root: The work tree. A program starts in it, and is *not* confined to it.
-        env: Their whole environment, see `captured.clean_environment`: with what they need to sign in, and no secret of
-            ours. Programs given by name are looked for along its ``PATH``.
+        env: The programs' whole environment, see `captured.clean_environment`: with their sign-in data, and without
+            secrets of the coordinator. Programs given by name are looked for along its ``PATH``.
         timeout_seconds: For a task, a second attempt included.
         pause_seconds: Before the second attempt of a program that could not connect.
     """
@@ -94,13 +94,13 @@ def delegate_tools(
 
 
 def _found(path: Path, env: Mapping[str, str]) -> str | None:
-    """Where a program is, absolute: it will be started in another folder. A bare name is looked for on the PATH."""
+    """Returns a program's absolute path, since it starts in another folder. A bare name is looked for on the PATH."""
     found = shutil.which(_expanded(path, env), path=env.get("PATH", ""))
     return None if found is None else str(Path(found).absolute())
 
 
 def _expanded(path: Path, env: Mapping[str, str]) -> str:
-    """``~`` is the home of the environment that the program gets."""
+    """Replaces ``~`` with the home of the program's environment."""
     first, *rest = path.parts or ("",)
     return str(Path(env["HOME"], *rest)) if first == "~" and "HOME" in env else str(path)
 
@@ -150,10 +150,10 @@ class _Delegate:
         return answer
 
     async def _ran(self, task: str, folder: str) -> tuple[Ran, ProgramOutput]:
-        """Run it; a second time if it could not connect and has done nothing. Both have one time limit."""
+        """Runs the program, and again if it could not connect and has done nothing. Both runs share one time limit."""
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         ran = await self._run(task, folder, self.timeout_seconds)
-        said = await asyncio.to_thread(self.program.heard, ran)  # there may be much of it
+        said = await asyncio.to_thread(self.program.heard, ran)  # the output may be long
         if could_not_connect(ran, said):
             await asyncio.sleep(min(self.pause_seconds, self._left(deadline)))
             if (left := self._left(deadline)) > 0:
@@ -189,7 +189,7 @@ class _Delegate:
         return ToolAnswer(text="\n\n".join(filter(None, (why, text, note))), failed=bool(why))
 
     def _hidden(self, text: str) -> str:
-        """Without the secrets that it was given. What only looks like a secret may be the code that it is about."""
+        """Removes the secrets given to the program. Other text similar to secrets may be the code under discussion."""
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         return text
@@ -220,7 +220,7 @@ def _task(value: str) -> str:
 
 
 def _why(ran: Ran, said: ProgramOutput, name: str, timeout_seconds: float) -> str:
-    """Why it failed; empty: it did not."""
+    """Returns the reason of a failure; empty without a failure."""
     if ran.timed_out:
         return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."
     if could_not_connect(ran, said):

@@ -1,4 +1,4 @@
-"""``search`` and ``fetch_document``: the documents that an operator has put into a folder."""
+"""``search`` and ``fetch_document``: the documents in the operator's folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def document_tools(
     search_max_calls: int | None = SEARCH_MAX_CALLS,
     fetch_max_calls: int | None = FETCH_DOCUMENT_MAX_CALLS,
 ) -> tuple[Tool, Tool]:
-    """``search`` and ``fetch_document`` over a library. None as a number of calls in one run: no limit."""
+    """Returns ``search`` and ``fetch_document`` over a library. None as a number of calls in one run: no limit."""
     return (
         Tool(
             name="search",
@@ -91,7 +91,7 @@ async def _fetch(library: Library, arguments: Mapping[str, Any]) -> ToolAnswer:
 
 
 def _shown(document: FoundDocument) -> Mapping[str, str]:
-    """Without the score: best first says as much."""
+    """Returns the shown fields, without the score: the order, best first, is enough."""
     return {"id": document.id, "title": document.title, "excerpt": document.excerpt}
 
 
@@ -100,7 +100,7 @@ def _json(value: object) -> str:
 
 
 def _answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Turn what goes wrong into an answer."""
+    """Turns errors into answers."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:

@@ -18,7 +18,7 @@ from swarm.clock import new_id
 from swarm.processes.finishing import to_the_end
 
 MOST_BYTES: Final = 256 * 1024
-"""Of one reading, and of one writing."""
+"""For one read, and for one write."""
 
 LARGEST_BYTES: Final = 64 * 1024 * 1024
 """Larger files are neither read nor appended to: their lines have to be counted from the beginning."""
@@ -52,11 +52,11 @@ _WRITE_PARAMETERS: Final = object_schema(
 
 
 def file_tools(root: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Tool, Tool]:
-    """``file-read`` and ``file-write``, confined to ``root``.
+    """Returns ``file-read`` and ``file-write``, confined to ``root``.
 
     A path may go through symbolic links that stay within the tree. Only plain files of UTF-8 text are read and only
-    plain files written, whole or not at all; what belongs to git (``.git``) is neither. ``most_bytes`` bounds one
-    reading and one writing. Given a folder, ``file-read`` lists it.
+    plain files written, whole or not at all; git's own files (``.git``) are neither read nor written. ``most_bytes``
+    bounds one read and one write. Given a folder, ``file-read`` lists it.
     """
     files = _Files(tree=WorkTree(root=root), most_bytes=most_bytes)
     read = Tool(
@@ -122,7 +122,7 @@ def _check_not_git(place: ResolvedPath) -> None:
 
 
 def _check_plain(place: ResolvedPath, path: str) -> None:
-    """Opening a device or a pipe may wait for ever, or do something."""
+    """Refuses other than plain files: opening a device or a pipe may wait for ever, or have effects."""
     if place.found is None:
         raise ToolRefused(f"There is no file {path} in the work tree.")
     if place.is_folder:
@@ -132,7 +132,7 @@ def _check_plain(place: ResolvedPath, path: str) -> None:
 
 
 def _opened(place: ResolvedPath, path: str) -> int:
-    """A descriptor to read from; the very file that was looked at."""
+    """Opens the checked file itself for reading."""
     _check_plain(place, path)
     file = os.open(place.by_descriptor, os.O_RDONLY | os.O_CLOEXEC)
     if (size := os.fstat(file).st_size) > LARGEST_BYTES:
@@ -155,7 +155,7 @@ def _listing(place: ResolvedPath) -> str:
 
 
 def _replace(place: ResolvedPath, content: bytes) -> None:
-    """Put a new file in the place of the old one, whole or not at all; hard links elsewhere keep the old content."""
+    """Replaces a file, whole or not at all; hard links elsewhere keep the old content."""
     new = f".swarm-{new_id()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -170,7 +170,7 @@ def _replace(place: ResolvedPath, content: bytes) -> None:
 
 
 def _like_before(file: int, place: ResolvedPath) -> None:
-    """Permissions and owner of the file that is replaced, as far as we may; no set-user-id bits."""
+    """Copies permissions and owner of the replaced file, as far as permitted; no set-user-id bits."""
     if place.found is not None:
         before = os.fstat(place.found)
         with contextlib.suppress(PermissionError):
@@ -179,12 +179,12 @@ def _like_before(file: int, place: ResolvedPath) -> None:
 
 
 def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_bytes: int) -> str:
-    """Lines ``first`` to ``first + limit - 1``, at most ``most_bytes`` of them, and where to go on if there is more.
+    """Returns lines ``first`` to ``first + limit - 1``, at most ``most_bytes``, and the line to continue at.
 
-    Of a line that alone is longer comes the beginning. Memory is bounded by ``most_bytes``.
+    A line longer than the limit is returned in part. Memory is bounded by ``most_bytes``.
 
     Raises:
-        Refused: It is not text: it has a NUL byte, or what is read is not UTF-8; or it has fewer lines.
+        ToolRefused: The file is not text (a NUL byte, or no UTF-8), or has fewer lines.
     """
     part = _Part(first=first, last=None if limit is None else first + limit - 1, most_bytes=most_bytes)
     while chunk := file.read(_CHUNK_BYTES):
@@ -198,14 +198,14 @@ def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_
 
 @dataclass(slots=True)
 class _Part:
-    """The wanted lines while the file goes by."""
+    """Collects the requested lines while the file is read."""
 
     first: int
     last: int | None
     most_bytes: int
-    line: int = 0  # the number of the line to which the last byte belonged
+    line: int = 0  # the line number of the last byte
     wanted: bytearray = field(default_factory=bytearray)
-    full: bool = False  # something that was wanted had no room
+    full: bool = False  # a requested byte had no room
     begins: bool = True  # the next byte begins a line
 
     def add(self, chunk: bytes) -> None:
@@ -218,7 +218,7 @@ class _Part:
                 self.full = self.full or len(piece) > room
 
     def text(self, path: str) -> str:
-        """The lines, and in brackets what remains."""
+        """Returns the lines, and in brackets a note on the remaining ones."""
         if not self.line:
             return f"{path} is empty."
         try:
@@ -233,7 +233,7 @@ class _Part:
         return text if after > self.line else f"{text}[{path} goes on; read from offset={after}, of {self.line} lines]"
 
     def _whole_characters(self) -> bytes:
-        """Without the beginning of a character that the limit cut in two."""
+        """Returns the bytes without a character that the limit cut in two."""
         if not self.full:
             return bytes(self.wanted)
         end = len(self.wanted)
@@ -244,6 +244,6 @@ class _Part:
 
 
 def _lines(chunk: bytes) -> list[bytes]:
-    """Split behind line feeds, and nowhere else."""
+    """Splits after line feeds, and nowhere else."""
     *whole, rest = chunk.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])

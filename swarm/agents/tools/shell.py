@@ -29,13 +29,13 @@ def shell_tool(
     timeout_seconds: float = TIMEOUT_SECONDS,
     most_bytes: int = MOST_BYTES,
 ) -> Tool | None:
-    """The tool ``shell``; None if no command is allowed, which is the default.
+    """Returns the tool ``shell``; None if no command is allowed, which is the default.
 
     Args:
-        root: The work tree, in which a command starts. A command is *not* confined to it: allow those alone that may
-            have everything that the coordinator's user may have (an interpreter, ``make`` or ``find`` runs anything).
+        root: The work tree, in which a command starts. A command is *not* confined to it: allow only programs that may
+            use every right of the coordinator's user (an interpreter, ``make`` or ``find`` runs anything).
         commands: Names of programs, found along ``PATH`` of ``env``; no paths.
-        env: Their whole environment, see `captured.clean_environment`.
+        env: The commands' whole environment, see `captured.clean_environment`.
 
     Raises:
         ValueError: A command is empty, or is a path.

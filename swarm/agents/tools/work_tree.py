@@ -1,8 +1,8 @@
-"""The work tree: the folder to which tools are confined, and the only way by which they get to its files.
+"""The work tree: the folder to which tools are confined, and the only access to its files.
 
-A path is walked component by component from an open folder, without ever following a symbolic link: a link is read and
-its target walked in the same way, so that one within the tree works and one that leaves it is refused. What was found
-stays open (``O_PATH``), so that nobody can put something else in its place between the look and the use.
+A path is walked component by component from an open folder, without ever following a symbolic link: the target of a
+link is walked in the same way, so links within the tree work and links out of it are refused. The found file stays
+open (``O_PATH``), so that no other process can replace it between check and use.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ class Outside(ToolRefused):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedPath:
-    """Where a path leads. The file descriptors are open for as long as the walk's context lasts."""
+    """The end of a walk. The file descriptors are open for as long as the walk's context lasts."""
 
     path: str  # relative to the root, without links and dots; "." for the root itself
-    folder: int  # the folder that holds it (of the root: the root)
-    name: str  # its name there; "." for the root
-    found: int | None  # itself, opened with O_PATH; None: there is no such file
+    folder: int  # the containing folder (of the root: the root)
+    name: str  # the name in the folder; "." for the root
+    found: int | None  # the file itself, opened with O_PATH; None: no such file
 
     @property
     def mode(self) -> int:
-        """Its type and permissions (``st_mode``); 0 if it does not exist."""
+        """The type and permissions (``st_mode``); 0 if the file does not exist."""
         return 0 if self.found is None else os.fstat(self.found).st_mode
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """Whether the file is a folder."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def by_descriptor(self) -> str:
-        """A path that leads to what was found, whatever is renamed meanwhile: for this process and what it starts."""
+        """A path to the found file, also after a rename: for this process and its child processes."""
         return f"/proc/self/fd/{self.found}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkTree:
-    """A folder and what is in it. ``root`` is a real path, so a link that took a part's place later is noticed."""
+    """A folder and its content. ``root`` is a real path, so a link put in place of a part later is noticed."""
 
     root: Path
 
     @contextlib.contextmanager
     def place(self, path: str, *, create_folders: bool = False) -> Iterator[ResolvedPath]:
-        """Walk to a path, given relative to the root.
+        """Walks to a path, given relative to the root.
 
         Args:
             create_folders: Make the folders that are missing on the way.
 
         Raises:
-            Outside: It leads out of the tree.
-            Refused: It leads through something that is not a folder or that does not exist, or in circles.
+            Outside: The path leads out of the tree.
+            ToolRefused: The path leads through a missing part or a part that is no folder, or in circles.
             OSError: The system refuses.
         """
         if plain(path, "The path").startswith("/"):
@@ -77,10 +77,10 @@ class WorkTree:
 
     @contextlib.contextmanager
     def folder(self, path: str) -> Iterator[ResolvedPath]:
-        """Walk to a folder, which must exist.
+        """Walks to a folder, which must exist.
 
         Raises:
-            Refused: As `place`, or it is no folder.
+            ToolRefused: As `place`, or the path is no folder.
         """
         with self.place(path or ".") as place:
             if place.found is None:
@@ -102,7 +102,7 @@ class WorkTree:
 
 @dataclass(slots=True)
 class _Walk:
-    """One walk: the open folders from the root to here, and what is still to do."""
+    """One walk: the open folders from the root to here, and the remaining parts."""
 
     asked: str
     root: int
@@ -131,7 +131,7 @@ class _Walk:
         self.folders.pop()
 
     def _into(self, part: str, todo: deque[str]) -> ResolvedPath | None:
-        """Go one step; the place if the walk ends here."""
+        """Goes one step. Returns the place if the walk ends here."""
         found = self._open(part)
         mode = 0 if found is None else os.fstat(found).st_mode
         if found is not None and stat.S_ISLNK(mode):
@@ -154,7 +154,7 @@ class _Walk:
         todo.extendleft(reversed(target.split("/")))
 
     def _missing(self, part: str, todo: deque[str], *, exists: bool) -> None:
-        """Something is to come below ``part``, which is no folder."""
+        """Handles a missing or plain part with further parts below: creates the folder, or refuses."""
         if exists:
             raise ToolRefused(f"{self._path(part)} is not a folder.")
         if not self.create:
@@ -162,7 +162,7 @@ class _Walk:
         self._check_name(part)
         with contextlib.suppress(FileExistsError):
             os.mkdir(part, dir_fd=self._here())
-        todo.appendleft(part)  # looked at once more, because it may be somebody else's
+        todo.appendleft(part)  # walked again, because another process may have made it
 
     def _check_name(self, part: str) -> None:
         if part.casefold() == ".git" or is_git_data(self._path()):
@@ -184,6 +184,5 @@ class _Walk:
 
 
 def is_git_data(path: str) -> bool:
-    """Whether a path, as a `ResolvedPath` has it, is a repository's own data rather than what is kept in the
-    repository."""
+    """Whether a `ResolvedPath`'s path is a repository's own data rather than content of the repository."""
     return any(part.casefold() == ".git" for part in path.split("/"))

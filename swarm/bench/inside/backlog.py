@@ -1,4 +1,4 @@
-"""What a claim costs when a million messages are finished, against a thousand."""
+"""The cost of a claim beside a million finished messages, against a thousand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AGENTS: Final = 8
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """The median time of a claim beside few and beside many finished rows, and their ratio."""
+    """Measures the median time of a claim beside few and beside many finished rows, and their ratio."""
     few, _ = await _claim_times(plan, plan.few_rows, say)
     many, whole = await _claim_times(plan, plan.rows, say)
     return [
@@ -31,7 +31,7 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
 
 async def _claim_times(plan: Plan, rows: int, say: Say) -> tuple[float, float]:
-    """Median seconds of a claim by itself, and with queue, commit and sync; one caller, ``rows`` finished."""
+    """Returns a claim's median seconds by itself, and with queue, commit and sync; one caller, ``rows`` finished."""
     async with scratch(plan.database) as place, Database(place.url) as database:
         begun = time.perf_counter()
         await database.write(seed.agents, _AGENTS)
@@ -40,7 +40,7 @@ async def _claim_times(plan: Plan, rows: int, say: Say) -> tuple[float, float]:
         await database.write(seed.analyse)
         say(f"{rows:,} finished rows are there after {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
         inner, outer = [], []
-        for number in range(rows, rows + plan.claims):  # the numbers of those that are due
+        for number in range(rows, rows + plan.claims):  # the numbers of the due messages
             begun = time.perf_counter()
             inner.append(await database.write(_timed_claim, seed.agent_id(number % _AGENTS)))
             outer.append(time.perf_counter() - begun)
@@ -51,7 +51,7 @@ def _timed_claim(tx: Transaction, agent_id: str) -> float:
     begun = time.perf_counter()
     claimed = lease_due(tx, agent_id, 1, False)
     elapsed = time.perf_counter() - begun
-    assert claimed  # as many are due as are claimed
+    assert claimed  # every claim has a due message
     return elapsed
 
 

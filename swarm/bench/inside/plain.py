@@ -1,7 +1,8 @@
-"""The yardstick of the store: the same rows written with plain sqlite3 by somebody who needs nothing else.
+"""The reference for the store: the same rows written with plain sqlite3, by a program without further needs.
 
-It finds the agent's next message, leases it, marks it, and later ends both, with history and the reaction that Slack is
-to show. It has no checks of the state machine, no notices, no wakeups, no bundles, and nobody waits for its results.
+The program finds the agent's next message, leases it, marks it, and later ends both, with history and the reaction for
+Slack. It has no checks of the state machine, no notices, no wakeups and no bundles, and no caller waits for its
+results.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 Run = Callable[[Path, int, int], float]
-"""Works through a seeded file: its path, how many callers, how many pairs; pairs per second."""
+"""Works through a seeded file: its path, the numbers of callers and pairs. Returns pairs per second."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +39,7 @@ class Held:
 
 
 def one_by_one(path: Path, callers: int, pairs: int) -> float:
-    """Claim and finish ``pairs`` messages, each step a transaction with a sync of its own; pairs per second."""
+    """Claims and finishes ``pairs`` messages, each step a transaction with its own sync. Returns pairs per second."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for number in range(pairs):
@@ -48,7 +49,7 @@ def one_by_one(path: Path, callers: int, pairs: int) -> float:
 
 
 def grouped(path: Path, callers: int, pairs: int) -> float:
-    """The same with a claim of each caller in one transaction, then a finish of each, every step under a savepoint."""
+    """As `one_by_one`, with one transaction for all callers' claims and one for their finishes, under savepoints."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for _ in range(pairs // callers):
@@ -69,7 +70,7 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 def _committed(
     connection: sqlite3.Connection, step: Callable[[sqlite3.Connection, S], T], subjects: Sequence[S]
 ) -> list[T]:
-    """Take the step for every subject in one transaction."""
+    """Takes the step for every subject in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     results = [step(connection, subject) for subject in subjects]
     connection.execute("COMMIT")
@@ -90,7 +91,7 @@ def _saved_finish(connection: sqlite3.Connection, held: Held) -> None:
 
 
 def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
-    """Lease the message that is the agent's next."""
+    """Leases the agent's next message."""
     found = connection.execute(
         "SELECT m.id, m.thread_id, m.channel, m.ts FROM inbox_heads h "
         "JOIN inbox_messages m ON m.agent_id = h.agent_id AND m.thread_id = h.lane_id "
@@ -118,7 +119,7 @@ def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
 
 
 def _finish(connection: sqlite3.Connection, held: Held) -> None:
-    """Dismiss the message and end its lease."""
+    """Dismisses the message and ends its lease."""
     now = time.time_ns() // 1_000
     connection.execute(
         "UPDATE inbox_messages SET status = 'dismissed', resolved_at = ? "

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from swarm.store.bridge.transaction import Transaction
 
 _BASE = 10_000_000
-"""Added to numbers in ids, so that they have one length and sort as they count."""
+"""Added to numbers in ids, which gives them one length and their numeric order."""
 
 _MOMENT = "1763700000000000"
 _SLACK_TS = f"'17' || ({_BASE} + i) || '.000100'"
@@ -20,12 +20,12 @@ _CHANNEL = "'C' || (1000 + i - i / 50 * 50)"
 
 
 def agent_id(number: int) -> str:
-    """The id of the agent with this number, counted from 0."""
+    """Returns the id of the agent with this number, counted from 0."""
     return f"agent-{_BASE + number}"
 
 
 def agents(tx: Transaction, count: int) -> None:
-    """Make ``count`` leads."""
+    """Makes ``count`` leads."""
     columns = {
         "id": f"'agent-' || ({_BASE} + i)",
         "name": f"'agent-' || ({_BASE} + i)",
@@ -38,7 +38,7 @@ def agents(tx: Transaction, count: int) -> None:
 
 
 def due(tx: Transaction, first: int, count: int, agents: int) -> None:
-    """Make messages that wait, each in a thread of its own, spread over ``agents``; numbers start at ``first``."""
+    """Makes due messages, each in a thread of its own, spread over ``agents``; numbers start at ``first``."""
     _threads(tx, first, count, agents)
     _messages(tx, "unread", first, count, agents)
     columns = {
@@ -50,7 +50,7 @@ def due(tx: Transaction, first: int, count: int, agents: int) -> None:
 
 
 def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
-    """Make messages that were dismissed long ago, each with its thread and the history of its life."""
+    """Makes messages dismissed long ago, each with its thread and history."""
     _threads(tx, first, count, agents)
     _messages(tx, "dismissed", first, count, agents)
     for change in ("inbox.store", "inbox.claim", "inbox.dismiss"):
@@ -65,7 +65,7 @@ def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
 
 
 def analyse(tx: Transaction) -> None:
-    """Let the planner know the new sizes, as PostgreSQL's autovacuum does; SQLite's never gets to know them."""
+    """Updates the planner's statistics, as PostgreSQL's autovacuum does; SQLite's planner never learns the sizes."""
     if tx.dialect == "postgresql":
         tx.execute("ANALYZE", {})
 
@@ -108,7 +108,7 @@ def _messages(tx: Transaction, status: str, first: int, count: int, agents: int)
 
 
 def _insert(tx: Transaction, table: str, columns: Mapping[str, str], first: int, count: int) -> None:
-    """Insert ``count`` rows whose columns are expressions over their number ``i``."""
+    """Inserts ``count`` rows whose columns are expressions over their number ``i``."""
     tx.execute(
         f"INSERT INTO {table} ({', '.join(columns)}) "
         f"WITH RECURSIVE numbers (i) AS "

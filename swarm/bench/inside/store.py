@@ -23,9 +23,9 @@ _TURNS: Final = 3
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """Pairs per second through ``Database``; on SQLite also what the plain driver does with the same rows.
+    """Measures pairs per second through ``Database``; on SQLite also of the plain driver with the same rows.
 
-    The three take turns, and the best turn of each counts: so a machine that is busy for a while spoils no ratio.
+    The three take turns, and the best turn of each counts, so temporary load on the machine spoils no ratio.
     """
     pairs = plan.store_pairs // _TURNS
     ours, one_by_one, grouped = [], [], []
@@ -60,7 +60,7 @@ async def _ours(plan: Plan, pairs: int) -> float:
 
 
 async def _caller(database: Database, number: int) -> int:
-    """Claim and finish, one at a time, until nothing is left; how many."""
+    """Claims and finishes one message at a time until none is left. Returns their number."""
     agent = _agent(number)
     done = 0
     while claimed := await database.write(lease_due, agent.id, 1, False):

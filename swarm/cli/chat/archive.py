@@ -47,7 +47,7 @@ class Archive:
 
     async def latest(self, agent: str | None = None, limit: int = SHOWN_SESSIONS) -> list[ListedSession]:
         """The last used sessions of terminals, newest first, of one agent or of all."""
-        return await (await self.database()).read(session_list.newest, PREFIX, agent, limit)
+        return await (await self.database()).read(sessions.newest, PREFIX, agent, limit)
 
     async def named(self, session_id: str) -> list[ListedSession]:
         """The sessions with this id, newest first; each agent may have one."""

@@ -33,7 +33,7 @@ INTERRUPTS: Final = 20
 ERROR_CHARACTERS: Final = 500
 
 READ_CHARACTERS: Final = 8 * ERROR_CHARACTERS
-"""The part of an error that is read, however long the error is."""
+"""The part of an error that is read."""
 
 _REDACTOR: Final = Redactor()
 
@@ -43,7 +43,7 @@ PROMPT_CHARACTERS: Final = 10_000
 RAW_BYTES: Final = 256 * 1024
 
 TOOL_CALL: Final = "toolCall"
-"""The key in `Asked.raw` of the call that waits: ``{"id", "name", "arguments"}``. A resume has to repeat it."""
+"""The key in `Asked.raw` of the waiting call: ``{"id", "name", "arguments"}``. A resume has to repeat this call."""
 
 _KINDS: Final = {
     **{kind.value: kind for kind in AnswerKind},
@@ -64,12 +64,12 @@ class Endings:
         self._final: str | None = None
 
     def read(self, event: Event) -> RunEnd | None:
-        """The end of the run, if the event is one."""
+        """Returns the end of the run, if the event is one."""
         match event:
             case MessagesSnapshotEvent():
                 self._final = _last_words(event)
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta:
-                self._final = None  # it speaks again, so what the snapshot ended with was not the end
+                self._final = None  # the agent writes again, so the snapshot was not final
             case RunErrorEvent(message=message, code=code):
                 return failed(message, code or "")
             case RunFinishedEvent():
@@ -86,20 +86,20 @@ class Endings:
 
 
 def failed(message: object, code: str = "") -> Failed:
-    """An agent's own report of an error, for people: in one short line, without secrets."""
+    """Returns an agent's error for people: in one short line, without secrets."""
     said = _REDACTOR.text(message[:READ_CHARACTERS]) if isinstance(message, str) else ""
     return Failed(message=line_of(said, ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
 
 
 def text_in(value: object) -> str | None:
-    """The text of a result; None for a result without text."""
+    """Returns the text of a result; None for a result without text."""
     if is_object(value):
         value = first(value, "content", "text", "answer", "output")
     return clean(value) if isinstance(value, str) and value else None
 
 
 def _last_words(snapshot: MessagesSnapshotEvent) -> str | None:
-    """The last message of a snapshot, if it is the agent's and calls no tool: it may be the answer."""
+    """Returns the last message of a snapshot, if it is the agent's and calls no tool: a possible answer."""
     last = snapshot.messages[-1] if snapshot.messages else None
     if isinstance(last, AssistantMessage) and not last.tool_calls and last.content:
         return clean(last.content)
@@ -107,7 +107,7 @@ def _last_words(snapshot: MessagesSnapshotEvent) -> str | None:
 
 
 def asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]) -> Asked:
-    """The questions of one interrupt. ``call_of`` finds the tool call that waits for the answer."""
+    """Returns the questions of one interrupt. ``call_of`` finds the tool call that waits for the answer."""
     extra = interrupt.model_extra or {}
     payload = first(extra, "payload", "value", "data")
     payload = payload if is_object(payload) else {}
@@ -128,7 +128,7 @@ def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:
-    """The interrupt as sent, with the call that waits, as far as the size allows."""
+    """Returns the interrupt as sent, with the waiting call, as far as the size allows."""
     sent: dict[str, object] = interrupt.model_dump(mode="json", by_alias=True)
     waits = {TOOL_CALL: {"id": call.id, "name": call.name, "arguments": call.argument_text()}} if call else {}
     return next((raw for raw in (sent | waits, sent) if _is_storable(raw)), {})

@@ -1,9 +1,9 @@
 """The agent's progress: its plan, the names of its steps, and warnings for its operator.
 
-A plan comes in the agent's state, with a tool that writes plans, or in an event of its own. There is no standard for
-its form. Understood are a list, or an object with one under ``todos``, ``plan`` or ``steps``, of texts or of objects
-with a text (``content``, ``title``, ``step``, ``description``, ``task``, ``name``) and a ``status``. LangChain's and
-deepagents' ``write_todos`` and CAIPE's state are of that kind.
+A plan comes in the agent's state, in a call of a tool that writes plans, or in an event of its own. Plans have no
+standard form. Accepted are a list, or an object with one under ``todos``, ``plan`` or ``steps``, of texts or of
+objects with a text (``content``, ``title``, ``step``, ``description``, ``task``, ``name``) and a ``status``.
+LangChain's and deepagents' ``write_todos`` and CAIPE's state have such a form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STEPS: Final = 100
 """A longer plan is cut."""
 
 ITEMS: Final = 1000
-"""The limit of a list that is kept, and of operations of a patch that are applied."""
+"""The limit of a stored list, and of the operations applied from one patch."""
 
 REPR_CHARACTERS: Final = 16 * 1024
 
@@ -59,7 +59,7 @@ class Plans:
         self._told: tuple[PlanStep, ...] = ()
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """The plan, if this event changes it."""
+        """Yields the plan, if this event changes it."""
         items = self._items_of(event)
         if items is not None:
             self._items = items[:ITEMS]
@@ -106,7 +106,7 @@ def _holds_list(value: object) -> bool:
 
 
 def list_in(value: object, depth: int = 2) -> list[object] | None:
-    """The list of things to do in a value, or the value itself if it is a list; None without a list."""
+    """Returns the list of steps in a value, or the value itself if it is a list; None without a list."""
     if isinstance(value, list):
         return value
     if not is_object(value) or not depth:
@@ -116,7 +116,10 @@ def list_in(value: object, depth: int = 2) -> list[object] | None:
 
 
 def list_in_text(text: str) -> list[object] | None:
-    """The list in a text of JSON, or at the end of a text as a Python list: "Updated todo list to [{'content': …}]"."""
+    """Returns the list in a text of JSON, or the Python list at the end of a text.
+
+    For example "Updated todo list to [{'content': …}]".
+    """
     items = list_in(parsed(text))
     if items is not None or len(text) > REPR_CHARACTERS or "[" not in text:
         return items
@@ -132,7 +135,7 @@ def is_about_plans(name: str) -> bool:
 
 
 def plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
-    """The steps of a plan. Their ids are the agent's own if all are different, otherwise their positions."""
+    """Returns the steps of a plan. Their ids are the agent's own if all are different, otherwise their positions."""
     shown = [(item, title) for item in items[:STEPS] if (title := _title(item))]
     own = [id_of(item.get("id")) if is_object(item) else "" for item, _ in shown]
     ids = own if all(own) and len(set(own)) == len(own) else [str(place) for place in range(1, len(shown) + 1)]
@@ -142,7 +145,7 @@ def plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
 
 
 def patched(items: Sequence[object], path: str, operation: str, value: object) -> list[object]:
-    """The list after one operation of a JSON Patch on the state around it (RFC 6902): add, remove or replace.
+    """Returns the list after one operation of a JSON Patch on the state around it (RFC 6902): add, remove or replace.
 
     Operations outside the list, or below a field of an item, change nothing.
     """
@@ -201,13 +204,13 @@ def _letters(word: str) -> Iterable[str]:
 
 
 class Steps:
-    """The open steps, innermost last. When a step ends, the one around it goes on."""
+    """The open steps, innermost last. When a step ends, the outer one goes on."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """The name of the step that now runs, or a warning."""
+        """Yields the name of the current step, or a warning."""
         match event:
             case StepStartedEvent(step_name=name) if line_of(name):
                 self._open = [*self._open, line_of(name)][-NESTED_STEPS:]

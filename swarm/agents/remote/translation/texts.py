@@ -28,7 +28,7 @@ from swarm.agents.remote.translation.values import clean, first, id_of, is_objec
 from swarm.domain.answers.events import AgentEvent, SourceChanged, TextDelta, TextEnded
 
 MESSAGES: Final = 1000
-"""The most unfinished messages, and the most messages of others, that are remembered in one run."""
+"""The limit of unfinished messages, and of messages of others, stored in one run."""
 
 _BESIDE = (CustomEvent, RawEvent, StateSnapshotEvent, StateDeltaEvent, ActivitySnapshotEvent, ActivityDeltaEvent)
 """Events that may come between the chunks of a message without ending it."""
@@ -36,21 +36,21 @@ _BESIDE = (CustomEvent, RawEvent, StateSnapshotEvent, StateDeltaEvent, ActivityS
 NAMESPACE_CONTEXT: Final = "NAMESPACE_CONTEXT"
 
 SUB_AGENTS: Final = 500
-"""The most sub-agents known by name; others are known by the id of their run."""
+"""The limit of sub-agents known by name; others are known by the id of their run."""
 
 _TEXT = (TextMessageStartEvent, TextMessageContentEvent, TextMessageChunkEvent)
 
 
 class Texts:
-    """The messages in progress, without those of people and systems, which some agents echo."""
+    """The messages in progress, without echoes of people's and system messages, which some agents send."""
 
     def __init__(self) -> None:
-        self._chunked: str | None = None  # the message that chunks build and nothing has ended yet
+        self._chunked: str | None = None  # the unfinished message built from chunks
         self._echoes: set[str] = set()
-        self._said: set[str] = set()  # messages with text that nothing has ended yet
+        self._said: set[str] = set()  # unfinished messages with text
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """The text in an event, and the ends of messages."""
+        """Yields the text in an event, and the ends of messages."""
         match event:
             case TextMessageChunkEvent():
                 yield from self._chunk(event)
@@ -65,7 +65,7 @@ class Texts:
                 yield from self._end_of_chunks()
 
     def _chunk(self, event: TextMessageChunkEvent) -> Iterator[AgentEvent]:
-        """A chunk without an id goes on with the message before it."""
+        """Adds a chunk; a chunk without an id continues the message before it."""
         id = self._chunked or "" if event.message_id is None else id_of(event.message_id)
         if id != self._chunked:
             yield from self._end_of_chunks()
@@ -99,20 +99,20 @@ class Texts:
 
 
 class Sources:
-    """The source of the text that comes: the agent or a sub-agent."""
+    """The source of the current text: the agent or a sub-agent."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # of sub-agents, by the id of their run
-        self._namespace: str | None = None  # holds for events that name nobody
+        self._namespace: str | None = None  # holds for events without a source of their own
         self._told: str | None = None
 
     def of(self, event: Event) -> str | None:
-        """The sub-agent that sent an event; None: the agent itself."""
+        """Returns the sub-agent that sent an event; None: the agent itself."""
         run = id_of(getattr(event, "subagent_run_id", None))
         return self._names.get(run, run) if run else self._namespace
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """A change of the source, before its first text."""
+        """Yields a change of the source, before its first text."""
         match event:
             case SubagentStartedEvent():
                 self._note_name(id_of(event.subagent_run_id), line_of(event.name))
@@ -133,7 +133,7 @@ class Sources:
 
 
 def namespace_of(value: object) -> str | None:
-    """The sub-agent in a ``NAMESPACE_CONTEXT``; None without a name.
+    """Returns the sub-agent in a ``NAMESPACE_CONTEXT``; None without a name.
 
     The value is a name, a path of names, or an object with either under ``namespace``.
     """

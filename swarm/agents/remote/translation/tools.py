@@ -1,9 +1,9 @@
-"""Tool calls: from the moment a tool is called until it has answered, which is what people want to see running.
+"""Tool calls, from the start of a call until its result: the time in which people see the tool run.
 
-In AG-UI, ``TOOL_CALL_END`` only says that the arguments are whole; the tool runs after that, until its
-``TOOL_CALL_RESULT``. Some agents never send results. So a call whose arguments are whole also ends when the agent
-itself goes on to speak, and whatever is left ends with a run that went well. A caipe service sends ``TOOL_CALL_END``
-when the tool has answered, with or without a result before. What waits for a person, or was cut off, is left as it is.
+In AG-UI, ``TOOL_CALL_END`` only marks the end of the arguments; the tool runs after it, until its
+``TOOL_CALL_RESULT``. Some agents never send results. So a call with complete arguments also ends when the agent itself
+writes text again, and remaining calls end with a successful run. A CAIPE service sends ``TOOL_CALL_END`` when the tool
+has answered, with or without a result before. Calls that wait for a person, or were cut off, stay open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import AgentEvent, ToolEnded, ToolStarted
 
 CALLS: Final = 500
-"""So many calls of one run are told; an agent in a loop of tools must not fill the memory."""
+"""The limit of calls shown in one run: an agent in a loop of tools must not fill the memory."""
 
 ARGUMENT_CHARACTERS: Final = 64 * 1024
 """Longer arguments are not kept."""
@@ -44,11 +44,11 @@ class StreamedCall:
     name: str
     arguments: list[str] = field(default_factory=list)
     argument_characters: int = 0
-    is_whole: bool = False  # no arguments will come any more
+    is_whole: bool = False  # the arguments are complete
     has_ended: bool = False
 
     def add(self, delta: str) -> None:
-        """More of the arguments."""
+        """Adds a part of the arguments."""
         self.argument_characters += len(delta)
         if self.argument_characters <= ARGUMENT_CHARACTERS:
             self.arguments.append(delta)
@@ -56,7 +56,7 @@ class StreamedCall:
             self.arguments.clear()
 
     def argument_text(self) -> str:
-        """The arguments as they were sent, JSON as a rule; empty if they were too long."""
+        """Returns the arguments as sent, usually JSON; empty if they were too long."""
         return "".join(self.arguments)
 
 
@@ -66,14 +66,14 @@ class Tools:
     def __init__(self, dialect: Dialect) -> None:
         self._is_caipe = dialect is Dialect.CAIPE
         self._calls: dict[str, StreamedCall] = {}
-        self._chunked: str = ""  # the call that chunks build
+        self._chunked: str = ""  # the call built from chunks
 
     def get(self, id: object) -> StreamedCall | None:
-        """A call of this run."""
+        """Returns a call of this run; None if unknown."""
         return self._calls.get(id_of(id))
 
     def read(self, event: Event, *, is_own: bool) -> Iterator[AgentEvent]:
-        """What an event says of tools. ``is_own``: it is the agent's, not a sub-agent's."""
+        """Yields the tool events of an AG-UI event. ``is_own``: the event is the agent's, not a sub-agent's."""
         match event:
             case ToolCallStartEvent():
                 yield from self._start(event.tool_call_id, event.tool_call_name)
@@ -91,7 +91,7 @@ class Tools:
                 yield from self._end_whole_ones()
 
     def finish(self) -> Iterator[AgentEvent]:
-        """The run went well: so did whatever had no result."""
+        """Ends the remaining calls of a successful run as successful."""
         for call in list(self._calls.values()):
             yield from self._end(call.id)
 
@@ -105,7 +105,7 @@ class Tools:
             yield ToolStarted(id=id, name=self._calls[id].name)
 
     def _chunk(self, event: ToolCallChunkEvent) -> Iterator[AgentEvent]:
-        """A chunk without an id goes on with the call before it; the first chunk of a call starts it."""
+        """Adds a chunk; a chunk without an id continues the call before it, and the first chunk of a call starts it."""
         if event.tool_call_id is not None and id_of(event.tool_call_id) != self._chunked:
             self._complete(self._chunked)
             self._chunked = id_of(event.tool_call_id)
@@ -135,7 +135,7 @@ class Tools:
 
 
 def has_failed(result: ToolCallResultEvent) -> bool:
-    """Whether a tool answered with an error: AG-UI has no field for it, some agents say so in one of their own."""
+    """Whether a tool's result is an error: AG-UI has no field for errors, but some agents send one of their own."""
     extra = result.model_extra or {}
     if first(extra, "error", "isError", "is_error"):
         return True

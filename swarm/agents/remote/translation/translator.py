@@ -1,4 +1,4 @@
-"""One run of an agent, from the events of its stream to ours."""
+"""The translation of one run: from the events of an agent's stream to ours."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NOT_UNDERSTOOD: Final = Broken(reason="nothing of what it sent could be understo
 
 
 class Translator:
-    """Reads a stream, event by event. The first event that ends the run is the last one that counts.
+    """Reads a stream, event by event. Events after the first end of the run are ignored.
 
-    The events may come in any order: text without a beginning, results of tools that nobody called, a run that never
-    began. What it keeps of a run is bounded, however long the run is. Nothing in it raises.
+    The events may come in any order: text without a beginning, results of unknown tools, a run without a start. The
+    memory used for a run is bounded, however long the run is. Raises nothing.
     """
 
     def __init__(self, run_id: str = "", dialect: Dialect = Dialect.AGUI) -> None:
@@ -38,12 +38,12 @@ class Translator:
         self.is_over = False
 
     def feed(self, data: str) -> tuple[AgentEvent, ...]:
-        """What the data of one server-sent event means; often nothing."""
+        """Translates the data of one server-sent event; often into nothing."""
         event = None if self.is_over else self._wire.read(data)
         return tuple(self._translated(event)) if event is not None else ()
 
     def end(self) -> tuple[AgentEvent, ...]:
-        """What it means that no more events come; nothing, if the run had ended."""
+        """Translates the end of the stream; into nothing, if the run had ended."""
         if self.is_over:
             return ()
         self.is_over = True

@@ -1,4 +1,4 @@
-"""Values out of JSON that anybody may have written: of the kind that is expected, bounded, and storable."""
+"""Values from JSON of unknown origin: checked for their type, bounded, and storable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeGuard
 import orjson
 
 ID_CHARACTERS: Final = 200
-"""Slack takes no longer id for a card, and nobody needs one."""
+"""Slack accepts no longer id for a card."""
 
 NAME_CHARACTERS: Final = 250
 
@@ -16,22 +16,22 @@ JsonObject = Mapping[str, object]
 
 
 def is_object(value: object) -> TypeGuard[JsonObject]:
-    """Whether this is a JSON object."""
+    """Whether the value is a JSON object."""
     return isinstance(value, dict)
 
 
 def clean(text: str) -> str:
-    """The text without NUL, which PostgreSQL does not store."""
+    """Removes NUL, which PostgreSQL does not store."""
     return text.replace("\0", "")
 
 
 def id_of(value: object) -> str:
-    """An id, at most `ID_CHARACTERS` long; empty if there is none."""
+    """Returns an id, at most `ID_CHARACTERS` long; empty without one."""
     return clean(str(value))[:ID_CHARACTERS] if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def line_of(value: object, limit: int = NAME_CHARACTERS) -> str:
-    """A text in one line of at most ``limit`` characters; empty if there is none."""
+    """Returns a text in one line of at most ``limit`` characters; empty without one."""
     if not isinstance(value, str):
         return ""
     line = " ".join(clean(value[: limit * 4]).split())
@@ -39,7 +39,7 @@ def line_of(value: object, limit: int = NAME_CHARACTERS) -> str:
 
 
 def text_of(value: object, limit: int) -> str:
-    """A text of at most ``limit`` characters; empty if there is none."""
+    """Returns a text of at most ``limit`` characters; empty without one."""
     if not isinstance(value, str):
         return ""
     text = clean(value[: limit + 1])
@@ -47,12 +47,12 @@ def text_of(value: object, limit: int) -> str:
 
 
 def first(value: JsonObject, *names: str) -> object:
-    """The first of these fields that says something; None if none does."""
+    """Returns the first of these fields with a value; None without one."""
     return next((value[name] for name in names if value.get(name) not in (None, "")), None)
 
 
 def parsed(text: str) -> object:
-    """The JSON value that a text is; None if it is none."""
+    """Parses JSON; None if the text is not valid."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

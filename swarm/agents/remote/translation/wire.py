@@ -1,8 +1,8 @@
-"""One event as it came over the wire, in the shape of AG-UI 1.0, whatever version of it the agent speaks.
+"""One event of a stream, converted from any version of AG-UI to 1.0.
 
-Most events are valid as they are. The others are mended where it is clear what they mean: a timestamp with a fraction,
-an outcome that is only a word, an optional field that used to have another type, an id that is missing. What cannot be
-mended is skipped. https://docs.ag-ui.com/concepts/events
+Most events are valid unchanged. Others are repaired where their meaning is clear: a timestamp with a fraction, an
+outcome given as a word, an optional field with an older type, a missing id. Events beyond repair are skipped.
+https://docs.ag-ui.com/concepts/events
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic_core import from_json
 from swarm.agents.remote.translation.values import NAME_CHARACTERS, first, id_of, is_object, line_of
 
 COMPLAINTS: Final = 10
-"""So many events of a run are complained about one by one; a run of nothing but nonsense must not fill the log."""
+"""The number of invalid events logged one by one in a run; a broken run must not fill the log."""
 
 NOTHING_ASKED: Final = "It waits for an answer, but does not say to which question."
 
@@ -33,11 +33,11 @@ _OPTIONAL: Final[dict[str, type | tuple[()]]] = {
     "parentRunId": str,
     "protocolVersion": str,
     "subagentRunId": str,
-    "input": (),  # what we sent, echoed
-    "timestamp": (),  # nobody reads it, and it comes in every kind
+    "input": (),  # our own request, echoed
+    "timestamp": (),  # unused, and present in every kind of event
     "usage": (),
 }
-"""What an event can do without, and so loses if it is not of its kind; nothing is of the kind ``()``."""
+"""Optional fields and their types. A field of another type is dropped; ``()`` drops any value."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class Wire:
         self.read_count = 0
 
     def read(self, data: str) -> Event | None:
-        """The event that stands in the data of one server-sent event; None if it is none that we know."""
+        """Reads the data of one server-sent event; None for an unknown or invalid event."""
         event = _valid(data) or self._mended(data)
         if event is None:
             self.skipped_count += 1
@@ -95,7 +95,7 @@ def _valid(data: str) -> Event | None:
 
 
 def _parsed(data: str) -> object:
-    """The JSON value that this is, halves of characters replaced: JavaScript cuts texts where it likes."""
+    """Parses JSON with halves of characters replaced, since JavaScript cuts texts anywhere; None if invalid."""
     try:
         return from_json(data)
     except ValueError:
@@ -108,7 +108,7 @@ def _parsed(data: str) -> object:
 
 
 def mended(kind: str, fields: Fields) -> Fields:
-    """The fields of an event of an older or a careless agent, as AG-UI 1.0 has them; ``fields`` may be changed."""
+    """Returns an older or careless agent's event with the fields of AG-UI 1.0; may change ``fields``."""
     for name, kind_of_value in _OPTIONAL.items():
         if not isinstance(fields.get(name), kind_of_value):
             fields.pop(name, None)
@@ -120,7 +120,7 @@ def mended(kind: str, fields: Fields) -> Fields:
 
 
 def _default(name: str, python_name: str, value: str = "") -> Callable[[Fields], None]:
-    """A field that must be there, and is of no great importance."""
+    """Repairs a required field of little importance."""
 
     def mend(fields: Fields) -> None:
         found = first(fields, name, python_name)
@@ -131,7 +131,7 @@ def _default(name: str, python_name: str, value: str = "") -> Callable[[Fields],
 
 
 def _number_id(name: str) -> Callable[[Fields], None]:
-    """An id that may be missing, and may be a number."""
+    """Repairs an id that may be missing or a number."""
 
     def mend(fields: Fields) -> None:
         if name in fields and not isinstance(fields[name], str):
@@ -145,13 +145,13 @@ def _delta(fields: Fields) -> None:
 
 
 def _content(fields: Fields) -> None:
-    """What a tool returned is text; some agents send the JSON itself."""
+    """Converts a tool's result to text; some agents send the JSON itself."""
     content = first(fields, "content", "result", "output")
     fields["content"] = content if isinstance(content, str) else json.dumps(content)
 
 
 def _outcome(fields: Fields) -> None:
-    """``"outcome": "interrupt", "interrupt": {…}`` is how interrupts were told before 1.0."""
+    """Converts ``"outcome": "interrupt", "interrupt": {…}``, the form before 1.0."""
     outcome = fields.get("outcome")
     kind = first(outcome, "type") if is_object(outcome) else outcome
     if kind in ("cancelled", "canceled", "aborted"):
@@ -195,7 +195,7 @@ def _message(fields: Fields) -> None:
 
 
 def _messages(fields: Fields) -> None:
-    """Of messages that are not valid, those of people and of the agent in their simplest shape are kept."""
+    """Reduces invalid messages to those of people and of the agent, in their simplest form."""
     messages = fields.get("messages")
     fields["messages"] = [_plain(one) for one in messages if is_object(one)] if isinstance(messages, list) else []
 

@@ -1,1 +1,1 @@
-"""How well a model routes: labelled sentences, and a table of what it made of them."""
+"""Evaluation of a model's routing: labelled sentences, and a table of the results."""

@@ -1,4 +1,4 @@
-"""The labelled sentences: what somebody says, to which tools, and what the router should decide."""
+"""The labelled sentences: a message, the available tools, and the expected decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SENTENCES: Final = Path(__file__).with_name("sentences.yaml")
 
 
 class Expected(StrEnum):
-    """What is right."""
+    """The right decision."""
 
     CALL = "call"
     ASK = "ask"
@@ -24,13 +24,13 @@ class Expected(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownTool:
-    """A tool of the evaluation; nothing is behind it."""
+    """A tool of the evaluation, without an implementation."""
 
     name: str
     server: str
     description: str
     parameters: Mapping[str, Any]
-    allowed: bool  # one that is not is there to be asked for
+    allowed: bool  # disallowed tools exist for requests that must be refused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,21 +41,21 @@ class Case:
     category: str  # "complete", "missing", "no tool", "small talk", "not allowed", "other languages", "follow-up"
     say: str
     expected: Expected
-    tool: str = ""  # to be called
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # that the call must have; others may be there too
-    before: Sequence[tuple[str, str]] = ()  # what was said before: ("user" or "assistant", text)
+    tool: str = ""  # the tool to be called
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # required arguments of the call; others are allowed
+    before: Sequence[tuple[str, str]] = ()  # earlier messages: ("user" or "assistant", text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """All sentences, and the tools that they are about."""
+    """All sentences, and their tools."""
 
     tools: tuple[KnownTool, ...]
     cases: tuple[Case, ...]
 
 
 def load(path: Path = SENTENCES) -> Suite:
-    """The sentences of a file in the form of ``sentences.yaml``."""
+    """Reads the sentences of a file in the form of ``sentences.yaml``."""
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     tools = tuple(
         KnownTool(

@@ -1,4 +1,4 @@
-"""Running the labelled sentences through the router's one deciding call."""
+"""Runs the labelled sentences through the router's one deciding call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from swarm.domain.model.sessions import SessionMessage
 
 
 class Got(StrEnum):
-    """What the router decided."""
+    """The router's decision."""
 
     CALL = "call"
     WRONG_TOOL = "wrong tool"
@@ -33,27 +33,27 @@ class Got(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """A sentence, and what became of it."""
+    """A sentence and its result."""
 
     case: Case
     got: Got
-    detail: str  # what was decided, or what went wrong; short
+    detail: str  # the decision, or the error; short
     requests: int  # calls of the model
     usage: ModelUsage
 
     @property
     def is_right(self) -> bool:
-        """Whether that was the label."""
+        """Whether the decision matches the label."""
         return self.got.value == self.case.expected.value
 
 
 class Forgets:
-    """A memory without anything in it: what was said before stands beside each sentence."""
+    """An empty memory: each sentence carries its earlier messages."""
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
     ) -> list[SessionMessage]:
-        """Nothing."""
+        """Returns nothing."""
         return []
 
 
@@ -64,7 +64,7 @@ async def evaluate(
     parallel: int = 4,
     done: Callable[[Judged], None] = lambda judged: None,
 ) -> list[Judged]:
-    """Have every sentence decided, ``parallel`` at a time; nothing is called but the model. In the suite's order."""
+    """Decides every sentence, ``parallel`` at a time, with calls of the model only. Keeps the suite's order."""
     tools = [_offered(tool) for tool in suite.tools if tool.allowed]
     gate = asyncio.Semaphore(parallel)
 
@@ -78,7 +78,7 @@ async def evaluate(
 
 
 def confusion(judged: Sequence[Judged]) -> Mapping[Expected, Counter[Got]]:
-    """How often each label got what."""
+    """Counts the results for each label."""
     return {label: Counter(one.got for one in judged if one.case.expected is label) for label in Expected}
 
 
@@ -132,7 +132,7 @@ def _has(arguments: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
 
 
 def _same(given: Any, expected: Any) -> bool:
-    """Whether two values mean the same: texts are compared without case and outer space, numbers as numbers."""
+    """Whether two values are equal: texts without case and outer space, numbers as numbers."""
     if isinstance(given, str) and isinstance(expected, str):
         return given.strip().casefold() == expected.strip().casefold()
     return bool(given == expected)

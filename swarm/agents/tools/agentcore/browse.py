@@ -1,8 +1,8 @@
 """The tool web-browse: a page in a browser that runs at AWS.
 
 Private addresses are not opened: behind them is only the machine of the browser, whose metadata service holds
-credentials, or a network of the operator's. This check reads addresses that are spelled out; a name is resolved at AWS,
-and its address cannot be known here.
+credentials, or a network of the operator's. The check covers literal addresses; a name is resolved at AWS, and its
+address cannot be known here.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ Automation = Callable[["BrowserClient"], tuple[str, Mapping[str, str]]]
 
 
 def automation(browser: BrowserClient) -> tuple[str, Mapping[str, str]]:
-    """The package's answer: always an address at AWS."""
+    """Returns the package's address and headers: always an address at AWS."""
     return browser.generate_ws_headers()
 
 
 def browse_tool(
     clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions, automation: Automation = automation
 ) -> Tool:
-    """The tool web-browse. Every call has a browser of its own, without state of any other."""
+    """Returns the tool web-browse. Every call has a browser of its own, without state of any other."""
 
     async def browse(arguments: Mapping[str, Any]) -> ToolAnswer:
         url, task = str(arguments["url"]).strip(), str(arguments.get("task") or TASK)
@@ -95,7 +95,7 @@ async def _read(address: str, headers: Mapping[str, str], url: str, options: Age
 
 
 async def _connected(address: str, headers: Mapping[str, str]) -> ClientConnection:
-    """The websocket, after a few attempts: a browser that has just started may need a moment."""
+    """Connects the websocket, in a few attempts: a browser that has just started may need a moment."""
     async for attempt in stamina.retry_context(
         on=_may_come, attempts=CONNECT_ATTEMPTS, timeout=CONNECT_PATIENCE_SECONDS, wait_initial=0.2
     ):
@@ -139,7 +139,7 @@ def _links(page: PageText, task: str) -> str:
 
 
 def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
-    """The reason for not opening an address, in a sentence; None: it may be opened."""
+    """Returns the reason for not opening an address, in a sentence; None: the address may be opened."""
     if len(url) > MOST_CHARACTERS or _FORBIDDEN.search(url):
         return "This is no address of a page: it has spaces, backslashes or control characters, or is too long."
     try:
@@ -158,9 +158,9 @@ def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
 
 
 def _host(parts: SplitResult) -> str:
-    """The host as browsers read it: percent signs decoded, other scripts as IDNA looks them up. Raises ValueError.
+    """Returns the host as browsers read it: percent signs decoded, other scripts as IDNA looks them up.
 
-    IDNA turns full-width digits and dots into plain ones, and drops invisible characters.
+    IDNA turns full-width digits and dots into plain ones, and drops invisible characters. Raises ValueError.
     """
     host = unquote(parts.hostname or "")
     return (host if host.isascii() else host.encode("idna").decode()).lower().rstrip(".")
@@ -173,9 +173,9 @@ def _is_private(host: str) -> bool:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address of a host, also in the forms 127.1, 0x7f000001 and 2130706433; None: the host is a name.
+    """Returns the address of a host, also in the forms 127.1, 0x7f000001 and 2130706433; None: the host is a name.
 
-    Of an IPv6 address that carries an IPv4 address the latter.
+    For an IPv6 address that carries an IPv4 address, returns the latter.
     """
     try:
         address = ipaddress.ip_address(host.strip("[]"))
@@ -192,7 +192,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def passages(text: str, task: str, most_characters: int) -> str:
-    """A text, cut to a length: the passages that share most words with the task, in order; else the beginning."""
+    """Cuts a text to the passages that share most words with the task, in order; else to its beginning."""
     if len(text) <= most_characters:
         return text
     words = _words(task)
@@ -212,7 +212,7 @@ def _joined(pieces: list[str], kept: set[int]) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Runs of lines of about a thousand characters; a longer line is cut."""
+    """Yields groups of lines of about a thousand characters; a longer line is cut."""
     piece = ""
     for line in text.splitlines(keepends=True):
         if piece and len(piece) + len(line) > _PASSAGE_CHARACTERS:

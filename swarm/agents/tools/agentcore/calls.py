@@ -1,6 +1,6 @@
 """A tool's call with a time limit, and its failures in a sentence for the model and the people behind it.
 
-Of AWS's own messages a sentence has only those about an invalid request: the others name accounts and roles.
+Of AWS's own messages, a sentence quotes only those about an invalid request: others name accounts and roles.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _log = structlog.get_logger(__name__)
 
 
 def failed(text: str) -> ToolAnswer:
-    """A failure, and its reason."""
+    """Returns a failure with its reason."""
     return ToolAnswer(text=text, failed=True)
 
 
 def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """``work`` as a tool's call: limited to ``seconds``; raises nothing but CancelledError."""
+    """Returns ``work`` as a tool's call: limited to ``seconds``; raises nothing but CancelledError."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
@@ -70,14 +70,14 @@ def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Await
 
 
 def code_of(error: BaseException) -> str:
-    """AWS's code of an error, else the name of its class; for logs."""
+    """Returns AWS's code of an error, else the name of its class; for logs."""
     response: Any = getattr(error, "response", None)
     details = response.get("Error") if isinstance(response, dict) else None
     return str(details.get("Code") or "unknown") if isinstance(details, dict) else type(error).__name__
 
 
 def sentence(error: Exception) -> str:
-    """The cause of an error, and the way out."""
+    """Words the cause of an error, and the remedy."""
     from botocore import exceptions as aws  # type: ignore[import-untyped]
     from urllib3 import exceptions as http
     from websockets import exceptions as sockets

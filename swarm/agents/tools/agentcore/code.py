@@ -31,7 +31,7 @@ _PARAMETERS: Final = object_schema(
 
 @dataclass(kw_only=True, slots=True)
 class _Text:
-    """What one output printed, up to a limit."""
+    """The text of one output, up to a limit."""
 
     most: int
     text: str = ""
@@ -50,13 +50,13 @@ class _Text:
 
 @dataclass(kw_only=True, slots=True)
 class _Outcome:
-    """What came of a piece of code."""
+    """The result of a piece of code."""
 
     printed: _Text
     errors: _Text
     exit_code: int | None = None
     is_error: bool = False
-    others: list[str] = field(default_factory=list)  # what is not text
+    others: list[str] = field(default_factory=list)  # outputs other than text
     has_come: bool = False
 
     def answer(self) -> ToolAnswer:
@@ -70,7 +70,7 @@ class _Outcome:
 
 
 def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions) -> Tool:
-    """The tool code-execute. Every call has an interpreter of its own."""
+    """Returns the tool code-execute. Every call has an interpreter of its own."""
 
     async def execute(arguments: Mapping[str, Any]) -> ToolAnswer:
         code, language = str(arguments["code"]), str(arguments.get("language") or "python").lower()
@@ -88,7 +88,7 @@ def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreO
 
 
 def _read(stream: Any, most_characters: int) -> ToolAnswer:
-    """What a stream of results comes to. An exception in the stream is raised as botocore's EventStreamError."""
+    """Reads a stream of results into an answer. An exception in the stream is raised as botocore's EventStreamError."""
     outcome = _Outcome(printed=_Text(most=most_characters), errors=_Text(most=most_characters))
     try:
         for event in stream:
@@ -110,7 +110,7 @@ def _take(outcome: _Outcome, result: Mapping[str, Any]) -> None:
     has_text = structured is not None and ("stdout" in structured or "stderr" in structured)
     for item in content:
         if item.get("type") == "text":
-            outcome.printed.add("" if has_text else item.get("text"))  # it says the same again
+            outcome.printed.add("" if has_text else item.get("text"))  # it repeats the printed text
         else:
             outcome.others.append(
                 f"[{item.get('type')} {item.get('mimeType') or item.get('name') or ''}".rstrip() + "]"

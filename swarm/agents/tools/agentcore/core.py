@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from swarm.agents.tools.agentcore.browse import Automation
 
 NAMES: Final = ("web-browse", "memory-store", "memory-recall", "code-execute")
-"""The tools that there can be."""
+"""All tools of AgentCore."""
 
 PACKAGE: Final = "bedrock_agentcore"
 OPEN_SECONDS: Final = 15.0
@@ -44,7 +44,7 @@ class AgentCore:
 
     @classmethod
     async def open(cls, options: AgentCoreOptions, *, automation: Automation | None = None) -> AgentCore:
-        """The tools for which package, credentials, region and ids are there; `why_absent` tells about the others.
+        """Opens the tools that have package, credentials, region and ids; `why_absent` explains the absence of others.
 
         Sends nothing to AgentCore and raises nothing. ``automation`` finds the websocket of a browser; None: the
         package does.
@@ -61,15 +61,15 @@ class AgentCore:
         return cls(*_with(clients, sessions, options, automation), sessions)
 
     def tools(self) -> tuple[Tool, ...]:
-        """The available tools."""
+        """Returns the available tools."""
         return self._tools
 
     def why_absent(self) -> tuple[str, ...]:
-        """A line for each reason: the absent tools, why they are absent, and what to do."""
+        """Returns a line for each reason: the absent tools, why they are absent, and the remedy."""
         return self._absent
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
-        """Wait until all sessions at AWS are stopped, which takes as long as AWS's slowest answer."""
+        """Waits until all sessions at AWS are stopped, at most for the given time."""
         await self._sessions.aclose(within_seconds=within_seconds)
 
 

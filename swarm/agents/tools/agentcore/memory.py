@@ -1,8 +1,8 @@
 """The tools memory-store and memory-recall: a memory at AWS that all sessions of all agents share.
 
-What is stored is an *event*: it can be recalled at once, word by word, until AWS forgets it (by the memory's setting).
+A stored text is an *event*: it can be recalled at once, word by word, until AWS forgets it (by the memory's setting).
 If the memory has strategies, AWS makes *records* of events within about a minute, which are found by their meaning and
-stay. A recall looks at both.
+stay. A recall searches both.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from swarm.agents.tools.agentcore.sessions import Clients, in_thread
 
 MOST_STORED: Final = 50_000  # characters; AWS takes 100,000 of one message
 MOST_RECALLED: Final = 20
-_SESSION: Final = "swarm"  # one for everything, so that all of it can be looked through
-_EVENTS: Final = 200  # so many are looked through; AWS gives the latest first
+_SESSION: Final = "swarm"  # one for everything, so that all events can be searched
+_EVENTS: Final = 200  # the number of events to search; AWS returns the latest first
 _QUERY_CHARACTERS: Final = 10_000  # AWS's limit
 
 _STORE: Final = (
@@ -56,7 +56,7 @@ class _Memory:
 
 
 def memory_tools(clients: Clients, options: AgentCoreOptions, memory_id: str) -> tuple[Tool, Tool]:
-    """The tools memory-store and memory-recall."""
+    """Returns the tools memory-store and memory-recall."""
 
     async def store(arguments: Mapping[str, Any]) -> ToolAnswer:
         key, value = str(arguments["key"]).strip(), str(arguments["value"]).strip()
@@ -98,7 +98,7 @@ def _store(clients: Clients, options: AgentCoreOptions, memory_id: str, text: st
 async def _recall(
     clients: Clients, options: AgentCoreOptions, memory_id: str, query: str, limit: int
 ) -> Sequence[_Memory]:
-    """The best of records and events."""
+    """Returns the best of records and events."""
     records, events = await asyncio.gather(
         in_thread(lambda: _records(clients, options, memory_id, query, limit)),
         in_thread(lambda: _events(clients, options, memory_id)),
@@ -110,7 +110,7 @@ async def _recall(
 def _records(
     clients: Clients, options: AgentCoreOptions, memory_id: str, query: str, limit: int
 ) -> list[Mapping[str, Any]]:
-    """By meaning. Not by `MemoryClient.retrieve_memories`, which takes every error for an empty memory."""
+    """Searches by meaning, without `MemoryClient.retrieve_memories`, which takes every error for an empty memory."""
     answer = clients.memory.retrieve_memory_records(
         memoryId=memory_id,
         namespacePath=options.namespace_path,
@@ -126,7 +126,7 @@ def _events(clients: Clients, options: AgentCoreOptions, memory_id: str) -> list
     try:
         return list(clients.memory.list_events(memory_id, options.actor_id, _SESSION, max_results=_EVENTS))
     except ClientError as error:
-        if sentence(error) == UNKNOWN:  # nothing has been stored yet; that there is no such memory, the records tell
+        if sentence(error) == UNKNOWN:  # nothing is stored yet; a missing memory shows in the search for records
             return []
         raise
 
@@ -137,7 +137,7 @@ def _of_record(record: Mapping[str, Any]) -> _Memory:
 
 
 def _matching(events: Iterable[Mapping[str, Any]], query: str) -> Iterable[_Memory]:
-    """Events that have words of the query: before all records with all of them, else after all records."""
+    """Yields events with words of the query. With all the words an event ranks before all records, else after them."""
     words = _words(query)
     for event in events:
         text = "\n".join(_texts(event))
@@ -156,7 +156,7 @@ def _words(text: str) -> set[str]:
 
 
 def _distinct(memories: Iterable[_Memory]) -> list[_Memory]:
-    """Each text once, where it comes first."""
+    """Keeps the first memory of each text."""
     distinct: dict[str, _Memory] = {}
     for memory in memories:
         distinct.setdefault(memory.text, memory)

@@ -1,7 +1,7 @@
 """A page, opened in a browser over the Chrome DevTools Protocol and read once it has come to rest.
 
 The connection has one reader, which is also the writer: `Cdp.call` reads until its result has come, `Cdp.hear` reads
-one message. Nothing runs beside the caller, and abandoning the connection stops everything.
+one message. Nothing runs in the background, and abandoning the connection stops everything.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BrowserError(Exception):
 
 
 class Cdp:
-    """A connection to a browser. Commands are for one page of it; ``hears`` gets every event of that page."""
+    """A connection to a browser. Commands are for one page of it; ``hears`` gets every event of the page."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -58,7 +58,7 @@ class Cdp:
         self.hears: Hear | None = None
 
     async def call(self, method: str, **parameters: Any) -> Mapping[str, Any]:
-        """The result of a command. Raises BrowserError, and the errors of a broken connection."""
+        """Returns the result of a command. Raises BrowserError, and the errors of a broken connection."""
         number = await self.post(method, **parameters)
         while (message := await self.hear()).get("id") != number:
             pass
@@ -68,7 +68,7 @@ class Cdp:
         return result if isinstance(result, dict) else {}
 
     async def post(self, method: str, **parameters: Any) -> int:
-        """Send a command without waiting for the result; the command's number."""
+        """Sends a command without waiting for the result. Returns the command's number."""
         message: dict[str, Any] = {"id": next(self._numbers), "method": method, "params": parameters}
         if self.page:
             message["sessionId"] = self.page
@@ -76,7 +76,7 @@ class Cdp:
         return int(message["id"])
 
     async def hear(self) -> Mapping[str, Any]:
-        """The next message. An event is passed on to ``hears`` first."""
+        """Returns the next message. An event is passed on to ``hears`` first."""
         try:
             message = json.loads(await self._socket.recv())
         except ValueError as error:
@@ -90,7 +90,7 @@ class Cdp:
 
 
 class NotOpened(Exception):
-    """The page could not be opened; the text says why, as a clause."""
+    """The page could not be opened; the text is the reason, as a clause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,12 +99,12 @@ class PageText:
 
     title: str
     address: str  # after redirects
-    kind: str  # its media type
+    kind: str  # the media type
     status: int  # of HTTP; 0: not known
     text: str
     length: int  # of the whole text, which may have been cut
     links: tuple[tuple[str, str], ...]  # text and address
-    is_loaded: bool  # whether it had come to its end
+    is_loaded: bool  # whether loading was complete
 
 
 class _Loading:
@@ -122,7 +122,7 @@ class _Loading:
             self._document, self.is_loaded, self.is_quiet = document, False, False
 
     async def hears(self, method: str, parameters: Mapping[str, Any]) -> None:
-        if method == "Page.javascriptDialogOpening":  # it would hold up everything
+        if method == "Page.javascriptDialogOpening":  # an open dialog would block the page
             await self._cdp.post("Page.handleJavaScriptDialog", accept=False)
         elif method == "Page.lifecycleEvent" and parameters.get("frameId") == self._frame:
             self._is_at(str(parameters.get("name")), str(parameters.get("loaderId")))
@@ -136,7 +136,7 @@ class _Loading:
 
 
 async def read_page(cdp: Cdp, url: str, *, load_seconds: float, settle_seconds: float = SETTLE_SECONDS) -> PageText:
-    """Open an address in a new page, wait for the page to load, and read as much as is there by then.
+    """Opens an address in a new page, waits for the page to load, and reads the content available by then.
 
     Raises NotOpened, BrowserError, and the errors of a broken connection.
     """
@@ -179,7 +179,7 @@ async def _settle(cdp: Cdp, loading: _Loading, seconds: float) -> None:
 
 
 async def _evaluated(cdp: Cdp, frame: str) -> Mapping[str, Any]:
-    """The content of the page now. Tried twice: a redirect may come in between."""
+    """Reads the current content of the page. Tried twice: a redirect may come in between."""
     try:
         return await _evaluate(cdp, frame)
     except BrowserError:

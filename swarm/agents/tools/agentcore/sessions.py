@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
-ATTEMPTS: Final = 2  # requests to start, to stop and to store carry a token by which AWS knows a repetition
+ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS recognises repetitions
 
 SPARE_SECONDS: Final = 60
 """The time between the limit of a call and the end of its session by AWS."""
@@ -50,18 +50,18 @@ _log = structlog.get_logger(__name__)
 
 
 class AgentCoreUnusable(Exception):
-    """AgentCore cannot be used; the text says why, as a clause."""
+    """AgentCore cannot be used; the text is the reason, as a clause."""
 
 
 class Clients:
     """Clients of AgentCore in one region. All methods block, and may be called in several threads.
 
-    A browser or interpreter client of the package holds one session beside its connections. Creating one takes 20 ms of
-    computing, so each session gets a copy: connections are shared, the session is not.
+    A browser or interpreter client of the package holds one session beside its connections. Creating one takes 20 ms
+    of computing, so each session gets a copy: connections are shared, the session is not.
     """
 
     def __init__(self, options: AgentCoreOptions) -> None:
-        """Raises Unusable, and botocore's BotoCoreError for a configuration of AWS's that cannot be read."""
+        """Raises AgentCoreUnusable, and botocore's BotoCoreError for an unreadable configuration of AWS."""
         from bedrock_agentcore.memory import MemoryClient
         from bedrock_agentcore.tools.browser_client import BrowserClient
         from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
@@ -82,21 +82,22 @@ class Clients:
         self.memory: MemoryClient = MemoryClient(region_name=self.region, boto3_session=session)
 
     def start_browser(self) -> BrowserClient:
-        """A browser of its own."""
+        """Starts a separate browser."""
         client = copy.copy(self._browser)
         client.start(self._options.browser, "swarm", _lasting(self._options.browse_seconds))
         return client
 
     def start_interpreter(self) -> CodeInterpreter:
-        """An interpreter of its own."""
+        """Starts a separate interpreter."""
         client = copy.copy(self._interpreter)
         client.start(self._options.interpreter, "swarm", _lasting(self._options.code_seconds))
         return client
 
     def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
-        """The stream of results of a piece of code. The request is sent once, because code may have effects.
+        """Runs a piece of code once, because code may have effects. Returns the stream of results.
 
-        A copy of the client sends it: `CodeInterpreter.stop` forgets the session, and a run without one starts another.
+        A copy of the client sends it: `CodeInterpreter.stop` forgets the session, and a run without one starts
+        another.
         """
         runner = copy.copy(interpreter)
         runner.data_plane_client = self._patient
@@ -138,11 +139,11 @@ def _lasting(call_seconds: float) -> int:
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Start a blocking call in a thread of its own. A caller with a time limit shields the future: threads go on.
+    """Starts a blocking call in a separate thread. A caller with a time limit shields the future: threads go on.
 
-    Not `asyncio.to_thread`, whose few threads serve the rest of the process too (name lookups, for one): a handful of
-    calls that AWS leaves unanswered would block all that, and the end of the process. These threads are as many as
-    there are calls, and do not outlive the process.
+    `asyncio.to_thread` has few threads, which serve the rest of the process too (name lookups, for one): a handful of
+    calls without an answer from AWS would block the others, and the end of the process. Here every call has its own
+    thread, which does not outlive the process.
     """
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
@@ -158,14 +159,14 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 class AgentCoreSession(Generic[S]):
-    """A session that has been started."""
+    """A started session."""
 
     def __init__(self, client: S, calls: set[asyncio.Future[Any]]) -> None:
         self.client = client
         self._calls = calls
 
     async def call(self, work: Callable[[S], T]) -> T:
-        """Run a blocking call. After a cancellation the call goes on in its thread until the session is stopped."""
+        """Runs a blocking call. After a cancellation the call goes on in its thread until the session is stopped."""
         calling = in_thread(partial(work, self.client))
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)
@@ -181,7 +182,7 @@ class AgentCoreSessions:
 
     @asynccontextmanager
     async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[AgentCoreSession[S]]:
-        """A session for the time of a block. Raises the errors of ``start``; a stop that fails is logged only."""
+        """Holds a session for the time of a block. Raises the errors of ``start``; a failed stop is only logged."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
         left = asyncio.Event()
@@ -195,7 +196,7 @@ class AgentCoreSessions:
             await asyncio.wait({ending}, timeout=self._patience_seconds)
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
-        """Wait until all sessions are left and stopped; AWS ends the rest. A cancellation ends the wait."""
+        """Waits until all sessions are left and stopped; AWS ends the rest. A cancellation ends the wait."""
         if not (endings := set(self._endings)):
             return
         try:

@@ -1,2 +1,3 @@
-"""The built-in agent's git: `tool` runs a call, `subcommands` has what a model may say, `repository` what a repository
-may be, and `process` what git is told with every run."""
+"""The built-in agent's git: `tool` runs a call, `subcommands` has the allowed arguments, `repository` the allowed
+repositories, and `process` git's environment and configuration.
+"""

@@ -1,8 +1,9 @@
-"""Running git, and the check of a repository's own configuration, which could make git run programs.
+"""Runs git, and checks a repository's own configuration, which could make git run programs.
 
-Two locks on one door: `_OVERRIDES`, part of an environment that no file can overrule, disables what has one name; and
-a setting that is not known to be harmless (`_HARMLESS`) stops the tool, because much of what runs programs has names of
-the repository's choice (``remote.*.vcs``, ``filter.*.clean``, ``diff.*.textconv``) or comes with the next git.
+Two independent protections: `_OVERRIDES`, part of an environment that no file can overrule, disables settings with a
+fixed name; and any setting that is not known to be harmless (`_HARMLESS`) stops the tool, because many settings that
+run programs have names of the repository's choice (``remote.*.vcs``, ``filter.*.clean``, ``diff.*.textconv``) or come
+with a later git.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _OVERRIDES: Final = (
     " gpg.program=false gpg.openpgp.program=false gpg.x509.program=false gpg.ssh.program=false"
     " gpg.ssh.defaultKeyCommand=false submodule.recurse=false fetch.recurseSubmodules=false push.recurseSubmodules=no"
     " status.submoduleSummary=false diff.submodule=short"
-    " diff.ignoreSubmodules=dirty"  # a look into a submodule is a git that obeys the submodule's configuration
+    " diff.ignoreSubmodules=dirty"  # in a submodule, git would obey the submodule's configuration
     " gc.auto=0 maintenance.auto=false safe.bareRepository=explicit"
-    " credential.helper="  # forgets the helpers named before
+    " credential.helper="  # clears earlier helpers
 )
 """Configuration of every run, above all files."""
 
@@ -81,7 +82,7 @@ _HARMLESS: Final = tuple(
         r"rerere\.(enabled|autoupdate)",
         r"tag\.sort|init\.defaultbranch|protocol\.version|versionsort\.[a-z]+|i18n\.[a-z]+|feature\.[a-z]+",
         r"(advice|column|gc|index|maintenance|pack)\.[a-z]+",
-        r"(alias|color|gui|lfs)\..*",  # of no use to the subcommands here, or to git at all
+        r"(alias|color|gui|lfs)\..*",  # unused by the subcommands here, or by git itself
     )
 )
 """Keys that make git run nothing and read or write nothing elsewhere, or that `_OVERRIDES` disables."""
@@ -101,7 +102,7 @@ class GitOptions:
     author_email: str = "swarm@localhost"
     protocols: Sequence[str] = ("https", "ssh")  # of remotes; "file" runs the hooks of the other side
     credential_helper: str = ""  # as in git's credential.helper; empty: none, which leaves ~/.netrc and ssh keys
-    trusted_keys: Sequence[str] = ()  # patterns of configuration keys that a repository may set beside harmless ones
+    trusted_keys: Sequence[str] = ()  # patterns of further configuration keys that a repository may set
     timeout_seconds: float = TIMEOUT_SECONDS
     most_bytes: int = MOST_BYTES  # of the output
 
@@ -129,7 +130,7 @@ class Git:
         most_bytes: int | None = None,
         errors_apart: bool = False,
     ) -> Ran:
-        """Run a subcommand, by default at the top of the work tree. Raises Refused if git is not installed."""
+        """Runs a subcommand, by default at the top of the work tree. Raises ToolRefused if git is not installed."""
         lock = repository.git_dir / "index.lock"
         was_locked = lock.exists()
         try:
@@ -148,14 +149,14 @@ class Git:
                 await to_the_end(asyncio.to_thread(remove_abandoned, lock))
 
     async def inspected(self, repository: Repository, where: str = "the repository") -> list[Setting]:
-        """The repository's own configuration. Raises Refused if part of it could run a program or reach outside."""
+        """Returns the repository's own configuration. Raises ToolRefused if it could run a program or reach outside."""
         listing = ("config", "--list", "--show-scope", "--null", "--no-includes")
         settings = list(settings_in(await self._listed(repository, listing, _MOST_SETTINGS_BYTES)))
         check(settings, where, trusted=self.options.trusted_keys, work_trees=repository.own_work_trees)
         return settings
 
     async def inspect_submodules(self, repository: Repository, tree: WorkTree) -> None:
-        """Inspect every submodule that is there, and theirs: git looks into them as their configuration says."""
+        """Inspects all existing submodules recursively: git obeys their configuration when reading them."""
         files = await self._listed(repository, ("ls-files", "--stage", "-z"), _MOST_FILES_BYTES)
         for path in (entry.partition("\t")[2] for entry in files.split("\0") if entry.startswith("160000 ")):
             within = await to_the_end(asyncio.to_thread(repository_at, tree, repository.work_tree / path))
@@ -164,7 +165,7 @@ class Git:
                 await self.inspect_submodules(within, tree)
 
     async def _listed(self, repository: Repository, argv: Sequence[str], most_bytes: int) -> str:
-        """The whole output of a subcommand. Raises Refused if it fails, or if there is more than ``most_bytes``."""
+        """Returns the whole output of a subcommand. Raises ToolRefused if it fails or exceeds ``most_bytes``."""
         ran = await self.run(repository, argv, most_bytes=most_bytes, errors_apart=True)
         if ran.cut:
             raise ToolRefused("The repository is too large for this tool.")
@@ -175,7 +176,7 @@ class Git:
         return ran.output
 
     def _environment(self, repository: Repository) -> dict[str, str]:
-        """The whole environment. No file can overrule it."""
+        """Returns the whole environment. No file can overrule it."""
         kept = {name: value for name, value in self.env.items() if not name.startswith("GIT_") or name in _OPERATORS}
         who = {"NAME": self.options.author_name, "EMAIL": self.options.author_email}
         settings = [*_pairs(_OVERRIDES), ("credential.helper", self.options.credential_helper)]
@@ -200,7 +201,10 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def settings_in(listing: str) -> Iterator[Setting]:
-    """The repository's own settings from ``git config --list --show-scope --null``. Raises Refused for other text."""
+    """Yields the repository's own settings from ``git config --list --show-scope --null``.
+
+    Raises ToolRefused for other text.
+    """
     *fields, rest = listing.split("\0")
     if rest or len(fields) % 2 or not _SCOPES.issuperset(fields[::2]):
         raise ToolRefused("The repository's configuration cannot be read.")
@@ -213,15 +217,15 @@ def settings_in(listing: str) -> Iterator[Setting]:
 def check(
     settings: Iterable[Setting], where: str, *, trusted: Sequence[str] = (), work_trees: Iterable[str] = ()
 ) -> None:
-    """Refuse a repository that is configured to do more than keep files.
+    """Refuses a repository whose configuration does more than keep files.
 
     Args:
         where: The repository, in words.
-        trusted: Patterns (fnmatch) of keys that the operator vouches for.
+        trusted: Patterns (fnmatch) of keys that the operator allows.
         work_trees: Values allowed for ``core.worktree``.
 
     Raises:
-        Refused: The first key that is not known to be harmless.
+        ToolRefused: The first key that is not known to be harmless.
     """
     for setting in settings:
         trusts = any(fnmatch.fnmatchcase(setting.key, pattern.lower()) for pattern in trusted)
@@ -234,7 +238,7 @@ def check(
 
 def _is_harmless(setting: Setting, work_trees: Iterable[str]) -> bool:
     if setting.key == "core.fsmonitor":
-        return _FALSE_OR_TRUE.fullmatch(setting.value) is not None  # else it is a program
+        return _FALSE_OR_TRUE.fullmatch(setting.value) is not None  # any other value is a program
     if setting.key == "core.worktree":
         return setting.value in work_trees
     if re.fullmatch(r"remote\..*\.push", setting.key, re.DOTALL):

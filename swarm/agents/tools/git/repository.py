@@ -25,18 +25,18 @@ class Repository:
 
     @property
     def own_work_trees(self) -> tuple[str, ...]:
-        """The values of core.worktree that change nothing: in a submodule it is always set."""
+        """Returns the values of core.worktree without effect: a submodule always sets one."""
         return str(self.work_tree), os.path.relpath(self.work_tree, self.git_dir)
 
 
 def repository_of(tree: WorkTree, folder: ResolvedPath) -> Repository:
-    """The repository to which a folder of the tree belongs. Blocks on the file system.
+    """Returns the repository to which a folder of the tree belongs. Blocks on the file system.
 
-    Only a ``.git`` counts, at the folder or above it up to the root of the tree: git itself would also take a folder
-    for a repository that merely looks like one.
+    Only a ``.git`` counts, at the folder or above it up to the root of the tree: git itself also accepts a folder that
+    merely looks like a repository.
 
     Raises:
-        Refused: There is none, or parts of it lie outside of the tree.
+        ToolRefused: No repository was found, or parts of it lie outside of the tree.
     """
     root = _real(tree.root)
     for relative in (Path(folder.path), *Path(folder.path).parents):
@@ -46,10 +46,10 @@ def repository_of(tree: WorkTree, folder: ResolvedPath) -> Repository:
 
 
 def repository_at(tree: WorkTree, folder: Path) -> Repository | None:
-    """The repository whose top is a folder below the root; None: the folder is none, or is not there. Blocks.
+    """Returns the repository whose top is a folder below the root; None without a folder or repository. Blocks.
 
     Raises:
-        Refused: Parts of it lie outside of the tree.
+        ToolRefused: Parts of it lie outside of the tree.
     """
     root = _real(tree.root)
     relative = folder.relative_to(root)
@@ -71,7 +71,7 @@ def repository_at(tree: WorkTree, folder: Path) -> Repository | None:
 
 
 def _linked(root: Path, here: Path, place: ResolvedPath) -> Path:
-    """The repository that a ``.git`` file names."""
+    """Returns the repository named in a ``.git`` file."""
     if not stat.S_ISREG(place.mode):
         raise ToolRefused(f"{place.path} is neither a folder nor a file.")
     kind, _, target = _line(here / ".git").partition("gitdir:")
@@ -88,14 +88,14 @@ def _inside(root: Path, base: Path, target: str) -> Path:
 
 
 def _line(path: Path) -> str:
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # opening a pipe would block
         raise ToolRefused(f"{path.name} of the repository is not a plain file.")
     with path.open("rb") as file:
         return os.fsdecode(file.read(_MOST_LINK_BYTES)).strip()
 
 
 def _check_links(root: Path, git_dir: Path) -> None:
-    """Git writes through symbolic links among its own data: to the target of COMMIT_EDITMSG or logs, for example."""
+    """Refuses symbolic links in git's own data: git writes to their targets, of COMMIT_EDITMSG or logs for example."""
     for name, folders, files in os.walk(git_dir):
         for path in (Path(name, entry) for entry in (*folders, *files)):
             if path.is_symlink() and not _real(path).is_relative_to(root):
@@ -108,7 +108,7 @@ def _check_links(root: Path, git_dir: Path) -> None:
 
 
 def _check_alternates(root: Path, common_dir: Path) -> None:
-    """Objects of other repositories, which this one may read."""
+    """Refuses alternates outside of the tree: other repositories whose objects this one may read."""
     alternates = common_dir / "objects" / "info" / "alternates"
     if not os.path.lexists(alternates):
         return

@@ -1,12 +1,12 @@
-"""What a model may say to git: one table of subcommands and their options, and the parser that applies it.
+"""The allowed arguments of git: one table of subcommands and their options, and the parser that applies it.
 
 Everything outside the table is refused: abbreviated options, which git would complete; options that run programs or
-read and write files elsewhere; and options that discard work somebody may miss. Allowed arguments are written anew, one
-option an argument and each value joined to its option, so that git cannot read them in another way than this parser.
+read and write files elsewhere; and options that discard possibly needed work. Allowed arguments are written anew, one
+option per argument and each value joined to its option, so that git cannot read them in another way than this parser.
 
 An entry of the table is an option with its spellings, of which git is given the last: ``-q`` takes no value,
-``-m,--message=TEXT`` needs one, ``--stat[=SIZES]`` may have one joined to it. A value is of a kind in `_VALUES`, or one
-of the alternatives listed. ``!-q`` is given to git with every call, whether asked for or not.
+``-m,--message=TEXT`` needs one, ``--stat[=SIZES]`` may have one joined to it. A value is of a kind in `_VALUES`, or
+one of the alternatives listed. ``!-q`` is given to git with every call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VALUES: Final = {
     "COMMIT": r"[^-:][^:]*",
     "DATE": r"[A-Za-z0-9:@/ .,+-]+",
     "DATE_FORMAT": r"[A-Za-z0-9:%/ .,+-]+",
-    "FORMAT": r"(?!.*%G).*",  # %G and what begins with it would run gpg
+    "FORMAT": r"(?!.*%G).*",  # %G and its continuations would run gpg
     "LETTERS": r"[A-Za-z*]+",
     "MESSAGE": r".*\S.*",
     "NUMBER": r"\d{1,9}",
@@ -58,7 +58,7 @@ class Option:
     needs_value: bool = False  # else a value is only read if joined to the option: --ignored=matching, -uno
 
     def given(self, value: str | None) -> str:
-        """The argument for git. Raises Refused for a value that is missing, superfluous or not allowed."""
+        """Returns the argument for git. Raises ToolRefused for a missing, superfluous or disallowed value."""
         if value is None and self.needs_value:
             raise ToolRefused(f"{self.written} needs a value.")
         if value is None:
@@ -94,7 +94,7 @@ class Rule:
         self.refused = refused or {}
 
     def option(self, name: str) -> Option:
-        """The option of a spelling. Raises Refused, with the reason or the list of allowed options."""
+        """Returns the option of a spelling. Raises ToolRefused, with the reason or the list of allowed options."""
         if (option := self.options.get(name)) is not None:
             return option
         for reason, names in (*self.refused.items(), *_NEVER.items()):
@@ -108,7 +108,7 @@ class Rule:
 
 
 def _option(entry: str) -> tuple[list[str], Option]:
-    """An entry of the table: the spellings, and the option."""
+    """Parses an entry of the table into its spellings and the option."""
     spellings, takes_value, value = entry.removesuffix("]").partition("=")
     names = spellings.removesuffix("[").split(",")
     pattern = _VALUES[value] if value.isupper() else "|".join(map(re.escape, value.split("|")))
@@ -193,7 +193,7 @@ _TABLE: Final = (
          refused={_LOST_WORK: "-D -M -C -f --force"}),
     Rule("checkout", ArgumentKind.REVISIONS,
          "!--no-recurse-submodules !--no-progress"
-         " !-q"  # a report afterwards would look into submodules that only came with the change
+         " !-q"  # a report afterwards would look into submodules that came with the change
          " -q --quiet -d --detach -t --track --no-track --guess --no-guess --ours --theirs -b=REVISION"
          " --orphan=REVISION",
          looks_within=True, most_words=1, refused={_LOST_WORK: "-f --force -B", _PERSON: "-p"}),
@@ -220,7 +220,7 @@ SUBCOMMANDS: Final = tuple(dict.fromkeys(rule.command[0] for rule in _TABLE))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
-    """A call, parsed."""
+    """A parsed call."""
 
     rule: Rule
     options: tuple[str, ...]  # as given to git
@@ -229,20 +229,20 @@ class Parsed:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The subcommand; for a stash also the action."""
+        """Returns the subcommand; for a stash also the action."""
         return self.rule.command
 
     def argv(self) -> list[str]:
-        """The arguments for git."""
+        """Returns the arguments for git."""
         paths = ["--", *self.paths] if self.rule.takes_paths else []
         return [*self.command, *self.rule.ours, *self.options, *self.words, *paths]
 
 
 def understood(subcommand: str, arguments: Sequence[str]) -> Parsed:
-    """Parse a call.
+    """Parses a call.
 
     Raises:
-        Refused: It is not allowed, or makes no sense; the message has the argument and the reason.
+        ToolRefused: The call is not allowed or not valid; the message has the argument and the reason.
     """
     if subcommand not in SUBCOMMANDS:
         raise ToolRefused(f"git {subcommand} is not allowed. Allowed are: {', '.join(SUBCOMMANDS)}.")
@@ -280,7 +280,7 @@ def _parse(rule: Rule, arguments: Sequence[str]) -> Parsed:
 
 
 def _short(rule: Rule, word: str, left: list[str]) -> Iterator[str]:
-    """Options of one letter, several in one word; the last may have its value joined or in the next argument."""
+    """Yields options of one letter, several in one word; the last may have its value joined or in the next argument."""
     if re.fullmatch(r"-\d+", word) and "-n" in rule.options:
         word = f"-n{word[1:]}"
     for place, letter in enumerate(word[1:], start=2):
@@ -292,7 +292,7 @@ def _short(rule: Rule, word: str, left: list[str]) -> Iterator[str]:
 
 
 def _given(option: Option, joined: str | None, left: list[str]) -> str:
-    """The option for git; a value that is needed and not joined to it is taken from the arguments left."""
+    """Returns the option for git; a required value that is not joined to it is taken from the remaining arguments."""
     return option.given(left.pop(0) if joined is None and option.needs_value and left else joined)
 
 

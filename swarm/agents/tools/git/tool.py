@@ -1,9 +1,9 @@
-"""``git``: what a coding agent needs of it, on repositories that may mean harm.
+"""``git``: the subcommands that a coding agent needs, safe on malicious repositories.
 
-Three things keep a call within the work tree: the arguments allowed (`subcommands`), the repositories allowed
-(`repository` and the configuration check of `process`), and the environment of git, which git obeys above all files: no
-hooks, no prompts, no editor, no pager, no signatures, no configuration but the repository's own, only some protocols. A
-program that would run nevertheless is ended with the call.
+Three protections keep a call within the work tree: the arguments allowed (`subcommands`), the repositories allowed
+(`repository` and the configuration check of `process`), and the environment of git, which git obeys above all files:
+no hooks, no prompts, no editor, no pager, no signatures, no configuration but the repository's own, only some
+protocols. A program that runs nevertheless is ended with the call.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ _log = structlog.get_logger(__name__)
 
 
 def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None = None) -> Tool:
-    """The tool ``git`` for repositories at or below ``root``.
+    """Returns the tool ``git`` for repositories at or below ``root``.
 
     Args:
-        env: What git gets of an environment, see `captured.clean_environment`. PATH, HOME (for ~/.netrc and ~/.ssh) and
-            proxies count; of variables of git only those for authentication (GIT_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_*).
+        env: The environment from which git gets variables, see `captured.clean_environment`. PATH, HOME (for ~/.netrc
+            and ~/.ssh) and proxies count; of variables of git only those for authentication (GIT_ASKPASS,
+            GIT_SSH_COMMAND, GIT_SSL_*).
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))
     return Tool(name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run))
@@ -83,7 +84,7 @@ class _GitTool:
                 raise ToolRefused(f"{folder.path} is git's own; work in the folder above it.")
             _check_paths(self.tree, folder, parsed.paths)
             repository = await to_the_end(asyncio.to_thread(repository_of, self.tree, folder))
-            async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of one turn come together
+            async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of one step come together
                 return await self._run(folder, repository, parsed)
 
     async def _run(self, folder: ResolvedPath, repository: Repository, parsed: Parsed) -> ToolAnswer:
@@ -104,7 +105,7 @@ class _GitTool:
 
 
 def _check_paths(tree: WorkTree, folder: ResolvedPath, paths: Sequence[str]) -> None:
-    """Git itself refuses most of this; diff would compare files anywhere."""
+    """Refuses paths outside of the tree. Git itself refuses most of them, but diff would compare files anywhere."""
     for path in paths:
         if path.startswith(":"):
             raise ToolRefused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
@@ -117,11 +118,11 @@ def _check_paths(tree: WorkTree, folder: ResolvedPath, paths: Sequence[str]) -> 
         except Outside:
             raise
         except ToolRefused:
-            pass  # missing or deleted files are for git to know
+            pass  # git handles missing and deleted files
 
 
 def _check_remote(parsed: Parsed, settings: Sequence[Setting]) -> None:
-    """A remote has to be configured, and a refspec may neither force nor delete."""
+    """Requires a configured remote, and refspecs that neither force nor delete."""
     if parsed.rule.words is not ArgumentKind.REMOTE or not parsed.words:
         return
     name, *refspecs = parsed.words
