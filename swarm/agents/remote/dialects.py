@@ -47,23 +47,23 @@ class Requests(Protocol):
     """The requests of one dialect."""
 
     def run(self, turn: RunInput) -> AgentRequest:
-        """Starts a run, or resumes an interrupted one."""
+        """Returns the request that starts a run, or resumes an interrupted one."""
         ...
 
     def invoke(self, turn: RunInput) -> AgentRequest | None:
-        """Starts a run with a whole answer; None if the dialect has no such request."""
+        """Returns the request for a run with a whole answer; None if the dialect has none."""
         ...
 
     def cancel(self, turn: RunInput) -> AgentRequest | None:
-        """Ends a run; None if only closing the connection does."""
+        """Returns the request that ends a run; None if only closing the connection does."""
         ...
 
     def health(self) -> AgentRequest:
-        """Checks the agent's health."""
+        """Returns the request for a sign of life."""
         ...
 
     def health_of(self, status: int) -> Health:
-        """Interprets the HTTP status of the health check."""
+        """Interprets the HTTP status of the answer to `health`."""
         ...
 
 
@@ -79,7 +79,7 @@ class AguiRequests:
         self._agent = agent
 
     def run(self, turn: RunInput) -> AgentRequest:
-        """Sends fields that only 1.0 made optional in any case, for older agents."""
+        """Returns a run's request. Fields that only 1.0 made optional are always included, for older agents."""
         asked = RunAgentInput(
             thread_id=turn.conversation_id,
             run_id=turn.run_id,
@@ -103,7 +103,7 @@ class AguiRequests:
         return None
 
     def health(self) -> AgentRequest:
-        """AG-UI has no health check; any answer counts as a sign of life."""
+        """Returns a GET: AG-UI has no health check, so any answer counts as a sign of life."""
         return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
 
     def health_of(self, status: int) -> Health:
@@ -131,22 +131,22 @@ class CaipeRequests:
         self._base = agent.url.rstrip("/")
 
     def run(self, turn: RunInput) -> AgentRequest:
-        """Sends a resume if people have decided an interrupt; the agent keeps the conversation itself."""
+        """Returns a resume if people have decided an interrupt; the agent keeps the conversation itself."""
         if not turn.decided:
             return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(turn))
         return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(turn))
 
     def invoke(self, turn: RunInput) -> AgentRequest | None:
-        """Sends the same body, and expects JSON."""
+        """Returns the same body for a JSON answer."""
         return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(turn))
 
     def cancel(self, turn: RunInput) -> AgentRequest | None:
-        """Cancels by conversation, which has one run at a time."""
+        """Returns a request by conversation, which has one run at a time."""
         body = _present(agent_id=self._agent.agent_id, conversation_id=turn.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
 
     def health(self) -> AgentRequest:
-        """Sends CAIPE's own health check."""
+        """Returns the request of CAIPE's own health check."""
         return AgentRequest(method="GET", url=f"{self._base}/healthz")
 
     def health_of(self, status: int) -> Health:
