@@ -26,8 +26,9 @@ RULE = (ROOT / ".cursor" / "rules" / "streaming-conformance.mdc").read_text(enco
 PIPELINE = [
     "swarm/agents",
     "swarm/agents/builtin",
-    "swarm/agents/translation",
-    "swarm/domain/streaming",
+    "swarm/agents/remote",
+    "swarm/agents/remote/translation",
+    "swarm/domain/answers",
     "swarm/conformance",
     "swarm/slack/outgoing/live.py",
     "swarm/slack/outgoing/streams.py",
@@ -106,7 +107,7 @@ def test_the_example_of_the_guide_is_valid(tmp_path: Path) -> None:
 
 def test_what_the_guide_says_that_people_read_is_what_they_read() -> None:
     rows = re.findall(r"^\| (it|there|we) (.*?) \| ", GUIDE.partition("## When something is wrong")[2], re.MULTILINE)
-    sources = [*(ROOT / "swarm" / "agents").rglob("*.py"), *(ROOT / "swarm" / "domain" / "streaming").glob("*.py")]
+    sources = [*(ROOT / "swarm" / "agents").rglob("*.py"), *(ROOT / "swarm" / "domain" / "answers").glob("*.py")]
     code = re.sub(r"\{\w+(:[\w,]+)?\}", "", " ".join(path.read_text(encoding="utf-8") for path in sources))
     assert len(rows) == 9
     for row in rows:
