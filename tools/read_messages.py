@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.team_shapes import AgentMessageShape, agent_message_shape
-from swarm.services.operate.message_pages import PageRequest
+from swarm.services.operate.messages import PageRequest
 from tools.tool import Arguments, CallContext, McpTool
 
 

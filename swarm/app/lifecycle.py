@@ -24,8 +24,7 @@ from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.verify import Verifier
-from swarm.services.operate.sweep import Sweeper, listen
-from swarm.services.operate.ticker import Ticker
+from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.elections import Election, OfficeTerm
 from swarm.services.runs.converse import Converse

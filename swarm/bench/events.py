@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Final
 
-from swarm.bench.cluster import Cluster, connected
 from swarm.bench.figures import BenchError, Better, Figure, percentile
+from swarm.bench.parts.cluster import Cluster, connected
+from swarm.bench.parts.slack import BOT_USER, BenchSlack
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, BenchSlack
 
 _P99_MS: Final = 20.0
 _SUSTAINED: Final = 1_500.0

@@ -6,11 +6,11 @@ import asyncio
 import time
 from typing import Final
 
-from swarm.bench.cluster import BenchAgent, connected
 from swarm.bench.figures import Better, Figure, percentile
-from swarm.bench.http import Connection
+from swarm.bench.parts.cluster import BenchAgent, connected
+from swarm.bench.parts.http import Connection
+from swarm.bench.parts.slack import BOT_USER, CHANNELS, BenchSlack
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack
 
 _TARGETS: Final = {"sqlite": 1_500.0, "postgresql": 800.0}
 _POLL: Final = "/poll?wait_seconds=0&limit=1"

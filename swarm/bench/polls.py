@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from swarm.bench.cluster import BenchAgent, Cluster, connected
 from swarm.bench.events import send_steadily
 from swarm.bench.figures import BenchError, Figure, percentile
-from swarm.bench.http import Answer, Connection
+from swarm.bench.parts.cluster import BenchAgent, Cluster, connected
+from swarm.bench.parts.http import Answer, Connection
+from swarm.bench.parts.slack import BOT_USER, CHANNELS, BenchSlack
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack
 
 _P50_MS: Final = 1.0
 _P99_MS: Final = 3.0

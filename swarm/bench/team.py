@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from swarm.bench.agent import Agent, Part, names, question
-from swarm.bench.cluster import Cluster, connected
 from swarm.bench.figures import BenchError, Better, Figure, percentile
+from swarm.bench.parts.agent import Agent, Part, names, question
+from swarm.bench.parts.cluster import Cluster, connected
+from swarm.bench.parts.slack import BOT_USER, CHANNELS, BenchSlack
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack
 
 _SETTINGS: Final = {"SWARM_SLACK_PACE": "off"}
 _RESULT_SECONDS: Final = 60.0

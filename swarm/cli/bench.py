@@ -125,8 +125,9 @@ def bench_stream(
     json_file
         Where to write the figures as JSON as well.
     """
-    from swarm.bench import run, stream
+    from swarm.bench import run
     from swarm.bench.plan import Plan
+    from swarm.bench.streams import stream
 
     log.configure("warning")
     plan = Plan(
@@ -177,7 +178,8 @@ def bench_storm(
     json_file
         Where to write the figures as JSON as well.
     """
-    from swarm.bench import run, storm
+    from swarm.bench import run
+    from swarm.bench.storms import storm
 
     log.configure("warning")
     plan = storm.StormPlan(

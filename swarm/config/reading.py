@@ -1,4 +1,7 @@
-"""The sources of settings, and their combination."""
+"""The sources of settings, and their combination.
+
+With a model and no other settings, default agents are added, so that these work out of the box.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,32 @@ from dotenv import dotenv_values
 from pydantic import ValidationError
 
 from swarm.config import unused_variables
-from swarm.config.default_agents import with_default_agents
+from swarm.config.builtin import BuiltinAgentSettings, Kind
 from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
+
+ASSISTANT: Final = "assistant"
+ROUTER: Final = "tools"
+
+
+def with_default_agents(settings: Settings, folder: Path) -> Settings:
+    """The settings, with an assistant added if there is a model but no agent in the coordinator.
+
+    With MCP servers, a router is added too. The router comes first, so that it answers if no default is named and no
+    other lead is older.
+    """
+    agents = settings.agents
+    if not settings.model.name or agents.builtin or agents.remote:
+        return settings
+    builtin = {ASSISTANT: BuiltinAgentSettings(kind=Kind.ASSISTANT, description="Converses and uses tools.")}
+    if (folder / settings.tools.servers_config).is_file():
+        router = BuiltinAgentSettings(kind=Kind.ROUTER, description="Turns a sentence into a call of a tool.")
+        builtin = {ROUTER: router, **builtin}
+    return settings.model_copy(update={"agents": agents.model_copy(update={"builtin": builtin})})
+
 
 CONFIG_FILE: Final = "swarm.yaml"
 

@@ -17,8 +17,8 @@ import httpx2
 import orjson
 
 from swarm.demo import home, settings_file, work_tree
-from swarm.demo.asked import MODEL
 from swarm.demo.processes import Died, Parts
+from swarm.demo.rules.asked import MODEL
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
 from swarm.demo.tools import Tools
 
@@ -162,10 +162,12 @@ async def _start(demo: Plan, parts: Parts) -> None:
     _say("starting the coordinator")
     await parts.start("coordinator", ["swarm.cli.main", "up"], environment)
     _say(f"starting the agent {WRITER}")
-    await parts.start(WRITER, ["swarm.demo.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()})
+    await parts.start(
+        WRITER, ["swarm.demo.agents.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()}
+    )
     if is_scripted:
         _say("starting rules in place of a model; set LLM_MODEL and a key to have a real one")
-        await parts.start("model", ["swarm.demo.model_server"], {"MODEL_PORT": str(demo.model_port)})
+        await parts.start("model", ["swarm.demo.rules.model_server"], {"MODEL_PORT": str(demo.model_port)})
         await _until(parts, demo.model_url, "The model")
     await _until(parts, demo.writer_url, "The writer")
     if not demo.slack:
@@ -194,7 +196,7 @@ async def _start_agents(demo: Plan, parts: Parts) -> None:
             "SWARM_AGENT_NAME": name,
             "DEMO_ROOT": _root(),
         }
-        await parts.start(name, ["swarm.demo.agent"], settings)
+        await parts.start(name, ["swarm.demo.agents.agent"], settings)
 
 
 async def _employ_agents(demo: Plan, parts: Parts) -> None:

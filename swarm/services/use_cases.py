@@ -24,8 +24,7 @@ from swarm.services.operate.explain import Explanations
 from swarm.services.operate.messages import Messages
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
-from swarm.services.operate.presence import Presence
-from swarm.services.operate.team import TeamDirectory
+from swarm.services.operate.team import Presence, TeamDirectory
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.reply import Replies
 from swarm.services.runs.stream import AnswerStreams

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from swarm.conformance.scenarios import SCENARIOS
-from swarm.demo.model_server import application
+from swarm.demo.rules.model_server import application
 from swarm.demo.settings_file import PAPERS
 from tests.support.doors import serving
 from tests.support.processes import processes_in

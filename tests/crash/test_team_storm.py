@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from swarm.bench.figures import Figure
-from swarm.bench.storm import StormPlan, measure
-from swarm.bench.storm_verdict import Asked, Log, Seen, judge
+from swarm.bench.storms.storm import StormPlan, measure
+from swarm.bench.storms.storm_verdict import Asked, Log, Seen, judge
 
 SMALL = StormPlan(
     messages=160,

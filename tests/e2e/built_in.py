@@ -64,7 +64,7 @@ class BuiltInStage:
         """Start everything unless it runs."""
         if self._model is None:
             self._write_files()
-            command = (sys.executable, "-m", "swarm.demo.model_server")
+            command = (sys.executable, "-m", "swarm.demo.rules.model_server")
             self._model = self.processes.start("model", *command, env={"MODEL_PORT": str(self.model_port)})
             await self.stage.start_twin(rates=False)
             await until_ready(self._model, f"http://127.0.0.1:{self.model_port}/")

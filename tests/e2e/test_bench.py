@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.bench import stream, team
+from swarm.bench import team
 from swarm.bench.figures import BenchError, Better, Figure, combined, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen
 from swarm.bench.plan import Plan, Say
 from swarm.bench.run import Measure, judged, measure
+from swarm.bench.streams import stream
 
 TINY = Plan(
     seconds=0.3,

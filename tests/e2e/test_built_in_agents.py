@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 import pytest
 
-from swarm.demo.assistant_rules import WHAT_I_AM
+from swarm.demo.rules.assistant_rules import WHAT_I_AM
 from tests.e2e.built_in import KEPT, MODEL, REQUESTS, THRESHOLD, BuiltInStage
 from tests.support.processes import processes_in
 from tests.support.twin_client import ANSWERED, Conversation, TwinClient

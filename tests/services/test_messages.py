@@ -10,9 +10,9 @@ import pytest
 from swarm.domain.errors import Conflict, Invalid, NotFound, RateLimited, SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
-from swarm.services.operate import message_pages, retention
-from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest
-from swarm.services.operate.messages import Sent
+from swarm.services.operate import messages as message_pages
+from swarm.services.operate import retention
+from swarm.services.operate.messages import AgentMessagesPage, PageRequest, Sent
 from swarm.services.rules.idempotency import Caller
 from swarm.store import agent_messages
 from tests.support.world import World

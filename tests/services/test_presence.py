@@ -11,7 +11,7 @@ from swarm.clock import SECOND
 from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
-from swarm.services.operate.presence import Presence
+from swarm.services.operate.team import Presence
 from swarm.services.rules import participants
 from swarm.services.rules.participants import AGENTS, Rosters, read_roster
 from swarm.store.bridge.transaction import Transaction

@@ -13,7 +13,7 @@ import pytest
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
-from swarm.services.operate.ticker import Ticker
+from swarm.services.operate.sweep import Ticker
 from swarm.store.bridge.database import Database
 from swarm.store.inbox import queues
 from tests.support.doors import WatchedWakeups

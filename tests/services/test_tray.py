@@ -7,7 +7,7 @@ import pytest
 from swarm.clock import new_id
 from swarm.domain.model.agents import Agent, Load
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
-from swarm.services.operate.message_pages import PageRequest
+from swarm.services.operate.messages import PageRequest
 from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World
 

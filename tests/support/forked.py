@@ -35,7 +35,7 @@ LOADED = [
     "swarm.cli.main",
     "swarm.app.bootstrap",
     "swarm.app.built_in",
-    "swarm.demo.model_server",
+    "swarm.demo.rules.model_server",
     "swarm.entrypoints.mcp.mcp_server",
     "slack_twin.server",
     "psycopg",

@@ -16,8 +16,8 @@ from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
-from swarm.services.operate.presence import note_seen
 from swarm.services.operate.sweep import Sweeper
+from swarm.services.operate.team import note_seen
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.participants import Rosters, Standings

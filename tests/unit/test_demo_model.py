@@ -15,12 +15,13 @@ from swarm.agents.router import decision, tool_results, wording
 from swarm.agents.router.decision import PlannedCall as RouterCall
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
-from swarm.demo import router_rules, settings_file, work_tree
-from swarm.demo.asked import Asked, Call, Calls, Said, Text
-from swarm.demo.assistant_rules import WHAT_I_AM
+from swarm.demo import settings_file, work_tree
 from swarm.demo.calculator import calculator
-from swarm.demo.model import reply
-from swarm.demo.model_server import pieces
+from swarm.demo.rules import router_rules
+from swarm.demo.rules.asked import Asked, Call, Calls, Said, Text
+from swarm.demo.rules.assistant_rules import WHAT_I_AM
+from swarm.demo.rules.model import reply
+from swarm.demo.rules.model_server import pieces
 from swarm.demo.settings_file import Wanted
 from tests.support.every import every
 

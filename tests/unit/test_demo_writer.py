@@ -9,10 +9,11 @@ import pytest
 import yaml
 from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
 
-from swarm.demo import settings_file, writer
-from swarm.demo.reports import overview, report
+from swarm.demo import settings_file
+from swarm.demo.agents import writer
+from swarm.demo.agents.reports import overview, report
+from swarm.demo.agents.writer import QUESTION, Writer, pieces
 from swarm.demo.repository import counted, listed
-from swarm.demo.writer import QUESTION, Writer, pieces
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.table import Table
 
-from swarm.cli.chat.plain import PlainText
+from swarm.cli.chat.answering import PlainText
 from swarm.cli.terminal import Terminal
 from tests.support.naughty import NAME, TEXT, hidden_in
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from swarm.bench.figures import Figure
 from swarm.bench.inside import seed
+from swarm.bench.parts.scratch import scratch
 from swarm.bench.plan import Plan, Say
-from swarm.bench.scratch import scratch
 from swarm.services.inbox.claim import lease_due
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -8,8 +8,8 @@ from typing import Final
 
 from swarm.bench.figures import Better, Figure
 from swarm.bench.inside import plain, seed
+from swarm.bench.parts.scratch import scratch
 from swarm.bench.plan import Plan, Say
-from swarm.bench.scratch import scratch
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy

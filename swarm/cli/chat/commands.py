@@ -1,4 +1,4 @@
-"""Commands of the chat: lines with a slash are for the terminal, not for the agent."""
+"""Commands of the chat (lines with a slash are for the terminal, not for the agent), and its fixed texts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,33 @@ from rich.text import Text
 
 from swarm.cli.chat.arguments import full_id, new_session_id
 from swarm.cli.chat.opening import Chat
-from swarm.cli.chat.streaming_markdown import Written
-from swarm.cli.chat.words import COMMANDS, KEYS, MARK
+from swarm.cli.chat.screen import Written
 from swarm.clock import SECOND
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.text.characters import for_terminal
 from swarm.store.builtin.sessions import ListedSession
+
+MARK: Final = "❯ "
+"""Stands before people's input."""
+
+QUIT: Final = "/quit"
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "/help": "what can be done here",
+    "/new": "begin a new session",
+    "/sessions": "the sessions there are",
+    "/resume": "go on with another one: /resume, /resume 2, /resume ID",
+    "/history": "what was said in this session",
+    "/usage": "what this session has used",
+    QUIT: "leave; so does Ctrl-D",
+}
+
+KEYS: Final = (
+    "Enter sends. Alt-Enter or Ctrl-J begins a new line; several lines can be pasted. ↑ brings back what you wrote. "
+    "Ctrl-C stops an answer, or clears the line; twice, it leaves."
+)
+
 
 _COMMAND: Final = re.compile(r"/[a-z]+")
 _QUESTION_CHARACTERS: Final = 60

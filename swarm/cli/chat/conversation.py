@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.text import Text
 
-from swarm.cli.chat.answering import AnswerDisplay, answered, complaint, turn_of
-from swarm.cli.chat.commands import Commands, show_last
+from swarm.cli.chat.answering import AnswerDisplay, PlainText, answered, complaint, turn_of
+from swarm.cli.chat.commands import QUIT, Commands, show_last
 from swarm.cli.chat.interrupts import Interrupts
-from swarm.cli.chat.keys import Line
+from swarm.cli.chat.keys import Line, interruptible
 from swarm.cli.chat.opening import Chat
-from swarm.cli.chat.plain import PlainText
 from swarm.cli.chat.screen import Screen
-from swarm.cli.chat.typing_ahead import interruptible
-from swarm.cli.chat.words import QUIT
 from swarm.cli.client import in_one_line
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.errors import SwarmError

@@ -1,10 +1,16 @@
-"""The input line: with several lines, and a history."""
+"""The input line, with several lines and a history.
+
+Keys typed while no line is read are kept out of the display and appear on the next input line.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import termios
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -17,7 +23,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from swarm.cli.chat.words import MARK
+from swarm.cli.chat.commands import MARK
 from swarm.domain.errors import ConfigurationError
 
 
@@ -93,3 +99,32 @@ def _make_private(path: Path) -> None:
         path.chmod(0o600)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}.", hint="Set SWARM_HOME.") from error
+
+
+@contextmanager
+def kept_back(fd: int) -> Iterator[None]:
+    """Hide and keep input until a line is read, Enter and Ctrl-C included."""
+    with _changed(fd) as mode:
+        mode[0] &= ~termios.ICRNL  # Enter arrives in the same form as while a line is read
+        mode[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG)
+        termios.tcsetattr(fd, termios.TCSADRAIN, mode)
+        yield
+
+
+@contextmanager
+def interruptible(fd: int) -> Iterator[None]:
+    """Make Ctrl-C a signal that does not wait."""
+    with _changed(fd) as mode:
+        mode[3] |= termios.ISIG
+        termios.tcsetattr(fd, termios.TCSADRAIN, mode)
+        yield
+
+
+@contextmanager
+def _changed(fd: int) -> Iterator[list[Any]]:
+    """The terminal's mode, for changes; restored afterwards."""
+    before = termios.tcgetattr(fd)
+    try:
+        yield [*before]
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)

@@ -1,4 +1,7 @@
-"""The chat from its beginning to its end: its input, its agent, and its display."""
+"""The chat from its beginning to its end: its input, its agent, and its display.
+
+With a question on the command line, or without a terminal, there is one answer and no conversation.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,60 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from typing import Final
 
 import structlog
 from rich.console import Console
 from rich.text import Text
 
+from swarm.cli.chat.answering import PlainText, answered, complaint, turn_of
 from swarm.cli.chat.arguments import ChatArguments
 from swarm.cli.chat.interrupts import Interrupts
+from swarm.cli.chat.keys import interruptible, kept_back
 from swarm.cli.chat.opening import Chat, opened
 from swarm.cli.chat.quiet_log import quiet
-from swarm.cli.chat.single_question import STOPPED, once
-from swarm.cli.chat.typing_ahead import interruptible, kept_back
+from swarm.cli.chat.screen import Screen
 from swarm.cli.client import NoServer
 from swarm.cli.terminal import Terminal
 from swarm.config import Settings
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.errors import Invalid, SwarmError
+from swarm.domain.text.characters import for_terminal
+
+STOPPED: Final = 130
+"""The exit code after Ctrl-C."""
+
+
+async def once(chat: Chat, question: str, console: Console, interrupts: Interrupts) -> int:
+    """Ask, and print the answer on standard output; errors go to standard error. Returns the exit code."""
+    end = await interrupts.stoppable(_shown(chat, question, console))
+    if end is None:
+        return STOPPED
+    problem = complaint(end, chat.agent)
+    if problem:
+        _note(f"swarm: {problem}")
+    elif sys.stderr.isatty():
+        _note(f"\nTo go on with this session: swarm chat --resume {chat.session_id}")
+    if chat.compacted:  # the answer is there, and no other process would summarise the session; Ctrl-C skips this
+        await interrupts.stoppable(chat.compacted())
+    return 1 if problem else 0
+
+
+def _note(words: str) -> None:
+    sys.stderr.write(f"{for_terminal(words)}\n")
+
+
+async def _shown(chat: Chat, question: str, console: Console) -> RunEnd:
+    turn = turn_of(question, chat.session_id)
+    if console.is_terminal and not console.is_dumb_terminal:
+        with Screen(console) as screen:
+            return await answered(chat.client, turn, screen)
+    plain = PlainText(sys.stdout, sys.stderr if sys.stderr.isatty() else None)
+    try:
+        return await answered(chat.client, turn, plain)
+    finally:
+        plain.end()
+
 
 _log = structlog.get_logger(__name__)
 
@@ -82,9 +124,9 @@ def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
 
 
 async def _converse(settings: Settings, chat: Chat, console: Console, interrupts: Interrupts) -> None:
+    from swarm.cli.chat.commands import COMMANDS
     from swarm.cli.chat.conversation import ChatLoop  # reading lines takes a while to load
     from swarm.cli.chat.keys import Line
-    from swarm.cli.chat.words import COMMANDS
 
     line = Line(settings.home.expanduser() / "chat_history", COMMANDS)
     await ChatLoop(chat=chat, line=line, console=console, interrupts=interrupts).run()

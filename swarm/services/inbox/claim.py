@@ -23,7 +23,7 @@ from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claimed import ClaimContents, Claimed, read_whole
 from swarm.services.inbox.triggers import Triggers
-from swarm.services.operate.presence import Presence
+from swarm.services.operate.team import Presence
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.leases import give_back, lose
 from swarm.services.rules.task_threads import follow_up

@@ -1,15 +1,20 @@
-"""The team as its members see it: presence and load of each agent."""
+"""The team as its members see it: presence and load of each agent.
+
+An agent that polls or renews is online; this sign of life is stored at intervals.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from swarm.domain.errors import NotFound
-from swarm.domain.model.agents import IDLE, Agent, Load
+from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
-from swarm.services.rules.participants import began
+from swarm.services.rules.participants import AGENTS, began
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -56,3 +61,39 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
 def _members(tx: Transaction, conduct: OperatingPolicy) -> list[Member]:
     found = agents.loads(tx)
     return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, conduct)]
+
+
+_WRITES_BEFORE_OFFLINE: Final = 3
+"""With a short time until offline, signs of life are written more often: this many times in that period."""
+
+
+class Presence:
+    """Writes signs of life, at most every 30 seconds per agent, to save a write per poll."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._every_seconds = min(SEEN_EVERY_SECONDS, conduct.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
+        self._written: dict[str, float] = {}  # agent id -> time of the last write, on the loop's clock
+        self._forget_at = 0.0
+
+    async def note(self, agent: Agent) -> None:
+        """Notes a sign of life; an agent counts as seen only after the write."""
+        now = asyncio.get_running_loop().time()
+        if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
+            return
+        await self._database.write(note_seen, agent.id, self._conduct)
+        self._written[agent.id] = now
+        if now >= self._forget_at:
+            self._written = {known: at for known, at in self._written.items() if now - at < self._every_seconds}
+            self._forget_at = now + self._every_seconds
+
+
+def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
+    """Writes a sign of life. Routing is notified only if the agent was offline: otherwise nothing has changed."""
+    agent = agents.by_id(tx, agent_id)
+    if agent is None:
+        return  # just removed
+    agents.record_seen(tx, agent_id)
+    if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
+        tx.wake(AGENTS)

@@ -10,13 +10,11 @@ import pytest
 from rich.console import Console
 
 from swarm.app import preflight, settings_mapping
-from swarm.cli.chat.answering import answered, complaint, turn_of
+from swarm.cli.chat.answering import PlainText, answered, complaint, turn_of
 from swarm.cli.chat.arguments import ChatArguments
-from swarm.cli.chat.coordinator import found
 from swarm.cli.chat.interrupts import Interrupts
-from swarm.cli.chat.opening import opened
-from swarm.cli.chat.plain import PlainText
-from swarm.cli.chat.single_question import once
+from swarm.cli.chat.opening import found, opened
+from swarm.cli.chat.run import once
 from swarm.cli.client import NoServer
 from swarm.config import Settings, load
 from swarm.config.models import FallbackSettings

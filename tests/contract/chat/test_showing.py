@@ -8,10 +8,8 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from swarm.cli.chat.answering import _Teller, complaint
-from swarm.cli.chat.plain import PlainText
-from swarm.cli.chat.screen import Screen
-from swarm.cli.chat.streaming_markdown import Written, split
+from swarm.cli.chat.answering import PlainText, _Teller, complaint
+from swarm.cli.chat.screen import Screen, Written, split
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
@@ -138,7 +136,7 @@ def test_what_cannot_be_laid_out_is_still_shown(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object, **__: object) -> None:
         raise IndexError("of a library")
 
-    monkeypatch.setattr("swarm.cli.chat.streaming_markdown.Markdown", broken)
+    monkeypatch.setattr("swarm.cli.chat.screen.Markdown", broken)
     file = io.StringIO()
     Console(file=file, width=60).print(Written("**the answer**"))
     assert file.getvalue().strip() == "**the answer**"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from swarm.bench.agent import names
 from swarm.bench.figures import Figure
+from swarm.bench.parts.agent import names
 
 ANSWER: Final = "answer "
 FAILURES: Final = ("This message could not be answered", "could not be done")

@@ -6,7 +6,7 @@ posts ``answer m17``, so that a log of posts shows the answered messages and the
 Tools are called as JSON-RPC over the bare connection: an MCP client would cost more than the measured work. A call
 without an answer is repeated word for word, as a careful agent does.
 
-``python -m swarm.bench.agent`` runs one such agent as a process, which a test may kill.
+``python -m swarm.bench.parts.agent`` runs one such agent as a process, which a test may kill.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from swarm.bench.figures import BenchError
-from swarm.bench.http import Connection
+from swarm.bench.parts.http import Connection
 
 DELEGATE: Final = "delegate"
 _NUMBER: Final = re.compile(r"\bm\d+\b")

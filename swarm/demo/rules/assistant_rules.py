@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from swarm.demo.asked import Answered, Asked, Call, Calls, Reply, Text
-from swarm.demo.memory import known, remembered, told_now
-from swarm.demo.reading import from_documents, look_up
-from swarm.demo.router_rules import wanted
-from swarm.demo.sums import Language, is_number, language_of, sum_of, sums_in
+from swarm.demo.rules.asked import Answered, Asked, Call, Calls, Reply, Text
+from swarm.demo.rules.memory import known, remembered, told_now
+from swarm.demo.rules.reading import from_documents, look_up
+from swarm.demo.rules.router_rules import wanted
+from swarm.demo.rules.sums import Language, is_number, language_of, sum_of, sums_in
 
 WHAT_I_AM: Final = (
     "I am no language model, although I sit in the place of one: a small program that follows a few rules and speaks "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from swarm.demo.asked import Call
+from swarm.demo.rules.asked import Call
 
 Number = int | float
 

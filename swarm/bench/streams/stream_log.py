@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from swarm.bench.streaming_agent import Order, Sent, marks_in
+from swarm.bench.streams.streaming_agent import Order, Sent, marks_in
 
 SHOWING: Final = ("chat.startStream", "chat.appendStream", "chat.stopStream", "chat.postMessage", "chat.update")
 """The methods that show text."""

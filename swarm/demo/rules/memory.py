@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from swarm.demo.asked import Asked, Reply, Text
+from swarm.demo.rules.asked import Asked, Reply, Text
 
 _FACT: Final = re.compile(r"\bmy (?P<what>[\w ]{2,40}?) (?:is|are) (?P<value>[^.!?,;\n“”]+)", re.IGNORECASE)
 _NOTE: Final = re.compile(r"\bremember(?: that| this)?:? (?P<note>[^.!?\n“”]+)", re.IGNORECASE)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from swarm.demo.asked import Asked, Call, Calls, Reply, Text
-from swarm.demo.sums import Sum, continued, language_of, sum_of, sums_in
+from swarm.demo.rules.asked import Asked, Call, Calls, Reply, Text
+from swarm.demo.rules.sums import Sum, continued, language_of, sum_of, sums_in
 
 ASK: Final = "swarm_ask"
 REFUSE: Final = "swarm_refuse"

@@ -14,13 +14,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
-from swarm.bench.agent import Part, question
-from swarm.bench.cluster import Cluster, cluster
 from swarm.bench.figures import Figure
+from swarm.bench.parts.agent import Part, question
+from swarm.bench.parts.cluster import Cluster, cluster
 from swarm.bench.plan import Plan, Say
-from swarm.bench.storm_agents import Crowd, crowd
-from swarm.bench.storm_twin import APP, EVENTS, Twin, twin
-from swarm.bench.storm_verdict import Asked, Log, Seen, judge
+from swarm.bench.storms.storm_agents import Crowd, crowd
+from swarm.bench.storms.storm_twin import APP, EVENTS, Twin, twin
+from swarm.bench.storms.storm_verdict import Asked, Log, Seen, judge
 
 _LOOK_SECONDS: Final = 0.25
 _TELL_SECONDS: Final = 5.0

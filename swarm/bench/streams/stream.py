@@ -21,14 +21,14 @@ from typing import Final
 import aiohttp
 import orjson
 
-from swarm.bench.cluster import Cluster, cluster
 from swarm.bench.figures import BenchError, Figure
-from swarm.bench.lag import Lag, idle_lag, lag_on
+from swarm.bench.parts.cluster import Cluster, cluster
 from swarm.bench.plan import Plan, Say
-from swarm.bench.storm_twin import APP, Twin, twin
-from swarm.bench.stream_figures import Part, figures
-from swarm.bench.stream_log import Asked, CallLog, faults
-from swarm.bench.streaming_agent import Order, Sent, marks_in
+from swarm.bench.storms.storm_twin import APP, Twin, twin
+from swarm.bench.streams.lag import Lag, idle_lag, lag_on
+from swarm.bench.streams.stream_figures import Part, figures
+from swarm.bench.streams.stream_log import Asked, CallLog, faults
+from swarm.bench.streams.streaming_agent import Order, Sent, marks_in
 
 CHANNELS: Final = 20
 FIRST_TEXT: Final = "one after another"
@@ -174,7 +174,7 @@ def _settings(folder: Path, url: str, parallel: int) -> Path:
 @asynccontextmanager
 async def _agent() -> AsyncIterator[Agent]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "swarm.bench.streaming_agent"), stdout=PIPE, start_new_session=True
+        *(sys.executable, "-P", "-m", "swarm.bench.streams.streaming_agent"), stdout=PIPE, start_new_session=True
     )
     assert process.stdout is not None
     try:

@@ -1,7 +1,7 @@
 """An AG-UI agent of the bench, a separate process: sends numbered deltas at a steady rate, and notes each time.
 
-The message of a run contains its order (see `Order`). ``python -m swarm.bench.streaming_agent`` prints its port; ``GET
-/sent`` returns all deltas sent so far.
+The message of a run contains its order (see `Order`). ``python -m swarm.bench.streams.streaming_agent`` prints its
+port; ``GET /sent`` returns all deltas sent so far.
 """
 
 from __future__ import annotations

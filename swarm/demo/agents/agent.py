@@ -1,7 +1,7 @@
 """A polling agent that needs only HTTP and MCP, and follows rules instead of a model.
 
 It shows the whole life of an agent: poll, keep the lease, read, answer through tools, receive the notices of a
-renewal. An agent of your own would do the same with a model in place of `swarm.demo.lead` and `swarm.demo.workers`.
+renewal. An agent of your own would do the same with a model in place of `swarm.demo.agents.lead` and `swarm.demo.agents.workers`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, Final
 import httpx2
 import structlog
 
-from swarm.demo.lead import Lead
+from swarm.demo.agents.lead import Lead
+from swarm.demo.agents.workers import Counter, Finder
 from swarm.demo.tools import Refused, Tools
-from swarm.demo.workers import Counter, Finder
 
 POLL_SECONDS: Final = 25
 RENEW_SECONDS: Final = 5

@@ -30,7 +30,7 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
-from swarm.demo.reports import overview, report
+from swarm.demo.agents.reports import overview, report
 from swarm.demo.repository import File, counted, listed
 
 Events = AsyncIterator[BaseEvent]

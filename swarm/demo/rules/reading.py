@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from swarm.demo.asked import Asked, Call, Calls, Reply, Text
+from swarm.demo.rules.asked import Asked, Call, Calls, Reply, Text
 
 PARAGRAPHS_OF_ONE: Final = 3
 PARAGRAPHS_OF_SEVERAL: Final = 2

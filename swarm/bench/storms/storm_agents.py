@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from swarm.bench.agent import Part
 from swarm.bench.figures import BenchError
+from swarm.bench.parts.agent import Part
 
 _LAST_CHARACTERS: Final = 1_000
 _PAUSE_SECONDS: Final = (0.0, 1.0)
@@ -41,7 +41,7 @@ class Crowd:
     async def _start(self, number: int) -> None:
         with self._log.open("ab") as said:
             self._running[number] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "swarm.bench.agent"),
+                *(sys.executable, "-P", "-m", "swarm.bench.parts.agent"),
                 env={**os.environ, **self._parts[number].environment},
                 stdin=DEVNULL,
                 stdout=DEVNULL,

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from swarm.demo.asked import MODEL, Asked, Call, Calls, Reply, Said, Text
-from swarm.demo.model import reply
+from swarm.demo.rules.asked import MODEL, Asked, Call, Calls, Reply, Said, Text
+from swarm.demo.rules.model import reply
 
 WORD_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 6.0

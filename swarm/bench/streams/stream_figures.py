@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.bench.figures import Figure, percentile
-from swarm.bench.lag import Lag
-from swarm.bench.stream_log import Asked, CallLog, waits
-from swarm.bench.streaming_agent import Sent
+from swarm.bench.streams.lag import Lag
+from swarm.bench.streams.stream_log import Asked, CallLog, waits
+from swarm.bench.streams.streaming_agent import Sent
 
 FIRST_DELTA_MS: Final = 50.0
 FIRST_TEXT_MS: Final = 3_000.0

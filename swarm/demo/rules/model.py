@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from swarm.demo import assistant_rules, router_rules
-from swarm.demo.asked import Asked, Reply, Text
-from swarm.demo.memory import summary
+from swarm.demo.rules import assistant_rules, router_rules
+from swarm.demo.rules.asked import Asked, Reply, Text
+from swarm.demo.rules.memory import summary
 
 _CONVERSATION: Final = "The conversation"
 """The title of a conversation to summarise."""

@@ -1,6 +1,6 @@
 """An AG-UI agent as a separate web service, independent of the coordinator: one address, and events.
 
-An agent of your own would do the same with a model in place of `swarm.demo.writer`.
+An agent of your own would do the same with a model in place of `swarm.demo.agents.writer`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from swarm.demo.writer import Writer
+from swarm.demo.agents.writer import Writer
 
 STOP_SECONDS = 2
 """The time for runs to end when the demo is stopped."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from swarm.bench.figures import BenchError
-from swarm.bench.http import Connection
-from swarm.bench.scratch import Scratch
+from swarm.bench.parts.http import Connection
+from swarm.bench.parts.scratch import Scratch
 
 STOP_SECONDS: Final = 12
 _LAST_CHARACTERS: Final = 1_500

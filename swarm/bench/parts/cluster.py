@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.bench.coordinator import Coordinator, new_operator_token
 from swarm.bench.figures import BenchError
-from swarm.bench.http import Connection
+from swarm.bench.parts.coordinator import Coordinator, new_operator_token
+from swarm.bench.parts.http import Connection
+from swarm.bench.parts.scratch import scratch
+from swarm.bench.parts.slack import BenchSlack, bench_slack
 from swarm.bench.plan import Plan
-from swarm.bench.scratch import scratch
-from swarm.bench.slack import BenchSlack, bench_slack
 
 _QUIET_SECONDS: Final = 30
 _QUIET_SHARE: Final = 0.15

@@ -1,0 +1,1 @@
+"""Parts of every measurement: coordinators, agents, Slack, HTTP, databases."""

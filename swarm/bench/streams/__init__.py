@@ -1,0 +1,1 @@
+"""`swarm bench stream`: answers that are streamed, measured from the agent to Slack."""

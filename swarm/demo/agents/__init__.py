@@ -1,0 +1,1 @@
+"""The agents of the demo, each a process of its own."""

@@ -1,0 +1,1 @@
+"""Rules in place of a model: an HTTP server with the API of a model, and its answers."""
