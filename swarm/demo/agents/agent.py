@@ -1,7 +1,8 @@
 """A polling agent that needs only HTTP and MCP, and follows rules instead of a model.
 
 It shows the whole life of an agent: poll, keep the lease, read, answer through tools, receive the notices of a
-renewal. An agent of your own would do the same with a model in place of `swarm.demo.agents.lead` and `swarm.demo.agents.workers`.
+renewal. An agent of your own would do the same with a model in place of `swarm.demo.agents.lead` and
+`swarm.demo.agents.workers`.
 """
 
 from __future__ import annotations
