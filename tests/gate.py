@@ -38,12 +38,12 @@ CHECKS = (
 REPORT = "tests/artifacts/gate.xml"  # for `python -m tests.house --gate`, which adds up its seconds by part
 
 # Groups come before single tests, the largest first: pytest-xdist sees to that.
-TESTS = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long", f"--junitxml={REPORT}"]
+TESTS = ["pytest", "-q", "-n", "4", "--dist", "loadgroup", "-m", "not long", f"--junitxml={REPORT}"]
 EVERY_TEST = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long", "--engines=both"]
 LONG_TESTS = ["pytest", "-q", "-m", "long", "--engines=both"]
 
 TWIN_TYPES = ["mypy"]
-TWIN_TESTS = ["pytest", "-q", "-n", "3", "--dist", "loadgroup"]
+TWIN_TESTS = ["pytest", "-q", "-n", "4", "--dist", "loadgroup"]
 
 
 def check(name: str, command: list[str], folder: Path = ROOT) -> bool:
