@@ -6,9 +6,11 @@ import asyncio
 import time
 
 import pytest
+from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior
 from structlog.testing import capture_logs
 
 from swarm.agents.models import served
+from swarm.agents.models.fallback import is_for_another
 from swarm.agents.models.served import label_of
 from swarm.agents.models.usage import usage_of
 from swarm.domain.model.models import ModelSpec, Provider
@@ -134,6 +136,12 @@ async def test_a_refusal_is_not_taken_to_somebody_less_strict(reply: Reply) -> N
         heard = await ask(asked)
     assert heard.code == "refused"
     assert second.requests == []
+
+
+def test_an_answer_that_a_providers_filter_held_back_is_not_asked_of_another_model() -> None:
+    """The filter's word comes as the reason for the end of an answer, which pydantic-ai raises as this error."""
+    assert not is_for_another(ContentFilterError("Content filter triggered. Finish reason: 'content_filter'"))
+    assert is_for_another(UnexpectedModelBehavior("the answer is empty"))
 
 
 @pytest.mark.parametrize("reply", [[Say("Hello"), Cut()], [Say("Hello"), Fails(529)]], ids=["cut off", "refused"])

@@ -27,6 +27,23 @@ async def delegated(doors: Doors, lea: Visitor, **how: object) -> tuple[str, dic
     return entry_id, await lea.uses("inbox-delegate", lease=trigger["lease"]["token"], **said)
 
 
+@pytest.mark.req("LOOP-05")
+async def test_a_question_about_a_task_gives_its_lease_up_until_somebody_answers(
+    doors: Doors, lea: Visitor, wim: Visitor
+) -> None:
+    root = await doors.world.says(f"{BOT} count the lines")
+    trigger = await lea.only()
+    handed = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "agent": "wim", "task": "Count the lines."}
+    task_id = (await lea.uses("inbox-delegate", lease=trigger["lease"]["token"], **handed))["task_id"]
+    token = (await wim.only())["lease"]["token"]
+    asked = {"task_id": task_id, "message": "Of all folders?", "wait": True, "lease_token": token}
+    assert (await wim.uses("slack-reply", **asked))["status"] == "waiting"
+    assert await wim.poll() == []
+    await doors.world.says("Of swarm/ only.", thread=root)
+    kinds = {trigger["kind"]: trigger["task"]["id"] for trigger in await wim.poll()}
+    assert kinds["task_assigned"] == task_id
+
+
 @pytest.mark.req("LOOP-05", "LOOP-07", "LOOP-09", "LOOP-16")
 async def test_a_message_is_delegated_worked_on_and_finished_through_the_tools(
     doors: Doors, lea: Visitor, wim: Visitor
