@@ -42,13 +42,13 @@ async def read_inbox_message(call: CallContext, said: ReadInboxMessage) -> Whole
     """
     whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
     return {
-        **inbox_message_shape(whole.entry),
-        "status": whole.entry.status.value,
+        **inbox_message_shape(whole.inbox_message),
+        "status": whole.inbox_message.status.value,
         "thread": thread_shape(whole.place),
         "thread_context": message_shapes(whole.thread_context),
         "context_incomplete": whole.context_incomplete,
         "previous_reply": whole.previous_reply,
-        "routing_reason": whole.entry.routing_reason,
+        "routing_reason": whole.inbox_message.routing_reason,
         "task": task_shape(whole.task) if whole.task else None,
     }
 

@@ -66,7 +66,7 @@ async def slack_stream(call: CallContext, said: SlackStream) -> Stream:
     """
     _check_taken(said)
     streamed = await _ACTIONS[said.action](call, said)
-    return {"turn_id": streamed.turn_id, "status": streamed.status.value, "characters": streamed.characters}
+    return {"turn_id": streamed.run_id, "status": streamed.status.value, "characters": streamed.characters}
 
 
 async def _open(call: CallContext, said: SlackStream) -> Streamed:

@@ -217,9 +217,9 @@ class _Shared:
 
         await self.renderer.check(self._system_prompt(chosen))
 
-        async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
+        async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
             template = await asyncio.to_thread(self._system_prompt, chosen)
-            return await self.renderer.render(template, _variables(name, turn, tools))
+            return await self.renderer.render(template, _variables(name, run_input, tools))
 
         return Assistant(
             self.models[chosen.model].model,
@@ -241,8 +241,8 @@ class _Shared:
         return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
     def _wordings(self, name: str) -> FindWordings:
-        async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
-            return await wordings(self.prompts, self.renderer, name, turn, tools)
+        async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
+            return await wordings(self.prompts, self.renderer, name, run_input, tools)
 
         return found
 
@@ -261,7 +261,7 @@ class _Shared:
 
 
 async def wordings(
-    files: PromptFiles, renderer: Renderer, name: str, turn: RunInput, tools: Sequence[Tool]
+    files: PromptFiles, renderer: Renderer, name: str, run_input: RunInput, tools: Sequence[Tool]
 ) -> Wordings:
     """A router's wordings for one run, from the current prompts."""
     from swarm.agents.router.router import Wordings
@@ -269,7 +269,7 @@ async def wordings(
     prompts = files.current()
     router = prompts.router
     return Wordings(
-        decide=await renderer.render(router.decide, _variables(name, turn, tools)),
+        decide=await renderer.render(router.decide, _variables(name, run_input, tools)),
         result_of=prompts.result_of,
         refuse_intro=router.refuse.intro,
         refuse_outro=router.refuse.outro,
@@ -298,14 +298,14 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
     return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
 
 
-def _variables(name: str, turn: RunInput, tools: Sequence[Tool]) -> dict[str, object]:
+def _variables(name: str, run_input: RunInput, tools: Sequence[Tool]) -> dict[str, object]:
     """The variables of templates. The user is as we know them ourselves; the context comes from the client."""
-    origin = turn.origin
+    origin = run_input.origin
     return {
         "agent": name,
         "today": datetime.now(UTC).date().isoformat(),
         "user": {"name": origin.user_name, "id": origin.user_id, "email": origin.user_email},
-        "client_context": dict(turn.client_context),
+        "client_context": dict(run_input.client_context),
         "tools": [{"name": tool.name, "description": tool.description} for tool in tools],
     }
 

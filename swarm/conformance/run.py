@@ -82,12 +82,14 @@ class Examination:
         return Result(scenario=scenario, record=record, verdicts=verdicts, seconds=seconds)
 
     async def _record(self, scenario: Scenario) -> Record:
-        turn_id = new_id()
-        place = await self._slack.ask(scenario.prompt, self._name, turn_id)
+        run_id = new_id()
+        place = await self._slack.ask(scenario.prompt, self._name, run_id)
         heard: list[Heard] = []
         asked_at = self._slack.now()
-        turn = _turn(scenario.prompt, place, self._conversation_of(place))
-        shown = await LiveAnswer(place, self._slack.gateway.streams).show(self._noted(self._agent.run(turn), heard))
+        run_input = _run_input(scenario.prompt, place, self._conversation_of(place))
+        shown = await LiveAnswer(place, self._slack.gateway.streams).show(
+            self._noted(self._agent.run(run_input), heard)
+        )
         await self._post_rest(place, shown)
         messages = await self._slack.messages(place)
         await asyncio.sleep(SETTLING_SECONDS)
@@ -140,11 +142,11 @@ async def examine(
     return results
 
 
-def _turn(prompt: str, place: AnswerTarget, conversation_id: str) -> RunInput:
+def _run_input(prompt: str, place: AnswerTarget, conversation_id: str) -> RunInput:
     message = InputMessage(id=place.thread_ts, speaker=Speaker.USER, text=prompt, author="Alice")
     return RunInput(
-        turn_id=place.turn_id,
-        run_id=new_id(),
+        run_id=place.run_id,
+        agui_run_id=new_id(),
         trace_id=new_trace_id(),
         conversation_id=conversation_id,
         messages=(message,),

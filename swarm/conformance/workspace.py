@@ -38,7 +38,7 @@ class Workspace:
         """Seconds since 1970 on the clock of the twin's records; it never goes back."""
         return self._clock.now()
 
-    async def ask(self, text: str, agent_name: str, turn_id: str) -> AnswerTarget:
+    async def ask(self, text: str, agent_name: str, run_id: str) -> AnswerTarget:
         """Posts a person's message. Returns the target of the answer."""
         said = {"user": _PERSON, "channel": CHANNEL, "text": f"@{DEFAULT.apps[0].name} {text}"}
         posted = (await self._http.post("messages", json=said)).raise_for_status().json()
@@ -49,7 +49,7 @@ class Workspace:
             is_direct=False,
             requester=self._person,
             agent_name=agent_name,
-            turn_id=turn_id,
+            run_id=run_id,
         )
 
     async def calls(self, place: AnswerTarget) -> tuple[Call, ...]:

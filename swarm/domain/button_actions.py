@@ -9,10 +9,10 @@ STOP_TASK_ACTION: Final = "swarm_stop_task"
 """``action_id`` of the button that stops a task; its value is the task's id."""
 
 STOP_RUN_ACTION: Final = "swarm_stop_turn"
-"""``action_id`` of the button that stops a running answer; its value is the turn's id."""
+"""``action_id`` of the button that stops a running answer; its value is the run's id."""
 
 RETRY_RUN_ACTION: Final = "swarm_retry_turn"
-"""``action_id`` of the button that runs a turn again; its value is the turn's id."""
+"""``action_id`` of the button that runs a run again; its value is the run's id."""
 
 FEEDBACK_ACTION: Final = "swarm_feedback"
 """``action_id`` of 👍 and 👎 below an answer; see :func:`feedback_value`."""
@@ -51,20 +51,20 @@ class SessionStopped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
-    """A person's rating of a turn's answer."""
+    """A person's rating of a run's answer."""
 
-    turn_id: str
+    run_id: str
     is_good: bool
 
 
 def feedback_value(feedback: Feedback) -> str:
     """The value of a feedback button."""
-    return f"{feedback.turn_id}:{_UP if feedback.is_good else _DOWN}"
+    return f"{feedback.run_id}:{_UP if feedback.is_good else _DOWN}"
 
 
 def feedback_of(value: str) -> Feedback | None:
     """Parses a feedback button's value; None for any other value."""
-    turn_id, _, thumb = value.rpartition(":")
-    if not turn_id or thumb not in (_UP, _DOWN):
+    run_id, _, thumb = value.rpartition(":")
+    if not run_id or thumb not in (_UP, _DOWN):
         return None
-    return Feedback(turn_id=turn_id, is_good=thumb == _UP)
+    return Feedback(run_id=run_id, is_good=thumb == _UP)

@@ -208,7 +208,7 @@ def trigger_shape(trigger: Trigger) -> TriggerShape:
         "thread_context": message_shapes(trigger.thread_context),
         "context_incomplete": trigger.context_incomplete,
         "started_by": trigger.started_by.value,
-        "inbox_messages": [inbox_message_shape(entry) for entry in trigger.inbox_messages],
+        "inbox_messages": [inbox_message_shape(inbox_message) for inbox_message in trigger.inbox_messages],
         "task": task_shape(trigger.task) if trigger.task else None,
         "notice": _notice(trigger.notice) if trigger.notice else None,
     }
@@ -219,19 +219,19 @@ def lease_shape(token: str, expires_at: int) -> LeaseShape:
     return {"token": token, "expires_at": to_iso(expires_at)}
 
 
-def inbox_message_shape(entry: InboxMessageView) -> InboxMessageShape:
+def inbox_message_shape(inbox_message: InboxMessageView) -> InboxMessageShape:
     """Returns an inbox message for its agent."""
     return {
-        "id": entry.id,
-        "text": entry.text,
-        "preview": entry.preview,
-        "user": {"id": entry.user_id, "name": entry.user_name},
-        "standing": entry.standing.value,
-        "ts": entry.ts,
-        "received_at": to_iso(entry.received_at),
-        "matched_by": entry.matched_by.value,
-        "files": _files(entry.files),
-        "task_id": entry.task_id,
+        "id": inbox_message.id,
+        "text": inbox_message.text,
+        "preview": inbox_message.preview,
+        "user": {"id": inbox_message.user_id, "name": inbox_message.user_name},
+        "standing": inbox_message.standing.value,
+        "ts": inbox_message.ts,
+        "received_at": to_iso(inbox_message.received_at),
+        "matched_by": inbox_message.matched_by.value,
+        "files": _files(inbox_message.files),
+        "task_id": inbox_message.task_id,
     }
 
 

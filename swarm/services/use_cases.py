@@ -55,7 +55,7 @@ class Services:
     messages: Messages
     explanations: Explanations
     overview: Overview
-    model_runs: ModelUsageLog
+    model_usage: ModelUsageLog
     people: PersonalData
 
     @classmethod
@@ -93,6 +93,6 @@ class Services:
             messages=Messages(database, conduct),
             explanations=Explanations(database, me.team),
             overview=Overview(database),
-            model_runs=ModelUsageLog(database),
+            model_usage=ModelUsageLog(database),
             people=PersonalData(database, conduct, directory, forget_name),
         )

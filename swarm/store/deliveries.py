@@ -73,15 +73,15 @@ _FIRST_POST = Statement(
 )
 _COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
 _GET = Statement(with_author.where(_d.id == bindparam("id")))
-_OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
+_OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("inbox_message_id")).order_by(_d.seq))
 _OF_TASK = Statement(select(deliveries).where(_d.task_id == bindparam("task_id")).order_by(_d.seq))
 _BY_STATUS = Statement(
     select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(AT_MOST_N)
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
-_BY_ONCE_KEY = Statement(select(deliveries).where(_d.once_key == bindparam("once_key")))
-_RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(once_key=None))
+_BY_ONCE_KEY = Statement(select(deliveries).where(_d.idempotency_key == bindparam("idempotency_key")))
+_RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(idempotency_key=None))
 # A delivery not sent yet gets the new text itself, instead of a second delivery.
 _REWORD = Statement(
     update(deliveries)
@@ -99,7 +99,7 @@ _POSTED_FOR_TASK = Statement(
     .where(
         _d.task_id == bindparam("task_id"),
         _d.kind == DeliveryKind.POST.value,
-        _d.once_key.is_(None),
+        _d.idempotency_key.is_(None),
         _d.created_at >= bindparam("since"),
     )
     .limit(1)
@@ -157,19 +157,19 @@ def add(
     inbox_message_id: str | None = None,
     target_ts: str | None = None,
     broadcast: bool = False,
-    once_key: str | None = None,
+    idempotency_key: str | None = None,
     mark: Mark | None = None,
     lasting: bool = False,
     removes: bool = False,
     task_id: str | None = None,
     updates_id: str | None = None,
     stops_task_id: str | None = None,
-    stops_turn_id: str | None = None,
+    stops_run_id: str | None = None,
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
     person: str | None = None,
 ) -> str | None:
-    """Queues one Slack call in this transaction. Returns its id, or None for a known ``once_key``.
+    """Queues one Slack call in this transaction. Returns its id, or None for a known ``idempotency_key``.
 
     A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
     deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer. ``person`` is
@@ -189,12 +189,12 @@ def add(
         target_ts=target_ts,
         text=text,
         broadcast=broadcast,
-        once_key=once_key,
+        idempotency_key=idempotency_key,
         expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
         task_id=task_id,
         updates_id=updates_id,
         stops_task_id=stops_task_id,
-        stops_turn_id=stops_turn_id,
+        stops_run_id=stops_run_id,
         closing=below_text(closing, place),
         person=person,
         mark=mark,
@@ -206,10 +206,10 @@ def add(
 
 
 def change(
-    tx: Transaction, thread: Thread, once_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
+    tx: Transaction, thread: Thread, idempotency_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
 ) -> bool:
-    """Queues a new text for the message posted under ``once_key``. Returns False without one."""
-    first = _BY_ONCE_KEY.first(tx, once_key=once_key)
+    """Queues a new text for the message posted under ``idempotency_key``. Returns False without one."""
+    first = _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:
         return False
     if _REWORD.run(tx, first_id=first["id"], new_text=text, new_stops_task_id=stops_task_id):
@@ -227,9 +227,9 @@ def change(
     return True
 
 
-def of_key(tx: Transaction, once_key: str) -> Row | None:
+def of_key(tx: Transaction, idempotency_key: str) -> Row | None:
     """Returns the delivery of a key."""
-    return _BY_ONCE_KEY.first(tx, once_key=once_key)
+    return _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
 
 
 def release_key(tx: Transaction, delivery_id: str) -> None:
@@ -237,19 +237,21 @@ def release_key(tx: Transaction, delivery_id: str) -> None:
     _RELEASE_KEY.run(tx, delivery_id=delivery_id)
 
 
-def is_wanted(tx: Transaction, once_key: str) -> bool:
+def is_wanted(tx: Transaction, idempotency_key: str) -> bool:
     """Whether a delivery with this key exists."""
-    return of_key(tx, once_key) is not None
+    return of_key(tx, idempotency_key) is not None
 
 
-def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
-    """Queues the deletion of the message posted under ``once_key``. Returns False without one, or if the deletion is
-    queued already.
+def take_down(tx: Transaction, thread: Thread, idempotency_key: str) -> bool:
+    """Queues the deletion of the message posted under ``idempotency_key``. Returns False without one, or if the
+    deletion is queued already.
     """
-    first = _BY_ONCE_KEY.first(tx, once_key=once_key)
+    first = _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:
         return False
-    queued = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
+    queued = add(
+        tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], idempotency_key=f"{idempotency_key}:gone"
+    )
     return queued is not None
 
 
@@ -318,9 +320,9 @@ def get(tx: Transaction, delivery_id: str) -> Row | None:
     return _GET.first(tx, id=delivery_id)
 
 
-def of_entry(tx: Transaction, entry_id: str) -> list[Row]:
+def of_inbox_message(tx: Transaction, inbox_message_id: str) -> list[Row]:
     """Returns all deliveries in answer to an inbox message, in order."""
-    return _OF_MESSAGE.all(tx, entry_id=entry_id)
+    return _OF_MESSAGE.all(tx, inbox_message_id=inbox_message_id)
 
 
 def of_task(tx: Transaction, task_id: str) -> list[Row]:

@@ -19,24 +19,24 @@ from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
 from swarm.store.bridge.statements import Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import sessions, turns
+from swarm.store.tables import runs, sessions
 from swarm.store.tables.agents import agent_messages
 from swarm.store.tables.effects import deliveries, history
+from swarm.store.tables.runs import interrupts, run_events, run_messages
 from swarm.store.tables.sessions import session_messages
 from swarm.store.tables.threads import thread_messages
-from swarm.store.tables.turns import interrupts, turn_events, turn_messages
 from swarm.store.tables.work import inbox_messages, notices, tasks
 
 ERASED: Final = "{}"
 """The content of an erased session message."""
 
-_d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, turns.c, thread_messages.c
+_d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thread_messages.c
 
 # --- Copies, word for word
 
 _thread: Final[BindParameter[str]] = bindparam("of_thread")
 _ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # a text that is still being written is left alone
-_ended_turns = select(_t.id).where(_ended)
+_ended_runs = select(_t.id).where(_ended)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
     _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
@@ -51,12 +51,12 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     (_d.text, _posted_there),
     (_t.final_text, _ended),
     (_t.outcome_note, _ended),
-    (turn_messages.c.text, turn_messages.c.turn_id.in_(_ended_turns)),
-    (turn_events.c.payload, turn_events.c.turn_id.in_(_ended_turns)),
-    (interrupts.c.prompt, interrupts.c.turn_id.in_(_ended_turns)),
-    (interrupts.c.payload, interrupts.c.turn_id.in_(_ended_turns)),
+    (run_messages.c.text, run_messages.c.run_id.in_(_ended_runs)),
+    (run_events.c.payload, run_events.c.run_id.in_(_ended_runs)),
+    (interrupts.c.prompt, interrupts.c.run_id.in_(_ended_runs)),
+    (interrupts.c.payload, interrupts.c.run_id.in_(_ended_runs)),
 )
-_JSON: Final = frozenset({turn_events.c.payload, interrupts.c.payload})
+_JSON: Final = frozenset({run_events.c.payload, interrupts.c.payload})
 _part: Final[BindParameter[str]] = bindparam("part")
 
 
@@ -144,13 +144,13 @@ _REWORD_NEWS: Final = Statement(
     .where(
         notices.c.thread_id == _thread,
         notices.c.text.is_not(None),
-        notices.c.inbox_message_id == bindparam("of_entry"),
+        notices.c.inbox_message_id == bindparam("of_inbox_message"),
         notices.c.kind == literally(NoticeKind.MESSAGE_CHANGED),
     )
     .values(text=bindparam("new_text"))
 )  # fmt: skip
 _DELEGATED_AS: Final = Statement(
-    select(tasks.c.id).where(tasks.c.thread_id == _thread, tasks.c.inbox_message_id == bindparam("of_entry"))
+    select(tasks.c.id).where(tasks.c.thread_id == _thread, tasks.c.inbox_message_id == bindparam("of_inbox_message"))
 )
 _SOURCES: Final = Statement(
     select(_m.agent, _m.session_id, _m.position, _m.run, _m.content).where(
@@ -185,34 +185,37 @@ _UNSETTLE: Final = Statement(
 )
 
 
-def reword_notices(tx: Transaction, thread_id: str, entry_id: str, text: str) -> int:
+def reword_notices(tx: Transaction, thread_id: str, inbox_message_id: str, text: str) -> int:
     """Stores the new text of an edited message in its notices. Returns their number."""
-    return _REWORD_NEWS.run(tx, of_thread=thread_id, of_entry=entry_id, new_text=text)
+    return _REWORD_NEWS.run(tx, of_thread=thread_id, of_inbox_message=inbox_message_id, new_text=text)
 
 
-def forget_remembered(tx: Transaction, thread_id: str, entry_id: str) -> int:
+def forget_remembered(tx: Transaction, thread_id: str, inbox_message_id: str) -> int:
     """Erases a message from sessions, with the work and answers of the runs that read it. Returns the number of erased
     session messages. Other messages read by such a run stay. An affected summary is deleted; the next one is made of
     the remaining messages.
     """
-    return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, entry_id))
+    return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, inbox_message_id))
 
 
-def reword_remembered(tx: Transaction, entry_id: str, text: str) -> int:
+def reword_remembered(tx: Transaction, inbox_message_id: str, text: str) -> int:
     """Stores the new text of a message in sessions. Returns the number of session messages.
 
     An affected summary is deleted. The answers stay: they answered an earlier text, as in Slack.
     """
-    rows = _SOURCES.all(tx, of_source=entry_id)
+    rows = _SOURCES.all(tx, of_source=inbox_message_id)
     _unsettle(tx, rows)
     for row in rows:
         _REWORD.run(tx, **_at(row), new_content=to_json({**from_json(row["content"]), "text": text}).decode())
     return len(rows)
 
 
-def _sources(tx: Transaction, thread_id: str, entry_id: str) -> list[str]:
+def _sources(tx: Transaction, thread_id: str, inbox_message_id: str) -> list[str]:
     """An agent reads a message as itself, or as the task it was delegated as."""
-    return [entry_id, *(row["id"] for row in _DELEGATED_AS.all(tx, of_thread=thread_id, of_entry=entry_id))]
+    return [
+        inbox_message_id,
+        *(row["id"] for row in _DELEGATED_AS.all(tx, of_thread=thread_id, of_inbox_message=inbox_message_id)),
+    ]
 
 
 def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:
@@ -254,21 +257,21 @@ _FORGET_POST: Final = Statement(
     .values(text="", closing=None)
 )
 _SHOWN: Final = Statement(
-    select(_t.id, _t.run_id, _t.entry_ids, _t.task_id)
-    .join(turn_messages, turn_messages.c.turn_id == _t.id)
-    .where(_t.thread_id == _thread, _t.ended_at.is_not(None), turn_messages.c.ts == bindparam("at_ts"))
+    select(_t.id, _t.agui_run_id, _t.inbox_message_ids, _t.task_id)
+    .join(run_messages, run_messages.c.run_id == _t.id)
+    .where(_t.thread_id == _thread, _t.ended_at.is_not(None), run_messages.c.ts == bindparam("at_ts"))
 )
 _FORGET_PAGE: Final = Statement(
-    update(turn_messages)
-    .where(turn_messages.c.turn_id == bindparam("of_turn"), turn_messages.c.ts == bindparam("at_ts"))
+    update(run_messages)
+    .where(run_messages.c.run_id == bindparam("of_run"), run_messages.c.ts == bindparam("at_ts"))
     .values(text=None)
 )
 _FORGET_ANSWER: Final = Statement(
-    update(turns).where(_t.id == bindparam("of_turn")).values(final_text=None, final_closing=None)
+    update(runs).where(_t.id == bindparam("of_run")).values(final_text=None, final_closing=None)
 )
-_FORGET_EVENTS: Final = Statement(delete(turn_events).where(turn_events.c.turn_id == bindparam("of_turn")))
+_FORGET_EVENTS: Final = Statement(delete(run_events).where(run_events.c.run_id == bindparam("of_run")))
 _FORGET_ASKED: Final = Statement(
-    update(interrupts).where(interrupts.c.turn_id == bindparam("of_turn"), interrupts.c.ended_at.is_not(None))
+    update(interrupts).where(interrupts.c.run_id == bindparam("of_run"), interrupts.c.ended_at.is_not(None))
     .values(prompt="", payload='{"id":"","prompt":""}')
 )  # fmt: skip
 _GONE_POSTS: Final = Statement(
@@ -285,8 +288,8 @@ def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
     An answer that is still being written or sent stays until its end (`gone_posts`).
     """
     erased = _FORGET_POST.run(tx, of_thread=thread.id, at_ts=ts)
-    for turn in _SHOWN.all(tx, of_thread=thread.id, at_ts=ts):
-        erased += _forget_turn(tx, turn) + _FORGET_PAGE.run(tx, of_turn=turn["id"], at_ts=ts)
+    for run in _SHOWN.all(tx, of_thread=thread.id, at_ts=ts):
+        erased += _forget_run(tx, run) + _FORGET_PAGE.run(tx, of_run=run["id"], at_ts=ts)
     return erased
 
 
@@ -301,11 +304,11 @@ def last_deleted(tx: Transaction) -> int:
     return int(row["at"] or 0) if row else 0
 
 
-def _forget_turn(tx: Transaction, turn: Row) -> int:
-    erased = _FORGET_ANSWER.run(tx, of_turn=turn["id"])
-    erased += _FORGET_EVENTS.run(tx, of_turn=turn["id"]) + _FORGET_ASKED.run(tx, of_turn=turn["id"])
-    sources = [turn["task_id"]] if turn["task_id"] else from_json(turn["entry_ids"])
-    return erased + sum(_forget_source(tx, source, is_kept=True, run=turn["run_id"]) for source in sources)
+def _forget_run(tx: Transaction, run: Row) -> int:
+    erased = _FORGET_ANSWER.run(tx, of_run=run["id"])
+    erased += _FORGET_EVENTS.run(tx, of_run=run["id"]) + _FORGET_ASKED.run(tx, of_run=run["id"])
+    sources = [run["task_id"]] if run["task_id"] else from_json(run["inbox_message_ids"])
+    return erased + sum(_forget_source(tx, source, is_kept=True, run=run["agui_run_id"]) for source in sources)
 
 
 def _at(row: Row) -> Mapping[str, object]:

@@ -31,12 +31,12 @@ from swarm.domain.model.threads import AuthorKind
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import sessions, turns
+from swarm.store.tables import runs, sessions
 from swarm.store.tables.effects import deliveries
+from swarm.store.tables.runs import feedback
 from swarm.store.tables.schema import metadata
-from swarm.store.tables.sessions import model_runs
+from swarm.store.tables.sessions import model_usage
 from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages
-from swarm.store.tables.turns import feedback
 from swarm.store.tables.work import notices, tasks
 
 NOBODY: Final = "forgotten"
@@ -111,12 +111,12 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
     ],
     "tasks": [_column(tasks.c.requester)],
     "runs": [
-        *(_column(turns.c[name]) for name in ("requester", "stop_requested_by", "retried_by")),
-        _column(model_runs.c.requester, ""),
+        *(_column(runs.c[name]) for name in ("requester", "stop_requested_by", "retried_by")),
+        _column(model_usage.c.requester, ""),
         _Trace(
-            where=model_runs.c.session_id.like(_session),
+            where=model_usage.c.session_id.like(_session),
             by="of_sessions",
-            change=update(model_runs).values(session_id=f"slack:{NOBODY}"),
+            change=update(model_usage).values(session_id=f"slack:{NOBODY}"),
         ),
     ],
     "notices": [_column(notices.c.actor)],

@@ -6,19 +6,25 @@ from sqlalchemy import bindparam, delete, select, update
 
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.effects import receipts
+from swarm.store.tables.effects import idempotency_keys
 
-_FIND = Statement(select(receipts.c.result).where(receipts.c.key == bindparam("key")))
+_FIND = Statement(select(idempotency_keys.c.result).where(idempotency_keys.c.key == bindparam("key")))
 _ADD = Statement(
-    lambda insert: insert(receipts).values(every_column(receipts, created_at=bindparam("now"))).on_conflict_do_nothing()
+    lambda insert: (
+        insert(idempotency_keys)
+        .values(every_column(idempotency_keys, created_at=bindparam("now")))
+        .on_conflict_do_nothing()
+    )
 )
-_COMPLETE = Statement(update(receipts).where(receipts.c.key == bindparam("of_key")).values(result=bindparam("result")))
+_COMPLETE = Statement(
+    update(idempotency_keys).where(idempotency_keys.c.key == bindparam("of_key")).values(result=bindparam("result"))
+)
 _FORGET = Statement(
-    delete(receipts).where(
-        receipts.c.key.in_(
-            select(receipts.c.key)
-            .where(receipts.c.created_at < bindparam("before"))
-            .order_by(receipts.c.created_at)
+    delete(idempotency_keys).where(
+        idempotency_keys.c.key.in_(
+            select(idempotency_keys.c.key)
+            .where(idempotency_keys.c.created_at < bindparam("before"))
+            .order_by(idempotency_keys.c.created_at)
             .limit(AT_MOST_N)
         )
     )

@@ -81,7 +81,7 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mar
             thread,
             text=emoji,
             target_ts=ts,
-            once_key=_key(thread, ts, emoji),
+            idempotency_key=_key(thread, ts, emoji),
             mark=mark,
             lasting=lasting,
         )

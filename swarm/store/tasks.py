@@ -8,7 +8,7 @@ from sqlalchemy import Integer, bindparam, func, insert, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import order_key
-from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskHold, TaskStatus, TaskStep
+from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskDelay, TaskStatus, TaskStep
 from swarm.store import history
 from swarm.store.bridge.statements import Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
@@ -57,7 +57,7 @@ _ADD = Statement(
             tasks,
             attempts=0,
             claims=0,
-            **dict.fromkeys(("held_by", "due_at", "lease_token", "progress", "percent", "result", "error")),
+            **dict.fromkeys(("delay_reason", "due_at", "lease_token", "progress", "percent", "result", "error")),
             created_at=bindparam("now"),
             started_at=None,
             ended_at=None,
@@ -74,7 +74,7 @@ _FIRST_DUE = Statement(
         _t.agent_id == bindparam("agent_id"),
         _t.lane_id == bindparam("lane_id"),
         _t.status == literally(TaskStatus.PENDING),
-        _t.held_by.is_(None),
+        _t.delay_reason.is_(None),
         _t.ended_at.is_(None),
     )
     .order_by(_t.order_key)
@@ -105,10 +105,12 @@ _PROGRESS = Statement(
 _DELAY = Statement(
     update(tasks)
     .where(_t.id == bindparam("task_id"), _t.status == TaskStatus.PENDING.value)
-    .values(held_by=TaskHold.DELAY.value, due_at=bindparam("new_due_at"))
+    .values(delay_reason=TaskDelay.DELAY.value, due_at=bindparam("new_due_at"))
 )
 _END_DELAY = Statement(
-    update(tasks).where(_t.id == bindparam("task_id"), _t.due_at <= bindparam("now")).values(held_by=None, due_at=None)
+    update(tasks)
+    .where(_t.id == bindparam("task_id"), _t.due_at <= bindparam("now"))
+    .values(delay_reason=None, due_at=None)
 )
 # A blocked task may be assigned as well; it keeps waiting for its dependencies.
 _GIVE = Statement(
@@ -124,7 +126,7 @@ def _move(step: TaskStep) -> Statement:
     guard = may(_t.status, transition)
     if transition.sources == {TaskStatus.IN_PROGRESS}:
         guard &= _t.lease_token == bindparam("held_token")
-    values: dict[str, object] = dict(arrive(transition)) | {"held_by": None, "due_at": None, "offer_ends_at": None}
+    values: dict[str, object] = dict(arrive(transition)) | {"delay_reason": None, "due_at": None, "offer_ends_at": None}
     if step in (TaskStep.LOSE, TaskStep.BURY):
         values["attempts"] = _t.attempts + 1
     if step is TaskStep.REDRIVE:

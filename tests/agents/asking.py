@@ -11,11 +11,11 @@ from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Speaker, TextDelta
 
 
-def turn(text: str = "hello", **more: Any) -> RunInput:
-    """A turn of one message."""
+def run_input(text: str = "hello", **more: Any) -> RunInput:
+    """A run_input of one message."""
     message = InputMessage(id="1700000000.000100", speaker=Speaker.USER, text=text, author="Ada Lovelace")
     given = {"messages": (message,), **more}
-    return RunInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id="c1", **given)
+    return RunInput(run_id="t1", agui_run_id="r1", trace_id="trace1", conversation_id="c1", **given)
 
 
 @contextlib.asynccontextmanager
@@ -34,7 +34,7 @@ async def reached(
 async def run(url: str, *, of: RunInput | None = None, **settings: Any) -> list[AgentEvent]:
     """All that an agent at an address does in one run."""
     async with reached(url, **settings) as agent:
-        return [event async for event in agent.run(of or turn())]
+        return [event async for event in agent.run(of or run_input())]
 
 
 def text_of(events: list[AgentEvent]) -> str:

@@ -13,7 +13,7 @@ import stamina
 from swarm.agents import failures
 from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES
 from swarm.domain.answers.events import Broken, Cancelled, Failed, Finished, TextDelta
-from tests.agents.asking import reached, run, text_of, turn
+from tests.agents.asking import reached, run, run_input, text_of
 from tests.support.agui_server import (
     DROP,
     EOF,
@@ -278,7 +278,7 @@ def failed_once() -> Iterator[asyncio.Event]:
 
 
 async def _all(agent: Any) -> list[Any]:
-    return [event async for event in agent.run(turn())]
+    return [event async for event in agent.run(run_input())]
 
 
 @pytest.mark.parametrize(
@@ -318,6 +318,6 @@ async def test_what_an_agent_says_of_its_errors_is_not_shown_to_people(server: A
 async def test_a_fault_of_our_own_is_an_end_too(server: AguiServer) -> None:
     """A number that our JSON cannot hold: whoever waits for the run must still hear of its end."""
     server.on("/", *answering("hi"))
-    events = await run(server.url, of=turn(client_context={"cost": 2**64}))
+    events = await run(server.url, of=run_input(client_context={"cost": 2**64}))
     assert events == [Broken(reason=failures.OUR_FAULT)]
     assert not [event for event in events if isinstance(event, TextDelta)]

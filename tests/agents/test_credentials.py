@@ -15,7 +15,7 @@ from swarm.agents.remote.credentials import NO_TOKEN
 from swarm.clock import ManualClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 from swarm.domain.answers.events import Broken, Finished
-from tests.agents.asking import CAIPE, reached, run, turn
+from tests.agents.asking import CAIPE, reached, run, run_input
 from tests.support.agui_server import (
     DROP,
     STALL,
@@ -72,7 +72,7 @@ async def test_a_token_serves_until_60_s_before_its_end(server: AguiServer) -> N
     async with reached(server.url, oauth=oauth(server), clock=clock) as agent:
         for seconds in (0, 3539, 1):
             clock.advance(seconds)
-            assert [event async for event in agent.run(turn())][-1] == Finished()
+            assert [event async for event in agent.run(run_input())][-1] == Finished()
     assert shown(server) == ["Bearer one", "Bearer one", "Bearer two"]
 
 
@@ -83,7 +83,7 @@ async def test_odd_lifetimes_of_tokens(expires_in: object, count: int, server: A
     server.on("/", *answering("hi"))
     async with reached(server.url, oauth=oauth(server)) as agent:
         for _ in range(3):
-            assert [event async for event in agent.run(turn())][-1] == Finished()
+            assert [event async for event in agent.run(run_input())][-1] == Finished()
     assert len(server.to(TOKEN)) == count
 
 
@@ -188,4 +188,4 @@ def logged() -> Any:
 
 
 async def _read(agent: Any) -> list[Any]:
-    return [event async for event in agent.run(turn())]
+    return [event async for event in agent.run(run_input())]

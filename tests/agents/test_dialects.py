@@ -12,7 +12,7 @@ from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
 from swarm.domain.answers.agents import ResumeForm, ThreadContext
 from swarm.domain.answers.events import Decided, Finished, InputMessage, RunInput, Speaker
 from swarm.domain.model.threads import Standing
-from tests.agents.asking import CAIPE, run, turn
+from tests.agents.asking import CAIPE, run, run_input
 from tests.support import naughty
 from tests.support.agui_server import AguiServer, Request, answering
 
@@ -43,7 +43,7 @@ async def sent(server: AguiServer, path: str, of: RunInput, **settings: Any) -> 
 
 
 async def test_agui_gets_a_run_agent_input_of_1_0(server: AguiServer) -> None:
-    request = await sent(server, "/", turn(messages=TWO, history=HISTORY, client_context=CONTEXT), agent_id="a1")
+    request = await sent(server, "/", run_input(messages=TWO, history=HISTORY, client_context=CONTEXT), agent_id="a1")
     assert request.json == {
         "threadId": "c1",
         "runId": "r1",
@@ -76,7 +76,7 @@ async def test_agui_is_resumed_with_an_answer_to_every_interrupt(server: AguiSer
         Decided(interrupt_id="i1", values={"approved": True}, raw=TOOL_CALL),
         Decided(interrupt_id="i2", values=None),
     )
-    request = await sent(server, "/", turn(decided=decided))
+    request = await sent(server, "/", run_input(decided=decided))
     assert request.json["resume"] == [
         {"interruptId": "i1", "status": "resolved", "payload": {"approved": True}},
         {"interruptId": "i2", "status": "cancelled"},
@@ -93,7 +93,7 @@ async def test_agui_is_resumed_with_an_answer_to_every_interrupt(server: AguiSer
 
 @pytest.mark.req("STREAM-13")
 async def test_caipe_gets_the_raw_text_of_the_new_messages_and_nothing_around_it(server: AguiServer) -> None:
-    given = turn(messages=TWO, client_context=CONTEXT)
+    given = run_input(messages=TWO, client_context=CONTEXT)
     request = await sent(server, START, given, dialect=CAIPE, agent_id="a1")
     assert request.json == {
         "message": "a *prime* <number>?\n\nor not?",
@@ -138,7 +138,7 @@ async def test_caipe_gets_the_thread_apart_in_a_fence_that_nobody_in_it_can_clos
         ),
         InputMessage(id="1700000002.000100", speaker=Speaker.ASSISTANT, text="a number", author="bot"),
     )
-    given = turn(history=history, client_context=CONTEXT)
+    given = run_input(history=history, client_context=CONTEXT)
     request = await sent(server, START, given, dialect=CAIPE, thread_context=where)
     text = THREAD.replace("MARKER", marker)
     if where is ThreadContext.MESSAGE:
@@ -149,7 +149,7 @@ async def test_caipe_gets_the_thread_apart_in_a_fence_that_nobody_in_it_can_clos
 
 
 async def test_a_client_context_has_a_source_where_there_is_only_the_thread(server: AguiServer) -> None:
-    request = await sent(server, START, turn(history=HISTORY), dialect=CAIPE)
+    request = await sent(server, START, run_input(history=HISTORY), dialect=CAIPE)
     assert request.json["client_context"].keys() == {"source", "thread_context"}
 
 
@@ -166,7 +166,7 @@ async def test_services_of_later_versions_are_resumed_with_resume_data(
     values: Any, raw: Any, resumed: object, server: AguiServer
 ) -> None:
     decided = (Decided(interrupt_id="i1", values=values, raw=raw),)
-    request = await sent(server, RESUME, turn(decided=decided), dialect=CAIPE, resume=ResumeForm.DATA)
+    request = await sent(server, RESUME, run_input(decided=decided), dialect=CAIPE, resume=ResumeForm.DATA)
     assert json.loads(request.json["resume_data"]) == resumed
     assert request.json.keys() == {"resume_data", "conversation_id", "protocol", "trace_id"}
 
@@ -176,7 +176,7 @@ async def test_services_of_later_versions_are_resumed_with_resume_data(
 async def test_an_agent_gets_nothing_that_no_person_sees(server: AguiServer, path: str, settings: Any) -> None:
     said = InputMessage(id="1", speaker=Speaker.USER, text=naughty.TEXT, author=naughty.NAME)
     context = {"channel_name": naughty.NAME, "channel_topic": naughty.TEXT, naughty.NAME: {"a": [naughty.NAME]}}
-    request = await sent(server, path, turn(messages=(said,), history=(said,), client_context=context), **settings)
+    request = await sent(server, path, run_input(messages=(said,), history=(said,), client_context=context), **settings)
     assert naughty.hidden_anywhere(request.json) == {}
     shown = request.json.get("message") or request.json["messages"][-1]["content"]
     assert "</new_message>\n" in shown  # what can be seen is the text as it was written
@@ -184,7 +184,7 @@ async def test_an_agent_gets_nothing_that_no_person_sees(server: AguiServer, pat
 
 
 async def test_for_caipe_a_key_that_does_not_apply_is_absent(server: AguiServer) -> None:
-    request = await sent(server, START, turn(), dialect=CAIPE)
+    request = await sent(server, START, run_input(), dialect=CAIPE)
     assert request.json == {"message": "hello", "conversation_id": "c1", "protocol": "agui", "trace_id": "trace1"}
 
 
@@ -199,7 +199,9 @@ async def test_for_caipe_a_key_that_does_not_apply_is_absent(server: AguiServer)
 )
 async def test_caipe_is_resumed_with_form_data(decided: list[Any], form_data: object, server: AguiServer) -> None:
     decisions = tuple(Decided(interrupt_id=f"i{at}", values=values) for at, values in enumerate(decided))
-    request = await sent(server, RESUME, turn(decided=decisions, client_context=CONTEXT), dialect=CAIPE, agent_id="a1")
+    request = await sent(
+        server, RESUME, run_input(decided=decisions, client_context=CONTEXT), dialect=CAIPE, agent_id="a1"
+    )
     got = request.json["form_data"]
     assert isinstance(got, str)
     assert (json.loads(got) if isinstance(form_data, dict) else got) == form_data
@@ -221,6 +223,6 @@ async def test_caipes_paths_come_after_the_base(suffix: str, server: AguiServer)
 
 
 async def test_headers_of_the_operator_are_sent_along(server: AguiServer) -> None:
-    request = await sent(server, "/", turn(), headers={"X-Tenant": "t1"}, token="secret-token-1")
+    request = await sent(server, "/", run_input(), headers={"X-Tenant": "t1"}, token="secret-token-1")
     assert request.headers["x-tenant"] == "t1"
     assert request.headers["authorization"] == "Bearer secret-token-1"

@@ -31,7 +31,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from tests.agents.asking import reached, run, text_of, turn
+from tests.agents.asking import reached, run, run_input, text_of
 from tests.support.doors import serving
 
 pytestmark = pytest.mark.req("STREAM-01", "STREAM-03")
@@ -108,11 +108,11 @@ async def test_it_gets_what_was_said_before(url: str) -> None:
         InputMessage(id="1", speaker=Speaker.USER, text="hello", author="Ada Lovelace"),
         InputMessage(id="2", speaker=Speaker.ASSISTANT, text="hello"),
     )
-    assert text_of(await run(url, of=turn(history=history))) == "Hello, 3"
+    assert text_of(await run(url, of=run_input(history=history))) == "Hello, 3"
 
 
 async def test_its_tools_are_seen_running(url: str) -> None:
-    events = await run(url, of=turn("add 1 and 2"))
+    events = await run(url, of=run_input("add 1 and 2"))
     assert events[:2] == [ToolStarted(id="call1", name="add"), ToolEnded(id="call1")]
     assert text_of(events) == "The tool says: 3"
     assert events[-1] == Finished()
@@ -149,25 +149,25 @@ async def test_it_goes_on_with_what_people_decided(
 ) -> None:
     asked = await _asked_by(url)
     decided = Decided(interrupt_id=asked.id, values=values, raw=asked.raw)
-    events = await run(url, of=turn("delete my notes", decided=(decided,)))
+    events = await run(url, of=run_input("delete my notes", decided=(decided,)))
     assert text_of(events) == said
     assert events[-1] == Finished()
     assert deleted == DELETED
 
 
 async def test_its_errors_are_told(url: str) -> None:
-    (*_, last) = await run(url, of=turn("fail"))
+    (*_, last) = await run(url, of=run_input("fail"))
     assert last == Failed(message="the model is out of order")
 
 
 async def test_a_whole_answer_is_collected(url: str) -> None:
     async with reached(url) as agent:
-        assert await agent.invoke(turn("add 1 and 2")) == Finished(result="The tool says: 3")
+        assert await agent.invoke(run_input("add 1 and 2")) == Finished(result="The tool says: 3")
         assert (await agent.health()).reachable
 
 
 async def _asked_by(url: str) -> Asked:
-    events: list[AgentEvent] = await run(url, of=turn("delete my notes"))
+    events: list[AgentEvent] = await run(url, of=run_input("delete my notes"))
     last = events[-1]
     assert isinstance(last, Interrupted)
     (asked,) = last.asked

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from swarm.agents.remote.translation.translator import Translator
 from swarm.domain.answers.events import AgentEvent, Broken, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
-from tests.agents.asking import CAIPE, reached, run, text_of, turn
+from tests.agents.asking import CAIPE, reached, run, run_input, text_of
 from tests.support.agui_server import (
     EVENT_STREAM,
     FINISHED,
@@ -58,7 +58,7 @@ async def test_a_delta_is_told_before_the_next_one_comes(server: AguiServer) -> 
     go_on = asyncio.Event()
     server.on("/", STARTED, *said("first"), go_on, *said("second", id="m2"), FINISHED)
     async with reached(server.url) as agent:
-        events = agent.run(turn())
+        events = agent.run(run_input())
         assert await asyncio.wait_for(anext(events), 1) == TextDelta(text="first", message_id="m1")
         go_on.set()
         assert [event async for event in events][-1] == Finished()
@@ -105,7 +105,7 @@ async def _events_of(pieces: list[bytes]) -> list[AgentEvent]:
 async def test_a_run_that_is_left_is_cut_off_within_a_second(server: AguiServer) -> None:
     server.on("/", STARTED, *said("so far"), STALL)
     async with reached(server.url) as agent:
-        events = agent.run(turn())
+        events = agent.run(run_input())
         await anext(events)
         await events.aclose()
         await asyncio.wait_for(server.requests[0].left.wait(), 1)
@@ -129,7 +129,7 @@ async def test_a_caipe_agent_is_told_that_its_run_was_left(server: AguiServer) -
     server.on(START, STARTED, *said("so far"), STALL)
     server.on(CANCEL, Answer(200, {}, b"{}"))
     async with reached(server.url, dialect=CAIPE, agent_id="a1") as agent:
-        events = agent.run(turn())
+        events = agent.run(run_input())
         await anext(events)
         await events.aclose()
         request = await server.asked(CANCEL)
@@ -156,7 +156,7 @@ async def test_an_agent_that_will_not_hear_does_not_hold_anybody_up(server: Agui
     server.on(START, STARTED, *said("so far"), STALL)
     server.on(CANCEL, Answer(0), STALL)
     async with reached(server.url, dialect=CAIPE) as agent:
-        events = agent.run(turn())
+        events = agent.run(run_input())
         await anext(events)
         async with asyncio.timeout(1):
             await events.aclose()
@@ -192,7 +192,7 @@ def test_a_translator_that_was_fed_nothing_useful_still_has_an_end(text: str) ->
 
 
 async def _read(agent: Any) -> list[AgentEvent]:
-    return [event async for event in agent.run(turn())]
+    return [event async for event in agent.run(run_input())]
 
 
 async def test_an_answer_with_a_charset_of_its_own_is_read_as_utf_8(server: AguiServer) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from swarm.domain.answers.events import Finished
-from tests.agents.asking import CAIPE, reached, run, turn
+from tests.agents.asking import CAIPE, reached, run, run_input
 from tests.support.agui_server import AguiServer, Answer, answering
 
 pytestmark = pytest.mark.req("STREAM-01")
@@ -49,7 +49,7 @@ async def test_runs_do_not_know_of_each_other_by_cookies(server: AguiServer) -> 
     server.on("/", Answer(headers=headers), *answering("hi"))
     async with reached(server.url) as agent:
         for _ in range(2):
-            assert [event async for event in agent.run(turn())][-1] == Finished()
+            assert [event async for event in agent.run(run_input())][-1] == Finished()
     assert "cookie" not in server.requests[1].headers
 
 
@@ -66,7 +66,7 @@ async def test_every_request_has_a_connection_of_its_own() -> None:
     async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with reached(url, dialect=CAIPE) as agent:
-            assert [await agent.invoke(turn()) for _ in range(2)] == [Finished(result="1")] * 2
+            assert [await agent.invoke(run_input()) for _ in range(2)] == [Finished(result="1")] * 2
         assert len(writers) == 2
         for writer in writers:
             writer.close()

@@ -10,7 +10,7 @@ import pytest
 from swarm.agents import failures
 from swarm.domain.answers.agents import Health
 from swarm.domain.answers.events import Asked, Broken, Cancelled, Failed, Finished, Interrupted
-from tests.agents.asking import CAIPE, reached, turn
+from tests.agents.asking import CAIPE, reached, run_input
 from tests.support.agui_server import (
     DROP,
     FINISHED,
@@ -30,7 +30,7 @@ RUN_FINISHED = {"type": "RUN_FINISHED", "threadId": "c1", "runId": "r1"}
 
 async def invoked(url: str, **settings: Any) -> Any:
     async with reached(url, **settings) as agent:
-        return await agent.invoke(turn())
+        return await agent.invoke(run_input())
 
 
 @pytest.mark.req("STREAM-01", "STREAM-08")

@@ -21,7 +21,7 @@ from swarm.domain.access import CallerPolicy
 from swarm.domain.model.agents import Role
 from swarm.domain.model.threads import File
 from swarm.services.rules.idempotency import Caller
-from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, run_input, start
+from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor
 from tests.support.whole import Whole, whole
 from tests.support.world import BOT, said
@@ -155,7 +155,7 @@ ROUTES: Final[Mapping[str, Entry]] = {
         gets=CALLED | {"operator": 409, "owner": 409},
         body={"conversation_id": "c1", "form_data": "x", "agent_id": "assistant"},
     ),
-    "POST /agui/{agent}": Entry(gets=CALLED, body=run_input(), agent="assistant"),
+    "POST /agui/{agent}": Entry(gets=CALLED, body=agui_input(), agent="assistant"),
     "GET /agui/{agent}": Entry(gets=CALLED, agent="assistant"),
     "GET /api/v1/agents": Entry(gets=all_agents(200) | {"operator": 200}),
 }

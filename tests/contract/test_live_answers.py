@@ -27,7 +27,7 @@ from swarm.domain.answers.events import (
     ToolStarted,
 )
 from swarm.domain.answers.state import PageMode
-from tests.agents.asking import turn
+from tests.agents.asking import run_input
 from tests.contract.live_scene import (
     LINES,
     PATIENCE_SECONDS,
@@ -255,7 +255,7 @@ async def test_a_stop_closes_the_connection_to_a_remote_agent(scene: Scene) -> N
     async with agui_server() as server:
         server.on("/", STARTED, *said("Some words.\n"), STALL)
         agent = AguiAgent(RemoteAgent(name="remote", url=f"{server.url}/"))
-        task = asyncio.create_task(scene.answer.show(agent.run(turn())))
+        task = asyncio.create_task(scene.answer.show(agent.run(run_input())))
         await scene.until_shown("Some words.")
         scene.answer.stop("U000ALICE")
         await asyncio.wait_for(server.requests[0].left.wait(), PATIENCE_SECONDS)

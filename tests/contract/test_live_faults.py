@@ -238,7 +238,7 @@ async def test_an_agent_is_read_no_further_than_a_bound_while_nobody_looks(scene
     task = scene.begin(flood)
     await scene.until_called("assistant.threads.setStatus")
     for _ in range(50):
-        await scene.workspace.assistant()  # others have their turn, and the agent all the time it wants
+        await scene.workspace.assistant()  # others have their run, and the agent all the time it wants
     assert read <= EVENTS_AHEAD + 1
     notes.hold.set()
     await task

@@ -16,7 +16,7 @@ from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.events import TextDelta
 from swarm.domain.model.agents import Role
 from swarm.domain.model.threads import File
-from tests.contract.agui_api.scene import FOREVER, INVOKE, RESUME, START, Scripted, events_of, run_input, start
+from tests.contract.agui_api.scene import FOREVER, INVOKE, RESUME, START, Scripted, agui_input, events_of, start
 from tests.support.doors import Visitor
 from tests.support.quick import quick
 from tests.support.waiting import PATIENCE_SECONDS
@@ -94,7 +94,7 @@ DOINGS: dict[str, tuple[Callable[[Whole, Visitor], Coroutine[Any, Any, object]],
     "a download": (download, "cut"),
     "a tool": (tool, 401),
     "a start": (stream(START, start(conversation="c1")), ENDED),
-    "a run": (stream("/agui/assistant", run_input(thread="c2")), ENDED),
+    "a run": (stream("/agui/assistant", agui_input(thread="c2")), ENDED),
     "an invoke": (stream(INVOKE, start(conversation="c3")), 401),
 }
 

@@ -68,8 +68,8 @@ async def lea(doors: WatchedDoors) -> Visitor:
 
 
 async def answers(lea: Visitor, trigger: dict[str, Any]) -> None:
-    entry_id = trigger["inbox_messages"][0]["id"]
-    await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=entry_id, message=f"hi, {WORDS}")
+    inbox_message_id = trigger["inbox_messages"][0]["id"]
+    await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=inbox_message_id, message=f"hi, {WORDS}")
 
 
 def attributes(span: ReadableSpan) -> Mapping[str, object]:

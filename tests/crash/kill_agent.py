@@ -34,25 +34,27 @@ class CarefulAgent(Agent):
                 await super()._run()
 
     async def _act(self, line: Line, lease: str, trigger: Json) -> None:
-        entries = trigger["inbox_messages"]
-        orders = [(entry, order) for entry in entries if (order := order_in(entry["text"]))]
+        inbox_messages = trigger["inbox_messages"]
+        orders = [
+            (inbox_message, order) for inbox_message in inbox_messages if (order := order_in(inbox_message["text"]))
+        ]
         if trigger["kind"] != "slack_inbox_message" or not orders:
             await super()._act(_Patient(line), lease, trigger)
             return
-        assert len(orders) == len(entries) == 1, entries
+        assert len(orders) == len(inbox_messages) == 1, inbox_messages
         await _write(_Patient(line), lease, *orders[0])
 
 
-async def _write(line: Line, lease: str, entry: Json, order: Order) -> None:
-    about = {"inbox_message_id": entry["id"]}
-    turn = (await line.tool("slack-stream", lease, {"action": "open", **about}))["turn_id"]
+async def _write(line: Line, lease: str, inbox_message: Json, order: Order) -> None:
+    about = {"inbox_message_id": inbox_message["id"]}
+    run = (await line.tool("slack-stream", lease, {"action": "open", **about}))["turn_id"]
     for first in range(0, order.deltas, _PIECE):
         last = min(first + _PIECE, order.deltas)
         text = "".join(order.delta(number) for number in range(first, last))
-        said = {"action": "append", "turn_id": turn, "text": text, "request_id": f"{lease}:{first}"}
+        said = {"action": "append", "turn_id": run, "text": text, "request_id": f"{lease}:{first}"}
         await line.tool("slack-stream", lease, said)
         await asyncio.sleep(_PIECE / order.per_second)
-    await line.tool("slack-stream", lease, {"action": "close", "turn_id": turn})
+    await line.tool("slack-stream", lease, {"action": "close", "turn_id": run})
 
 
 class _Patient(Line):

@@ -36,7 +36,7 @@ _OPEN = {
     "leases": "SELECT * FROM leases WHERE ended_at IS NULL",
     "notices": "SELECT * FROM notices WHERE status IN ('unread', 'claimed')",
     "deliveries": "SELECT * FROM deliveries WHERE status IN ('queued', 'sending', 'unknown')",
-    "turns": "SELECT * FROM turns WHERE status IN ('running', 'closing')",
+    "runs": "SELECT * FROM runs WHERE status IN ('running', 'closing')",
 }
 
 

@@ -34,12 +34,12 @@ class Scene:
     async def trigger(self, *timestamps: str) -> Trigger:
         """The next trigger of the lead, which must be about exactly these messages."""
         (trigger,) = await self.lea.poll(wait_seconds=20, limit=1)
-        assert [entry["ts"] for entry in trigger["inbox_messages"]] == list(timestamps)
+        assert [inbox_message["ts"] for inbox_message in trigger["inbox_messages"]] == list(timestamps)
         return trigger
 
     async def reply(self, trigger: Trigger, text: str) -> None:
         """Answer a trigger with the real tool."""
-        await self.lea.uses("slack-reply", lease_of(trigger), inbox_message_id=entry_of(trigger), message=text)
+        await self.lea.uses("slack-reply", lease_of(trigger), inbox_message_id=inbox_message_of(trigger), message=text)
 
     async def answered_once(self, ts: str, *answers: str, channel: str = "general") -> Conversation:
         """Nothing is left to do, and people see 👀, these answers and ✅, each once."""
@@ -61,5 +61,5 @@ def lease_of(trigger: Trigger) -> str:
     return str(trigger["lease"]["token"])
 
 
-def entry_of(trigger: Trigger) -> str:
+def inbox_message_of(trigger: Trigger) -> str:
     return str(trigger["inbox_messages"][-1]["id"])

@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from swarm.store.admin import migrations
-from tests.crash.scene import Trigger, entry_of, lease_of
+from tests.crash.scene import Trigger, inbox_message_of, lease_of
 from tests.support.agui_server import FINISHED, STARTED, AguiServer, said
 from tests.support.doors import Visitor
 from tests.support.faketime import SEEN_SECONDS, SetClock, postgres_server_by, set_clock
@@ -56,11 +56,11 @@ class Scene:
             lambda: self.lea.poll(wait_seconds=20, limit=1), within_seconds=SETTLED_SECONDS, what="lea has work"
         )
         (trigger,) = found
-        self.claimed.append(entry_of(trigger))
+        self.claimed.append(inbox_message_of(trigger))
         return trigger
 
     async def reply(self, trigger: Trigger, text: str) -> None:
-        await self.lea.uses("slack-reply", lease_of(trigger), inbox_message_id=entry_of(trigger), message=text)
+        await self.lea.uses("slack-reply", lease_of(trigger), inbox_message_id=inbox_message_of(trigger), message=text)
 
     @contextlib.asynccontextmanager
     async def renewing(self, trigger: Trigger) -> AsyncIterator[None]:

@@ -23,7 +23,7 @@ from mcp import MCPError
 
 from swarm.services.outbox.elections import LEASE_SECONDS
 from swarm.slack.outgoing.pacing import POSTS_PER_CHANNEL
-from tests.crash.scene import entry_of, lease_of
+from tests.crash.scene import inbox_message_of, lease_of
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor, error_of
 from tests.support.http import client as http_client
@@ -208,8 +208,11 @@ async def _answer(lea: Visitor) -> None:
 
 async def _reply(lea: Visitor, trigger: Mapping[str, Any]) -> None:
     """Answer with the last word of the question. Again and again, as a careful agent does that got no answer itself."""
-    (entry,) = trigger["inbox_messages"]
-    arguments = {"inbox_message_id": entry_of(trigger), "message": f"answer to {entry['text'].split()[-1]}"}
+    (inbox_message,) = trigger["inbox_messages"]
+    arguments = {
+        "inbox_message_id": inbox_message_of(trigger),
+        "message": f"answer to {inbox_message['text'].split()[-1]}",
+    }
     while True:
         try:
             result = await lea.tool("slack-reply", lease_of(trigger), **arguments)

@@ -143,10 +143,10 @@ async def _next_triggers(scene: Scene, count: int) -> list[dict[str, object]]:
 
 
 def _ts_of(trigger: dict[str, object]) -> str:
-    entries = trigger["inbox_messages"]
-    assert isinstance(entries, list)
-    (entry,) = entries
-    return str(entry["ts"])
+    inbox_messages = trigger["inbox_messages"]
+    assert isinstance(inbox_messages, list)
+    (inbox_message,) = inbox_messages
+    return str(inbox_message["ts"])
 
 
 async def _connections(scene: Scene) -> int:

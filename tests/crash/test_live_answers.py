@@ -122,8 +122,8 @@ class Scene:
         if not self.stage.coordinator.alive or await self.stage.backlog(self.http):
             return False
         with sqlite3.connect(self.stage.home / "swarm.db") as database:
-            ((turns,),) = database.execute("SELECT count(*) FROM turns WHERE status IN ('running', 'closing')")
-        return not turns
+            ((runs,),) = database.execute("SELECT count(*) FROM runs WHERE status IN ('running', 'closing')")
+        return not runs
 
     def attempts(self) -> int:
         """How often work was lost."""
@@ -233,7 +233,7 @@ async def test_killed_in_the_middle_of_what_must_not_be_done_twice_it_asks(scene
 
     (message,) = await wait_until(sealed)
     assert is_sealed(message, RESTARTED)
-    await wait_until(scene.is_over)  # the button is there a moment before the turn is over
+    await wait_until(scene.is_over)  # the button is there a moment before the run is over
     scene.agent.on("/", *answering("All of it."))
     await scene.twin.press(ts, "Half of it.", RETRY_RUN_ACTION)
     assert len(await scene.whole(ts, "All of it.")) == 2

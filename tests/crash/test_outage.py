@@ -21,7 +21,7 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from tests.crash.scene import entry_of, lease_of
+from tests.crash.scene import inbox_message_of, lease_of
 from tests.support.doors import Visitor
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
@@ -59,11 +59,11 @@ class Served:
 
     def take(self, trigger: Mapping[str, Any]) -> None:
         thread = trigger["thread"]
-        for entry in trigger["inbox_messages"]:
-            self.order[thread["channel"], thread["thread_ts"]].append(entry["ts"])
-            self.texts[entry["ts"]] = entry["text"]
-            self.contexts[entry["ts"]] = [message["text"] for message in trigger["thread_context"]]
-            self.prompts[entry["ts"]] = trigger["prompt"]
+        for inbox_message in trigger["inbox_messages"]:
+            self.order[thread["channel"], thread["thread_ts"]].append(inbox_message["ts"])
+            self.texts[inbox_message["ts"]] = inbox_message["text"]
+            self.contexts[inbox_message["ts"]] = [message["text"] for message in trigger["thread_context"]]
+            self.prompts[inbox_message["ts"]] = trigger["prompt"]
 
     @property
     def times(self) -> Counter[str]:
@@ -140,11 +140,11 @@ async def _answers(town: Town, visitor: Visitor) -> None:
         with contextlib.suppress(httpx2.HTTPError, MCPError, ExceptionGroup, AssertionError):  # it is down
             for trigger in await visitor.poll(wait_seconds=1, limit=1):
                 town.served.take(trigger)
-                words = " + ".join(entry["text"] for entry in trigger["inbox_messages"])
+                words = " + ".join(inbox_message["text"] for inbox_message in trigger["inbox_messages"])
                 await visitor.uses(
-                    "slack-reply", lease_of(trigger), inbox_message_id=entry_of(trigger), message=f"re: {words}"
+                    "slack-reply", lease_of(trigger), inbox_message_id=inbox_message_of(trigger), message=f"re: {words}"
                 )
-                town.served.answered |= {entry["ts"] for entry in trigger["inbox_messages"]}
+                town.served.answered |= {inbox_message["ts"] for inbox_message in trigger["inbox_messages"]}
                 continue
         await asyncio.sleep(0.05)
 

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from tests.crash.scene import Scene, both_engines, entry_of, lease_of
+from tests.crash.scene import Scene, both_engines, inbox_message_of, lease_of
 from tests.support.doors import Visitor
 from tests.support.waiting import wait_until
 
@@ -82,8 +82,8 @@ async def _answer(lea: Visitor) -> None:
 
 async def _reply(lea: Visitor, trigger: Mapping[str, Any]) -> None:
     """Answer with the words of the questions. Again and again, as a careful agent does that got no answer itself."""
-    said = " ".join(entry["text"].split()[-1] for entry in trigger["inbox_messages"])
-    arguments = {"inbox_message_id": entry_of(trigger), "message": f"answer to {said}"}
+    said = " ".join(inbox_message["text"].split()[-1] for inbox_message in trigger["inbox_messages"])
+    arguments = {"inbox_message_id": inbox_message_of(trigger), "message": f"answer to {said}"}
     while True:
         try:
             result = await lea.tool("slack-reply", lease_of(trigger), **arguments)

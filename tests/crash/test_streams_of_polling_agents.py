@@ -14,7 +14,7 @@ import pytest
 
 from swarm.services.outbox.elections import LEASE_SECONDS
 from swarm.services.runs.run_ends import STOP_TEXT
-from tests.crash.scene import Scene, Trigger, both_engines, entry_of, lease_of
+from tests.crash.scene import Scene, Trigger, both_engines, inbox_message_of, lease_of
 from tests.support.doors import Visitor, error_of
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
@@ -40,7 +40,7 @@ class Writing:
     turn_id: str = ""
 
     async def call(self, action: str, **said: object) -> dict[str, Any]:
-        about = {"turn_id": self.turn_id} if self.turn_id else {"inbox_message_id": entry_of(self.trigger)}
+        about = {"turn_id": self.turn_id} if self.turn_id else {"inbox_message_id": inbox_message_of(self.trigger)}
         return await self.lea.uses("slack-stream", lease_of(self.trigger), action=action, **about, **said)
 
     async def open(self) -> None:

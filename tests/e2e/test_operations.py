@@ -34,8 +34,8 @@ async def takes(lea: Visitor) -> dict[str, Any]:
 
 
 async def answers(lea: Visitor, trigger: dict[str, Any], text: str) -> None:
-    entry_id = trigger["inbox_messages"][0]["id"]
-    await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=entry_id, message=text)
+    inbox_message_id = trigger["inbox_messages"][0]["id"]
+    await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=inbox_message_id, message=text)
 
 
 async def eventful_run(twin: TwinClient, lea: Visitor) -> str:

@@ -1,4 +1,4 @@
-"""Built-in agents whose messages are answered anew, through the turns that really do so: after Retry, after a restart,
+"""Built-in agents whose messages are answered anew, through the runs that really do so: after Retry, after a restart,
 and while a process that has lost its office does not know it yet."""
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Late(DatabaseMemory):
         run: str,
         messages: Sequence[SessionMessage],
         *,
-        turn_id: str = "",
+        run_id: str = "",
         has_answered: bool = True,
     ) -> None:
         self.wants.set()
         await self.may.wait()
-        await super().add_run(session_id, run, messages, turn_id=turn_id, has_answered=has_answered)
+        await super().add_run(session_id, run, messages, run_id=run_id, has_answered=has_answered)
 
 
 def memory(world: World) -> DatabaseMemory:
@@ -70,8 +70,8 @@ async def originals(world: World) -> list[str]:
 
 async def retried(show: Show, root: SlackMessage) -> None:
     """Somebody presses Retry below the newest answer."""
-    turn = (await show.turns(root))[-1]
-    assert await pressed(show.world, press(RETRY_RUN_ACTION, turn.id, key=f"press:{turn.id}")) is None
+    run = (await show.runs(root))[-1]
+    assert await pressed(show.world, press(RETRY_RUN_ACTION, run.id, key=f"press:{run.id}")) is None
 
 
 @pytest.mark.req("CHAN-06")

@@ -27,8 +27,8 @@ from swarm.store.threads import threads
 from tests.support.attempts import attempt
 from tests.support.conversing import press, pressed
 from tests.support.locks import held, somebody_waits
+from tests.support.runs import asked, begun, failed
 from tests.support.tasks import asked_and_handed, work_of
-from tests.support.turns import asked, begun, failed
 from tests.support.world import World
 
 pytestmark = pytest.mark.req("AGENT-05")
@@ -61,12 +61,12 @@ def block(*texts: str) -> list[SessionMessage]:
     ]
 
 
-async def add(memory: DatabaseMemory, turn: Run, *texts: str, broke_off: bool = False) -> None:
-    await memory.add_run(HERE, turn.run_id, block(*texts), turn_id=turn.id, has_answered=not broke_off)
+async def add(memory: DatabaseMemory, run: Run, *texts: str, broke_off: bool = False) -> None:
+    await memory.add_run(HERE, run.agui_run_id, block(*texts), run_id=run.id, has_answered=not broke_off)
 
 
-async def told(memory: DatabaseMemory, turn: Run | None = None) -> list[str]:
-    return [message.text for message in await memory.get_messages(HERE, turn_id=turn.id if turn else "")]
+async def told(memory: DatabaseMemory, run: Run | None = None) -> list[str]:
+    return [message.text for message in await memory.get_messages(HERE, run_id=run.id if run else "")]
 
 
 async def originals(memory: DatabaseMemory) -> list[str]:
@@ -132,7 +132,7 @@ async def test_an_attempt_of_a_deposed_process_that_comes_late_is_kept_and_never
         await add(elsewhere, old, "a", "[stopped]", broke_off=True)
     assert await told(memory) == await told(elsewhere) == ["a", "new"]
     assert await originals(memory) == ["a", "new", "a", "[stopped]"]
-    assert [(line["action"], line["run_id"]) for line in logs] == [("session_late", old.run_id)]
+    assert [(line["action"], line["run_id"]) for line in logs] == [("session_late", old.agui_run_id)]
 
 
 async def test_nor_is_one_that_has_answered_late(
@@ -168,7 +168,7 @@ async def test_two_attempts_that_end_at_the_same_moment_come_to_the_same(
         ((old, "old"), (new, "new")), reverse=not old_is_first, key=lambda p: p[1] == "new"
     )
     async with held(
-        world.database, sessions.add_run, "helper", HERE, first.run_id, block("a", said), first.id, first is new
+        world.database, sessions.add_run, "helper", HERE, first.agui_run_id, block("a", said), first.id, first is new
     ):
         waiting = asyncio.ensure_future(add(elsewhere, second, "a", late, broke_off=second is old))
         await somebody_waits(world.database)
@@ -194,12 +194,14 @@ async def test_messages_that_were_answered_together_may_be_answered_one_by_one(
 async def test_turns_of_other_agents_and_unknown_ones_are_no_attempts(world: World, memory: DatabaseMemory) -> None:
     ada, bob = await world.lead("helper"), await world.lead("bob")
     bobs = await attempt(world, bob, "a")
-    await DatabaseMemory(world.database, "bob", None).add_run(HERE, bobs.run_id, block("a", "bob's"), turn_id=bobs.id)
+    await DatabaseMemory(world.database, "bob", None).add_run(
+        HERE, bobs.agui_run_id, block("a", "bob's"), run_id=bobs.id
+    )
     one = await attempt(world, ada, "c")
     await add(memory, one, "c", "answer")
-    await memory.add_run(HERE, "elsewhere", block("d"), turn_id="forgotten")
+    await memory.add_run(HERE, "elsewhere", block("d"), run_id="forgotten")
     assert await told(memory) == await told(memory, await attempt(world, ada, "e")) == ["c", "answer", "d"]
-    assert [message.text for message in await memory.get_messages(HERE, turn_id="forgotten")] == ["c", "answer", "d"]
+    assert [message.text for message in await memory.get_messages(HERE, run_id="forgotten")] == ["c", "answer", "d"]
     await world.database.write(run_pages.open_page, bobs.id, 1, PageKind.STREAM)
     await world.database.write(run_pages.page_opened, bobs.id, 1, "1.1")
     adas = await attempt(world, ada, "a", over=bobs, how=RunStep.ANSWER)
@@ -219,30 +221,32 @@ async def test_to_repeat_what_is_there_changes_nothing(world: World, memory: Dat
 async def test_where_the_other_attempts_were_shown_is_known_live_or_posted(
     world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
-    _, turn = await asked(world, helper)
-    assert await memory.shown_before(turn.id) == frozenset()
-    await world.database.write(show, turn, "1.1")
+    _, run = await asked(world, helper)
+    assert await memory.shown_before(run.id) == frozenset()
+    await world.database.write(show, run, "1.1")
     await world.send()
-    await failed(world, turn)
-    await world.database.write(leases.end, turn.lease_token, LeaseEnd.FINISHED)
-    assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
+    await failed(world, run)
+    await world.database.write(leases.end, run.lease_token, LeaseEnd.FINISHED)
+    assert await pressed(world, press(RETRY_RUN_ACTION, run.id)) is None
     again = await begun(world, helper, await world.only(helper, hold=True))
     await world.database.write(run_pages.open_page, again.id, 1, PageKind.STREAM)
     await world.database.write(run_pages.page_opened, again.id, 1, "2.2")
     posts = await world.rows("SELECT sent_ts, agent_id FROM deliveries WHERE kind = 'post'")
     assert len(posts) == 2
     assert await memory.shown_before(again.id) == {"1.1", *(post["sent_ts"] for post in posts if post["agent_id"])}
-    assert await memory.shown_before(turn.id) == {"2.2", *(post["sent_ts"] for post in posts if post["agent_id"])}
+    assert await memory.shown_before(run.id) == {"2.2", *(post["sent_ts"] for post in posts if post["agent_id"])}
     assert await memory.shown_before("forgotten") == frozenset()
 
 
-def show(tx: Transaction, turn: Run, ts: str) -> None:
-    """A turn shows a message live, and posts what it could not; the coordinator says something as well."""
-    run_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
-    run_pages.page_opened(tx, turn.id, 1, ts)
-    thread = threads.locked(tx, turn.thread_id or "")
-    post_message(tx, thread, "what could not be shown", agent_id=turn.agent_id, inbox_message_id=turn.entry_ids[0])
-    post_message(tx, thread, "I am the coordinator.", inbox_message_id=turn.entry_ids[0])
+def show(tx: Transaction, run: Run, ts: str) -> None:
+    """A run shows a message live, and posts what it could not; the coordinator says something as well."""
+    run_pages.open_page(tx, run.id, 1, PageKind.STREAM)
+    run_pages.page_opened(tx, run.id, 1, ts)
+    thread = threads.locked(tx, run.thread_id or "")
+    post_message(
+        tx, thread, "what could not be shown", agent_id=run.agent_id, inbox_message_id=run.inbox_message_ids[0]
+    )
+    post_message(tx, thread, "I am the coordinator.", inbox_message_id=run.inbox_message_ids[0])
 
 
 @pytest.mark.both_engines

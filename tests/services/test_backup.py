@@ -79,7 +79,7 @@ async def test_what_was_queued_at_the_backup_and_sent_since_is_not_posted_again(
         await again.send()
         assert sorted(again.slack.posts) == ["to one", "to two"]
         assert await again.rows("SELECT count(*) AS n FROM deliveries WHERE due_at IS NOT NULL") == [{"n": 0}]
-        assert (await again.entry(first)).status == "responded"
+        assert (await again.inbox_message(first)).status == "responded"
         assert await again.rows("SELECT DISTINCT context FROM threads") == [{"context": "stale"}]
 
 
@@ -123,7 +123,7 @@ async def test_a_backup_is_one_state_while_others_write(database_url: str, file:
     put_back(database_url, file, force=True)
     async with world_on(database_url) as again:
         rows = await again.rows(
-            "SELECT count(*) AS entries, count(t.ts) AS messages FROM inbox_messages i "
+            "SELECT count(*) AS inbox_messages, count(t.ts) AS messages FROM inbox_messages i "
             "LEFT JOIN thread_messages t ON t.team = i.team AND t.channel = i.channel AND t.ts = i.ts"
         )
         assert before <= rows[0]["entries"] == rows[0]["messages"] <= written

@@ -20,7 +20,7 @@ async def test_unread_messages_of_a_thread_come_together_in_their_order(world: W
     for message in (late, early):
         await world.hears(message)
     trigger = await world.only(lead)
-    assert [entry.ts for entry in trigger.inbox_messages] == [root.ts, early.ts, late.ts]
+    assert [inbox_message.ts for inbox_message in trigger.inbox_messages] == [root.ts, early.ts, late.ts]
     assert trigger.thread_context[-1].ts == late.ts
 
 

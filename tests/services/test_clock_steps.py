@@ -13,10 +13,10 @@ from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.services.runs.run_input import heard_before
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
+from tests.support.runs import begun
 from tests.support.scan import places_of
 from tests.support.slack import is_busy, takes_but_the_answer_is_lost
 from tests.support.tasks import work_of
-from tests.support.turns import begun
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = [
@@ -37,7 +37,7 @@ async def test_a_lease_and_the_presence_of_its_holder_outlast_a_step(world: Worl
     trigger = await world.only(lead)
     world.clock.step(seconds)
     await world.sweep()
-    assert (await world.entry(message)).attempts == 0
+    assert (await world.inbox_message(message)).attempts == 0
     renewed = (await world.services.work.renew(lead, [trigger.lease_token])).renewed
     assert not renewed.lost
     await world.answers(lead, trigger, "still here")
@@ -69,14 +69,14 @@ async def test_what_an_agent_was_told_before_a_step_is_known_after_it(world: Wor
     message = await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     world.clock.advance(2)
-    turn = await begun(world, lead, trigger)
+    run = await begun(world, lead, trigger)
     world.clock.advance(2)
     late = await world.says("earlier, and read late", thread=message)
     await world.change("UPDATE inbox_messages SET ts = :ts WHERE ts = :was", ts=f"{late.ts}1", was=message.ts)
 
     def finish(tx: Transaction) -> None:
-        runs.closing(tx, turn.id, text="hi", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED)
-        runs.end(tx, turn.id, RunStep.ANSWER)
+        runs.closing(tx, run.id, text="hi", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED)
+        runs.end(tx, run.id, RunStep.ANSWER)
 
     await world.database.write(finish)
     world.clock.step(seconds)
@@ -130,21 +130,21 @@ async def test_a_message_of_an_answer_is_looked_for_by_slacks_time(world: World)
     trigger = await world.only(lead)
 
     def begin(tx: Transaction) -> tuple[int, int]:
-        turn = runs.start(
+        run = runs.start(
             tx,
             agent_id=lead.id,
             thread_id=trigger.place.id if trigger.place else None,
             lease_token=trigger.lease_token,
             trigger_id=trigger.id,
-            entry_ids=[trigger.inbox_messages[0].id],
+            inbox_message_ids=[trigger.inbox_messages[0].id],
             attempt=1,
             conversation_id="c",
-            run_id="r",
+            agui_run_id="r",
         )
-        assert turn is not None
-        run_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
-        run_pages.page_opened(tx, turn.id, 1, "9000000000.000100")
-        return run_pages.begins_after(tx, turn.id, 1), run_pages.begins_after(tx, turn.id, 2)
+        assert run is not None
+        run_pages.open_page(tx, run.id, 1, PageKind.STREAM)
+        run_pages.page_opened(tx, run.id, 1, "9000000000.000100")
+        return run_pages.begins_after(tx, run.id, 1), run_pages.begins_after(tx, run.id, 2)
 
     first, second = await world.database.write(begin)
     seconds, _, fraction = message.ts.partition(".")

@@ -32,7 +32,7 @@ async def test_a_thread_that_opens_with_us_is_never_read(world: World) -> None:
         ("bob", AuthorKind.USER, "and now?"),
     ]
     assert not trigger.context_incomplete
-    assert [entry.text for entry in trigger.inbox_messages] == ["and now?"]
+    assert [inbox_message.text for inbox_message in trigger.inbox_messages] == ["and now?"]
 
 
 async def test_an_unknown_thread_is_read_once_and_given_whole_in_order(world: World) -> None:
@@ -117,12 +117,12 @@ async def test_a_history_read_that_overtakes_an_event_routes_its_message_once(wo
     world.slack.threads["C1", root.ts] = [root, first, second]
     await world.hears(first)
     await world.backfill.read_due()
-    assert len(await world.entries(second)) == 1
+    assert len(await world.inbox_messages(second)) == 1
     for _ in range(2):
         await world.hears(second)
-    assert len(await world.entries(second)) == 1
+    assert len(await world.inbox_messages(second)) == 1
     trigger = await world.only(lead)
-    assert [entry.ts for entry in trigger.inbox_messages] == [first.ts, second.ts]
+    assert [inbox_message.ts for inbox_message in trigger.inbox_messages] == [first.ts, second.ts]
 
 
 async def test_a_stale_thread_is_read_again_and_knows_our_posts_by_the_agent_that_spoke(world: World) -> None:
@@ -215,17 +215,21 @@ async def test_an_entry_can_be_read_whole_by_its_agent_and_by_nobody_else(world:
     root = await world.says(f"{BOT} hello")
     await world.answers(lead, await world.only(lead), "good morning")
     await world.send()
-    entry = await world.entry(await world.says("and now?", thread=root))
-    whole = await world.services.inbox.read(lead, entry.id)
-    assert (whole.entry.text, whole.entry.user_name, whole.place.channel_name) == ("and now?", "alice", "#general")
+    inbox_message = await world.inbox_message(await world.says("and now?", thread=root))
+    whole = await world.services.inbox.read(lead, inbox_message.id)
+    assert (whole.inbox_message.text, whole.inbox_message.user_name, whole.place.channel_name) == (
+        "and now?",
+        "alice",
+        "#general",
+    )
     assert whole.previous_reply == "good morning"
-    assert whole.entry.routing_reason == "lead owns the thread"
+    assert whole.inbox_message.routing_reason == "lead owns the thread"
     assert [one.text for one in whole.thread_context] == ["@UBOT hello", "good morning", "and now?"]
     with pytest.raises(NotFound) as foreign:
-        await world.services.inbox.read(other, entry.id)
+        await world.services.inbox.read(other, inbox_message.id)
     with pytest.raises(NotFound) as unknown:
         await world.services.inbox.read(lead, "no-such-id")
-    assert foreign.value.message.replace(entry.id, "") == unknown.value.message.replace("no-such-id", "")
+    assert foreign.value.message.replace(inbox_message.id, "") == unknown.value.message.replace("no-such-id", "")
 
 
 async def test_a_thread_that_slack_does_not_let_us_read_holds_nothing_up_and_is_left_alone(world: World) -> None:

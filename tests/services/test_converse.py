@@ -33,11 +33,11 @@ CHECK, CROSS = "white_check_mark", "x"
 
 
 async def status(world: World, message: SlackMessage) -> InboxStatus:
-    return (await world.entry(message)).status
+    return (await world.inbox_message(message)).status
 
 
-def texts_of(turn: RunInput) -> list[str]:
-    return [message.text for message in turn.messages]
+def texts_of(run: RunInput) -> list[str]:
+    return [message.text for message in run.messages]
 
 
 # What a run gets
@@ -50,11 +50,11 @@ async def test_a_run_gets_the_persons_own_words_and_nothing_else(world: World) -
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT}, tell me: is 1 < 2 &amp; why?")
         await show.over(root)
-    (turn,) = ada.inputs
-    (message,) = turn.messages
+    (run,) = ada.inputs
+    (message,) = run.messages
     assert (message.text, message.speaker, message.author) == ("tell me: is 1 < 2 & why?", Speaker.USER, "alice")
-    assert turn.history == ()
-    assert "alice@example.com" not in repr(turn)
+    assert run.history == ()
+    assert "alice@example.com" not in repr(run)
 
 
 @pytest.mark.req("STREAM-01", "CHAN-03")
@@ -65,7 +65,7 @@ async def test_what_shapes_an_answer_comes_apart_and_what_does_not_apply_is_abse
         await show.over(await world.says(f"{BOT} hello"))
         direct = said("hello", channel="D1", channel_type=ChannelType.DM)
         await show.over(await world.hears(direct))
-    in_channel, in_direct = (turn.client_context for turn in ada.inputs)
+    in_channel, in_direct = (run.client_context for run in ada.inputs)
     assert in_channel == {
         "source": "slack",
         "channel_type": "channel",
@@ -85,7 +85,7 @@ async def test_the_conversation_is_the_same_for_every_run_in_a_thread_and_anothe
         await world.says("and?", thread=root)
         await show.over(root, 2)
         await show.over(await world.says(f"{BOT} hello"))
-    first, second, elsewhere = (turn.conversation_id for turn in ada.inputs)
+    first, second, elsewhere = (run.conversation_id for run in ada.inputs)
     assert first == second != elsewhere
 
 
@@ -159,7 +159,7 @@ async def test_an_agent_that_remembers_knows_the_discussion_it_is_mentioned_in_a
         await show.over(asked, 2)
         await world.says("swarm#ada she is right", thread=root, by="U2")
         await show.over(asked, 3)
-    first, again = ([(message.author, message.text) for message in turn.history] for turn in ada.inputs)
+    first, again = ([(message.author, message.text) for message in run.history] for run in ada.inputs)
     assert first == [("bob", "shall we deploy?"), ("alice", "the tests are red")]
     assert again == [("alice", "swarm#bea and you?"), ("bea", "Bea's answer.")]
 
@@ -189,7 +189,7 @@ async def test_an_answer_with_signs_that_mean_something_to_slack_comes_back_as_i
     assert ada.inputs[1].history[-1].text == "1 < 2 & <!channel>"
 
 
-# How a turn ends
+# How a run ends
 
 
 @pytest.mark.req("STREAM-03", "LOOP-13", "LOOP-14")
@@ -197,11 +197,11 @@ async def test_an_answer_resolves_its_message_and_frees_the_thread(world: World)
     ada = Scripted(says("Hello there."))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         await world.send()
         (shown,) = show.live.of(root)
         assert (shown.text, shown.streaming, shown.closing.feedback) == ("Hello there.", False, True)
-        assert (turn.status, turn.requester) == (RunStatus.ANSWERED, "U1")
+        assert (run.status, run.requester) == (RunStatus.ANSWERED, "U1")
         assert await status(world, root) is InboxStatus.RESPONDED
         assert show.live.statuses[root.ts] == ""
     assert (root.ts, CHECK) in world.slack.reactions
@@ -227,11 +227,11 @@ async def test_a_run_without_an_answer_is_told_in_the_thread_with_a_retry(world:
     event, words = BAD_ENDS[end]
     async with playing(world, hired("ada", Scripted(ends(event)))) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         await world.send()
         assert show.live.of(root) == []
         assert show.live.statuses[root.ts] == ""
-    assert turn.status is RunStatus.FAILED
+    assert run.status is RunStatus.FAILED
     assert await status(world, root) is InboxStatus.DEAD
     (post,) = [done for done in world.slack.landed if done.kind == "post"]
     assert post.text == f"⚠️ There is no answer: {words}."
@@ -246,11 +246,11 @@ async def test_a_run_that_breaks_off_keeps_what_it_said(world: World) -> None:
     ada = Scripted(ends(TextDelta(text="Half of it", message_id="1"), Broken(reason="it hung up")))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         (shown,) = show.live.of(root)
     assert (shown.text, shown.streaming, shown.closing.retry) == ("Half of it", False, True)
     assert "it hung up" in shown.closing.note
-    assert (turn.status, await status(world, root)) == (RunStatus.FAILED, InboxStatus.DEAD)
+    assert (run.status, await status(world, root)) == (RunStatus.FAILED, InboxStatus.DEAD)
 
 
 @pytest.mark.req("STREAM-04")
@@ -273,10 +273,10 @@ async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
     ada = Scripted()
     async with playing(world, hired("ada", ada)) as show:
         root = await world.hears(said(f"{BOT} disk full", by="B1", kind=AuthorKind.BOT))
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         await world.send()
         assert show.live.calls == []
-    assert (len(ada.invoked), ada.inputs, turn.requester) == (1, [], None)
+    assert (len(ada.invoked), ada.inputs, run.requester) == (1, [], None)
     assert world.slack.posts == ["Beep."]
     assert await status(world, root) is InboxStatus.RESPONDED
 
@@ -288,9 +288,9 @@ async def test_a_bots_run_that_fails_is_told_too(world: World) -> None:
     ada.result = Failed(message="no such model")
     async with playing(world, hired("ada", ada)) as show:
         root = await world.hears(said(f"{BOT} disk full", by="B1", kind=AuthorKind.BOT))
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         await world.send()
-    assert turn.status is RunStatus.FAILED
+    assert run.status is RunStatus.FAILED
     assert world.slack.posts == ["⚠️ There is no answer: no such model."]
 
 
@@ -304,11 +304,11 @@ async def test_a_question_leaves_the_turn_and_its_message_waiting(world: World) 
     ada = Scripted(ends(TextDelta(text="I could deploy.", message_id="1"), QUESTION))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} deploy")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         (shown,) = show.live.of(root)
         assert "May I?" in shown.closing.note
-        assert (turn.status, await status(world, root)) == (RunStatus.WAITING, InboxStatus.WAITING)
-        (asked,) = await world.database.read(interrupts.of_turn, turn.id)
+        assert (run.status, await status(world, root)) == (RunStatus.WAITING, InboxStatus.WAITING)
+        (asked,) = await world.database.read(interrupts.of_run, run.id)
         assert (asked.asked.prompt, asked.status) == ("May I?", InterruptStatus.OPEN)
         assert await leases_open(world) == 0
 
@@ -323,8 +323,8 @@ async def test_the_next_message_supersedes_the_question_and_runs_with_both(world
         (waiting,) = await show.over(root)
         answer = await world.says("yes, to dev", thread=root)
         _, again = await show.over(root, 2)
-        (before, after) = await show.turns(root)
-        (asked,) = await world.database.read(interrupts.of_turn, waiting.id)
+        (before, after) = await show.runs(root)
+        (asked,) = await world.database.read(interrupts.of_run, waiting.id)
     assert (before.status, after.status) == (RunStatus.SUPERSEDED, RunStatus.ANSWERED)
     assert asked.status is InterruptStatus.SUPERSEDED
     assert texts_of(ada.inputs[1]) == ["deploy", "yes, to dev"]
@@ -336,7 +336,7 @@ async def test_the_next_message_supersedes_the_question_and_runs_with_both(world
 async def test_a_question_that_people_have_answered_before_it_was_asked_waits_for_nobody(world: World) -> None:
     go_on = asyncio.Event()
 
-    async def script(turn: RunInput) -> Events:
+    async def script(run: RunInput) -> Events:
         yield TextDelta(text="I could deploy.", message_id="1")
         await go_on.wait()
         yield QUESTION
@@ -349,7 +349,7 @@ async def test_a_question_that_people_have_answered_before_it_was_asked_waits_fo
         await world.says("to dev, please", thread=root)
         go_on.set()
         await show.over(root, 2)
-        (before, after) = await show.turns(root)
+        (before, after) = await show.runs(root)
     assert (before.status, after.status) == (RunStatus.SUPERSEDED, RunStatus.ANSWERED)
     assert texts_of(ada.inputs[1]) == ["deploy", "to dev, please"]
 
@@ -371,7 +371,7 @@ async def test_threads_do_not_wait_for_each_other(world: World) -> None:
         await gate.arrived.wait()
         for _ in range(3):
             await show.over(await world.says(f"{BOT} two"))
-        assert await show.turns(stuck)
+        assert await show.runs(stuck)
         assert await status(world, stuck) is InboxStatus.CLAIMED
         gate.opened.set()
         await show.over(stuck)
@@ -402,7 +402,7 @@ async def test_an_agent_that_is_stuck_holds_up_no_other(world: World) -> None:
         root = await world.says("swarm#ada hello")
         await gate.arrived.wait()
         await show.over(await world.says("swarm#bob hello"))
-        assert len(await show.turns(root)) == 1
+        assert len(await show.runs(root)) == 1
 
 
 @pytest.mark.req("LOOP-11", "STREAM-04")
@@ -417,7 +417,7 @@ async def test_two_agents_answer_in_one_thread_at_once_each_in_a_message_of_its_
         await show.over(root, 2)
         shown = {message.place.agent_name: message.text for message in show.live.of(root)}
     assert shown == {"ada": "I am ada.\nThe end.", "bob": "I am bob.\nThe end."}
-    assert {entry.status for entry in await world.entries(root)} == {InboxStatus.RESPONDED}
+    assert {inbox_message.status for inbox_message in await world.inbox_messages(root)} == {InboxStatus.RESPONDED}
 
 
 @pytest.mark.req("LOOP-12")

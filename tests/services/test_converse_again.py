@@ -39,10 +39,10 @@ async def test_a_retry_runs_the_same_once_more_and_twice_is_once(world: World) -
     ada.scripts.append(ends(TextDelta(text="Half of it", message_id="1"), Broken(reason="it hung up")))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         first, second = await asyncio.gather(
-            pressed(world, press(RETRY_RUN_ACTION, turn.id, key="press:1")),
-            pressed(world, press(RETRY_RUN_ACTION, turn.id, key="press:2", by="U2")),
+            pressed(world, press(RETRY_RUN_ACTION, run.id, key="press:1")),
+            pressed(world, press(RETRY_RUN_ACTION, run.id, key="press:2", by="U2")),
         )
         assert {first, second} == {None, RETRIED_TEXT}
         await show.over(root, 2)
@@ -57,9 +57,9 @@ async def test_a_retry_and_a_new_message_at_once_answer_both(world: World) -> No
     ada.scripts.append(ends(Broken(reason="it hung up")))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         _, more = await asyncio.gather(
-            pressed(world, press(RETRY_RUN_ACTION, turn.id)), world.says("and more", thread=root)
+            pressed(world, press(RETRY_RUN_ACTION, run.id)), world.says("and more", thread=root)
         )
 
         async def look() -> list[InboxStatus]:
@@ -74,11 +74,11 @@ async def test_a_retry_and_a_new_message_at_once_answer_both(world: World) -> No
 async def test_what_people_think_of_an_answer_is_noted(world: World) -> None:
     async with playing(world, hired("ada", Scripted())) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
-    told = await pressed(world, press(FEEDBACK_ACTION, f"{turn.id}:up"))
+        (run,) = await show.over(root)
+    told = await pressed(world, press(FEEDBACK_ACTION, f"{run.id}:up"))
     assert told == THANKS_TEXT
-    (row,) = await world.rows("SELECT turn_id, value FROM feedback")
-    assert row == {"turn_id": turn.id, "value": "up"}
+    (row,) = await world.rows("SELECT run_id, value FROM feedback")
+    assert row == {"run_id": run.id, "value": "up"}
 
 
 # Owners and agents that change meanwhile
@@ -151,11 +151,11 @@ async def test_a_place_that_is_gone_in_the_middle_ends_the_run_and_sets_its_mess
         await begun(show, gate, root)
         show.live.script.extend([lambda live, place, call: DeliveryRefused(error=code)] * 3)
         gate.opened.set()
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         assert gate.left.is_set()
-        entry = await world.entry(root)
-        assert entry.status in (InboxStatus.DEAD, InboxStatus.RESPONDED)
-        assert turn.ended_at
+        inbox_message = await world.inbox_message(root)
+        assert inbox_message.status in (InboxStatus.DEAD, InboxStatus.RESPONDED)
+        assert run.ended_at
         assert await world.rows("SELECT token FROM leases WHERE ended_as IS NULL") == []
 
 
@@ -220,7 +220,7 @@ async def test_what_was_claimed_just_before_its_agent_was_removed_is_given_back(
 
     await wait_until(look, lambda now: now is InboxStatus.UNREAD)
     assert ada.inputs == []
-    assert await idle.turns(root) == []
+    assert await idle.runs(root) == []
 
 
 async def unheard(agent: Agent, trigger: Trigger) -> None:

@@ -111,19 +111,19 @@ async def test_a_bad_agent_leaves_an_honest_message_and_a_retry_that_works(world
             root = await world.says("swarm#bad hello")
             other = await world.says("swarm#good hello")
             await show.over(other)
-            (turn,) = await show.over(root)
+            (run,) = await show.over(root)
             note, closing = await told(world, show, root.ts)
             assert note.startswith("⚠️ This answer is not complete: " if bad.is_partial else "⚠️ There is no answer: ")
             assert "secret" not in note
             assert closing.retry
             assert not closing.feedback
-            assert (turn.status, (await world.entry(root)).status) == (RunStatus.FAILED, InboxStatus.DEAD)
+            assert (run.status, (await world.inbox_message(root)).status) == (RunStatus.FAILED, InboxStatus.DEAD)
             assert [shown.streaming for shown in show.live.messages] == [False] * (1 + bad.is_partial)
             assert show.live.statuses[root.ts] == ""
             assert await leases_open(world) == 0
             server.on("/", *answering("All of it."))
             agent.usual = patient.run
-            assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
+            assert await pressed(world, press(RETRY_RUN_ACTION, run.id)) is None
             await show.over(root, 2)
             assert show.live.of(root)[-1].text == "All of it."
 
@@ -140,22 +140,22 @@ async def test_two_ends_are_one(world: World) -> None:
         server.on("/", *answering("All of it."), ERROR, *said("more", id="m2"), FINISHED)
         async with playing(world, hired("bad", Reachable(client))) as show:
             root = await world.says(f"{BOT} hello")
-            (turn,) = await show.over(root)
+            (run,) = await show.over(root)
             (shown,) = show.live.of(root)
-    assert (turn.status, shown.text, shown.closing.note) == (RunStatus.ANSWERED, "All of it.", "")
+    assert (run.status, shown.text, shown.closing.note) == (RunStatus.ANSWERED, "All of it.", "")
 
 
 async def test_an_agent_that_raises_is_told_like_any_other(world: World) -> None:
     class Raises(Scripted):
-        async def invoke(self, turn: object) -> object:  # type: ignore[override]
+        async def invoke(self, run: object) -> object:  # type: ignore[override]
             raise ValueError("a secret")
 
-    def broken(turn: object) -> object:
+    def broken(run: object) -> object:
         raise ValueError("a secret")
 
     async with playing(world, hired("bad", Raises(broken))) as show:  # type: ignore[arg-type]
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         note, closing = await told(world, show, root.ts)
-    assert (turn.status, closing.retry) == (RunStatus.FAILED, True)
+    assert (run.status, closing.retry) == (RunStatus.FAILED, True)
     assert "secret" not in note

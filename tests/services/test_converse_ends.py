@@ -48,11 +48,11 @@ async def test_a_stop_in_the_thread_ends_the_run_at_once_and_says_who_wanted_it(
         await begun(show, gate, root)
         stop = await world.says("!stop", thread=root, by="U2")
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         (shown,) = show.live.of(root)
         await world.send()
     assert (shown.text, shown.streaming, shown.closing.note) == ("Some words.\n", False, "🛑 Stopped by <@U2>.")
-    assert (turn.status, await status(world, root)) == (RunStatus.STOPPED, InboxStatus.DISMISSED)
+    assert (run.status, await status(world, root)) == (RunStatus.STOPPED, InboxStatus.DISMISSED)
     assert (stop.ts, CHECK) in world.slack.reactions
     assert (root.ts, CHECK) not in world.slack.reactions
 
@@ -63,14 +63,14 @@ async def test_a_button_to_stop_a_run_comes_when_it_takes_its_time_and_goes_with
     gate = Gate()
     async with playing(world, hired("ada", Scripted(gate)), stop_button_seconds=0.05) as show:
         root = await world.says(f"{BOT} hello")
-        turn = await begun(show, gate, root)
+        run = await begun(show, gate, root)
 
         async def offered() -> bool:
             await world.send()
             return STOP_TEXT in world.slack.posts
 
         await wait_until(offered)
-        assert await pressed(world, press(STOP_RUN_ACTION, turn.id, by="U2")) is None
+        assert await pressed(world, press(STOP_RUN_ACTION, run.id, by="U2")) is None
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         await show.over(root)
         await world.send()
@@ -98,10 +98,10 @@ async def test_a_stop_that_meets_the_end_leaves_one_truth(world: World) -> None:
             await begun(show, gate, root)
             gate.opened.set()
             stop = await world.says("!stop", thread=root)
-            came_too_late = bool(await world.entries(stop))  # it is a message like any other then
-            turn, *_ = await show.over(root, 2 if came_too_late else 1)
+            came_too_late = bool(await world.inbox_messages(stop))  # it is a message like any other then
+            run, *_ = await show.over(root, 2 if came_too_late else 1)
             shown, *_ = show.live.of(root)
-            is_stopped = turn.status is RunStatus.STOPPED
+            is_stopped = run.status is RunStatus.STOPPED
             assert not (is_stopped and came_too_late)
             assert ("Stopped" in shown.closing.note, shown.streaming) == (is_stopped, False)
             assert (await status(world, root) is InboxStatus.DISMISSED) == is_stopped
@@ -118,8 +118,8 @@ async def test_a_message_that_is_deleted_ends_its_run(world: World) -> None:
         await begun(show, gate, root)
         await world.ingest.handle(delete(root))
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
-        (turn,) = await show.over(root)
-        assert (turn.status, await status(world, root)) == (RunStatus.STOPPED, InboxStatus.WITHDRAWN)
+        (run,) = await show.over(root)
+        assert (run.status, await status(world, root)) == (RunStatus.STOPPED, InboxStatus.WITHDRAWN)
         assert not show.live.of(root)[0].streaming
         await no_news(world)
 
@@ -155,8 +155,8 @@ async def test_an_edit_while_it_is_answered_is_heard_and_changes_nothing(world: 
         await world.ingest.handle(edit(root, f"{BOT} goodbye"))
         await no_news(world)
         gate.opened.set()
-        (turn,) = await show.over(root)
-    assert turn.status is RunStatus.ANSWERED
+        (run,) = await show.over(root)
+    assert run.status is RunStatus.ANSWERED
 
 
 @pytest.mark.req("LOOP-15")
@@ -191,11 +191,11 @@ async def test_a_task_that_failed_is_set_aside_and_a_retry_runs_it_again(world: 
     doer.scripts.append(ends(Failed(message="no such model")))
     async with playing(world, hired("doer", doer, role=Role.WORKER)) as show:
         handed = await asked_and_handed(world, lead, await show.agent("doer"))
-        (turn,) = await show.over(handed.root)
+        (run,) = await show.over(handed.root)
         assert await status_of(world, handed.task_id) is TaskStatus.DEAD
         await world.send()
         assert world.slack.posts == ["⚠️ There is no answer: no such model."]
-        assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
+        assert await pressed(world, press(RETRY_RUN_ACTION, run.id)) is None
         await show.over(handed.root, 2)
         assert await status_of(world, handed.task_id) is TaskStatus.COMPLETED
         assert [shown.text for shown in show.live.of(handed.root)] == ["It is done."]
@@ -225,9 +225,9 @@ async def test_a_cancelled_task_ends_its_run_and_tells_who_cancelled_it(world: W
         await begun(show, gate, handed.root)
         await world.says("!stop", thread=handed.root, by="U2")
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
-        (turn,) = await show.over(handed.root)
+        (run,) = await show.over(handed.root)
         (shown,) = show.live.of(handed.root)
-    assert (shown.closing.note, turn.status) == ("🛑 Stopped by <@U2>.", RunStatus.STOPPED)
+    assert (shown.closing.note, run.status) == ("🛑 Stopped by <@U2>.", RunStatus.STOPPED)
     assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
 
 

@@ -71,9 +71,9 @@ async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_a
     ada.scripts.append(gate)
     async with playing(world, hired("ada", ada)) as first:
         root = await world.says(f"{BOT} hello")
-        turn = await begun(first, gate, root)
+        run = await begun(first, gate, root)
         another = show(world, hired("ada", ada), live=first.live)
-        await another.recovery.bring_to_end(turn.id, another.term.is_ours, counts=True)
+        await another.recovery.bring_to_end(run.id, another.term.is_ours, counts=True)
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         await first.over(root, 2)
         abandoned, whole = first.live.of(root)
@@ -81,13 +81,13 @@ async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_a
     assert (whole.streaming, whole.text, whole.closing.note) == (False, "Hello.", "")
     assert len(ada.inputs) == 2
     assert await status(world, root) is InboxStatus.RESPONDED
-    assert (await world.entry(root)).attempts == 1
+    assert (await world.inbox_message(root)).attempts == 1
 
 
 @pytest.mark.req("LOOP-06")
 @pytest.mark.parametrize("renewed", [False, True])
 async def test_an_answer_that_comes_after_the_time_of_its_lease_is_the_only_one(world: World, renewed: bool) -> None:
-    """Whoever is to take the work away does so in one transaction with the turn; the sweep alone does not."""
+    """Whoever is to take the work away does so in one transaction with the run; the sweep alone does not."""
     world = world.governed_by(OperatingPolicy(lease_seconds=1.5 if renewed else 60))
     gate = Gate()
     ada = Scripted()
@@ -105,11 +105,11 @@ async def test_an_answer_that_comes_after_the_time_of_its_lease_is_the_only_one(
 
             await wait_until(holds, what="the lease is prolonged")
         gate.opened.set()
-        (turn,) = await show.over(root)
+        (run,) = await show.over(root)
         await world.sweep()
         assert [shown.text for shown in show.live.of(root)] == ["Some words.\nThe end."]
-    assert (turn.status, await status(world, root)) == (RunStatus.ANSWERED, InboxStatus.RESPONDED)
-    assert (len(ada.inputs), (await world.entry(root)).attempts) == (1, 0)
+    assert (run.status, await status(world, root)) == (RunStatus.ANSWERED, InboxStatus.RESPONDED)
+    assert (len(ada.inputs), (await world.inbox_message(root)).attempts) == (1, 0)
 
 
 @pytest.mark.req("STREAM-10")
@@ -128,7 +128,7 @@ async def test_who_loses_the_office_makes_no_further_call_and_the_next_one_seals
     sealed, whole = live.of(root)
     assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
     assert (whole.streaming, whole.text) == (False, "Hello.")
-    assert (await world.entry(root)).attempts == 1
+    assert (await world.inbox_message(root)).attempts == 1
 
 
 @pytest.mark.req("STREAM-10")
@@ -139,8 +139,8 @@ async def test_a_stop_of_the_coordinator_seals_at_once_and_counts_no_attempt(wor
         await begun(first, gate, root)
     (sealed,) = live.of(root)
     assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
-    entry = await world.entry(root)
-    assert (entry.status, entry.attempts) == (InboxStatus.UNREAD, 0)
+    inbox_message = await world.inbox_message(root)
+    assert (inbox_message.status, inbox_message.attempts) == (InboxStatus.UNREAD, 0)
     assert live.statuses[root.ts] == ""
 
 
@@ -164,9 +164,9 @@ async def test_a_stop_of_the_coordinator_while_a_turn_is_being_stored_gives_its_
             await asyncio.sleep(0)  # the run hears that it is to stop
         go_on.set()
         await stopping
-        (turn,) = await show.turns(root)
-    entry = await world.entry(root)
-    assert (turn.status, entry.status, entry.attempts) == (RunStatus.ABANDONED, InboxStatus.UNREAD, 0)
+        (run,) = await show.runs(root)
+    inbox_message = await world.inbox_message(root)
+    assert (run.status, inbox_message.status, inbox_message.attempts) == (RunStatus.ABANDONED, InboxStatus.UNREAD, 0)
 
 
 @pytest.mark.req("STREAM-09", "STREAM-10")
@@ -189,7 +189,7 @@ async def test_what_must_not_be_done_twice_is_offered_for_retry_after_a_restart(
     gate, live = Gate(), FakeLive()
     async with playing(world, hired("ada", Scripted(gate), on_restart=OnRestart.ASK), live=live) as first:
         root = await world.says(f"{BOT} hello")
-        turn = await begun(first, gate, root)
+        run = await begun(first, gate, root)
         await first.deposed()
     async with playing(world, hired("ada", Scripted(), on_restart=OnRestart.ASK), live=live) as second:
         await second.over(root)
@@ -197,7 +197,7 @@ async def test_what_must_not_be_done_twice_is_offered_for_retry_after_a_restart(
         assert (sealed.streaming, sealed.closing.retry) == (False, True)
         assert RESTARTED in sealed.closing.note
         assert await status(world, root) is InboxStatus.DEAD
-        assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
+        assert await pressed(world, press(RETRY_RUN_ACTION, run.id)) is None
         await second.over(root, 2)
         assert live.of(root)[1].text == "Hello."
 
@@ -257,8 +257,8 @@ async def test_a_turn_that_could_not_be_ended_is_ended_later_by_the_same_process
     ada.scripts.append(gate)
     async with playing(world, hired("ada", ada)) as playing_now:
         root = await world.says(f"{BOT} hello")
-        turn = await begun(playing_now, gate, root)
-        away = Away(playing_now, turn)
+        run = await begun(playing_now, gate, root)
+        away = Away(playing_now, run)
         with monkeypatch.context() as patched:
             away.begin(patched)
             gate.opened.set()
@@ -285,9 +285,9 @@ class HoldsLast(asyncio.Event):
 class Away:
     """A database that is away for what a run notes of its messages, and for whoever wants to end it."""
 
-    def __init__(self, show: Show, turn: Run) -> None:
+    def __init__(self, show: Show, run: Run) -> None:
         self.show = show
-        self.turn = turn
+        self.run = run
         self.refused = asyncio.Event()
 
     def begin(self, patched: pytest.MonkeyPatch) -> None:
@@ -317,8 +317,8 @@ async def test_the_end_of_a_turn_waits_for_the_database(world: World, monkeypatc
     monkeypatch.setattr(answer_run, "end_run", end_turn)
     async with playing(world, hired("ada", Scripted())) as show:
         root = await world.says(f"{BOT} hello")
-        (turn,) = await show.over(root)
-    assert (turn.status, tries) == (RunStatus.ANSWERED, 4)
+        (run,) = await show.over(root)
+    assert (run.status, tries) == (RunStatus.ANSWERED, 4)
 
 
 @pytest.mark.req("STREAM-10")

@@ -37,7 +37,7 @@ async def test_a_delegated_message_becomes_a_task_of_the_worker_which_owns_the_t
         holding(trigger, lead), trigger.inbox_messages[0].id, "worker", brief("Count the lines of Python.")
     )
     assert delegated.owner == "worker"
-    assert (await world.entry(root)).status is InboxStatus.DELEGATED
+    assert (await world.inbox_message(root)).status is InboxStatus.DELEGATED
     task = await world.only(worker)
     assert task.task is not None
     assert (task.kind, task.task.id, task.task.requester) == ("task_assigned", delegated.task_id, "U1")
@@ -52,7 +52,7 @@ async def test_a_delegated_message_becomes_a_task_of_the_worker_which_owns_the_t
     assert news.task is not None
     assert (news.kind, news.task.result) == ("task_finished", "42")
     follow_up = await world.says("thanks", thread=root)
-    assert (await world.entry(follow_up)).agent_id == lead.id
+    assert (await world.inbox_message(follow_up)).agent_id == lead.id
 
 
 async def test_a_follow_up_reaches_the_worker_at_once_and_is_answered_under_the_lease_of_its_task(world: World) -> None:
@@ -64,13 +64,13 @@ async def test_a_follow_up_reaches_the_worker_at_once_and_is_answered_under_the_
     )
     task = await world.only(worker)
     follow_up = await world.says("only Python please", thread=root)
-    entry = await world.entry(follow_up)
-    assert (entry.agent_id, entry.task_id) == (worker.id, task.id)
+    inbox_message = await world.inbox_message(follow_up)
+    assert (inbox_message.agent_id, inbox_message.task_id) == (worker.id, task.id)
     beat = await world.services.work.renew(worker, [task.lease_token])
     (notice,) = beat.notices
     assert (notice.kind, notice.inbox_messages[0].text) == ("task_follow_up", "only Python please")
-    await world.services.replies.reply(holding(task, worker), entry.id, "I will.")
-    assert (await world.entry(follow_up)).status is InboxStatus.RESPONDED
+    await world.services.replies.reply(holding(task, worker), inbox_message.id, "I will.")
+    assert (await world.inbox_message(follow_up)).status is InboxStatus.RESPONDED
     assert await world.poll(worker) == []
 
 
@@ -101,8 +101,10 @@ async def test_who_delegated_may_say_so_which_changes_nothing(world: World) -> N
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     before = await thread_of(world, handed.root)
-    entry_id = handed.trigger.inbox_messages[0].id
-    said = await world.services.replies.reply(holding(handed.trigger, lead), entry_id, "I have handed it to worker.")
+    inbox_message_id = handed.trigger.inbox_messages[0].id
+    said = await world.services.replies.reply(
+        holding(handed.trigger, lead), inbox_message_id, "I have handed it to worker."
+    )
     await world.send()
     assert (said.status, world.slack.posts) == (InboxStatus.DELEGATED, ["I have handed it to worker."])
     assert await thread_of(world, handed.root) == before
@@ -112,8 +114,8 @@ async def test_who_delegated_may_say_so_which_changes_nothing(world: World) -> N
 async def test_a_question_of_who_delegated_changes_nothing_either(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
-    entry_id = handed.trigger.inbox_messages[0].id
-    said = await world.services.replies.reply(holding(handed.trigger, lead), entry_id, "Which one?", wait=True)
+    inbox_message_id = handed.trigger.inbox_messages[0].id
+    said = await world.services.replies.reply(holding(handed.trigger, lead), inbox_message_id, "Which one?", wait=True)
     assert said.status is InboxStatus.DELEGATED
 
 
@@ -158,15 +160,15 @@ async def test_the_messages_of_a_lease_are_delegated_together(world: World) -> N
     messages, trigger = await bundle(world, lead)
     task_id = await hand(world, lead, trigger, worker)
     for message in messages:
-        entry = await world.entry(message)
-        assert (entry.status, entry.task_id) == (InboxStatus.DELEGATED, task_id)
+        inbox_message = await world.inbox_message(message)
+        assert (inbox_message.status, inbox_message.task_id) == (InboxStatus.DELEGATED, task_id)
 
 
 async def test_with_only_the_others_stay_with_the_run(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     messages, trigger = await bundle(world, lead)
     await hand(world, lead, trigger, worker, only=True)
-    assert [(await world.entry(message)).status for message in messages] == ["delegated", "claimed", "claimed"]
+    assert [(await world.inbox_message(message)).status for message in messages] == ["delegated", "claimed", "claimed"]
 
 
 async def test_a_word_about_a_delegated_message_does_not_answer_those_that_are_left(world: World) -> None:
@@ -174,7 +176,7 @@ async def test_a_word_about_a_delegated_message_does_not_answer_those_that_are_l
     messages, trigger = await bundle(world, lead)
     await hand(world, lead, trigger, worker, only=True)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "Handed to worker.")
-    assert [(await world.entry(message)).status for message in messages] == ["delegated", "claimed", "claimed"]
+    assert [(await world.inbox_message(message)).status for message in messages] == ["delegated", "claimed", "claimed"]
 
 
 # Limits
@@ -242,7 +244,7 @@ async def test_nothing_of_a_refused_delegation_remains(world: World) -> None:
     trigger = await world.only(lead)
     with pytest.raises(NotFound, match="no task 'nonsense' to depend on"):
         await hand(world, lead, trigger, worker, depends_on=["nonsense"])
-    assert (await world.entry(root)).status is InboxStatus.CLAIMED
+    assert (await world.inbox_message(root)).status is InboxStatus.CLAIMED
     assert await owner_of(world, root) == lead.id
     assert await world.rows("SELECT id FROM tasks") == []
 
@@ -269,8 +271,8 @@ async def test_what_was_said_between_an_offer_and_its_acceptance_goes_along(worl
     handed = await asked_and_handed(world, lead, worker, offer=True)
     later = await world.says("only Python please", thread=handed.root)
     await world.services.delegations.accept(Caller(agent=worker), handed.task_id)
-    entry = await world.entry(later)
-    assert (entry.agent_id, entry.task_id) == (worker.id, handed.task_id)
+    inbox_message = await world.inbox_message(later)
+    assert (inbox_message.agent_id, inbox_message.task_id) == (worker.id, handed.task_id)
 
 
 @pytest.mark.req("LOOP-10")
@@ -282,7 +284,7 @@ async def test_an_offer_that_is_accepted_late_takes_no_thread_that_has_changed_h
     accepted = await world.services.delegations.accept(Caller(agent=worker), handed.task_id)
     assert accepted.status is TaskStatus.PENDING
     assert await owner_of(world, handed.root) == named.id
-    assert (await world.entry(later)).agent_id == named.id
+    assert (await world.inbox_message(later)).agent_id == named.id
     await complete(world, worker, await work_of(world, worker))
     assert await owner_of(world, handed.root) == named.id
 
@@ -293,7 +295,12 @@ async def test_a_cancelled_offer_takes_no_thread_from_the_task_that_has_it(world
     messages, trigger = await bundle(world, lead)
     await hand(world, lead, trigger, worker, only=True)
     second = await world.services.delegations.delegate(
-        holding(trigger, lead), (await world.entry(messages[1])).id, "worker", brief("Count."), offer=True, only=True
+        holding(trigger, lead),
+        (await world.inbox_message(messages[1])).id,
+        "worker",
+        brief("Count."),
+        offer=True,
+        only=True,
     )
     await world.services.tasks.cancel(None, second.task_id)
     assert await owner_of(world, messages[0]) == worker.id
@@ -304,10 +311,10 @@ async def test_a_worker_can_delegate_nothing_that_builds_on_what_is_none_of_its_
     handed = await asked_and_handed(world, lead, a)
     run = await world.only(a)
     secret = await world.services.tasks.create(None, brief("Collect."), agent="b")
-    entry = await world.entry(await world.says("and the tests?", thread=handed.root))
+    inbox_message = await world.inbox_message(await world.says("and the tests?", thread=handed.root))
     with pytest.raises(NotFound, match=f"no task '{secret.id}' to depend on"):
         await world.services.delegations.delegate(
-            holding(run, a), entry.id, "b", brief("Count.", depends_on=[secret.id])
+            holding(run, a), inbox_message.id, "b", brief("Count.", depends_on=[secret.id])
         )
 
 
@@ -316,8 +323,12 @@ async def test_a_declined_message_is_unread_again_with_its_attempts_and_the_lead
     handed = await asked_and_handed(world, lead, worker, offer=True)
     declined = await world.services.delegations.decline(Caller(agent=worker), handed.task_id, "I count no lines.")
     assert declined.status is TaskStatus.DECLINED
-    entry = await world.entry(handed.root)
-    assert (entry.status, entry.attempts, await owner_of(world, handed.root)) == (InboxStatus.UNREAD, 0, lead.id)
+    inbox_message = await world.inbox_message(handed.root)
+    assert (inbox_message.status, inbox_message.attempts, await owner_of(world, handed.root)) == (
+        InboxStatus.UNREAD,
+        0,
+        lead.id,
+    )
     triggers = {str(trigger.kind): trigger for trigger in await world.poll(lead)}
     assert triggers.keys() == {"slack_inbox_message", "task_declined"}
     assert triggers["slack_inbox_message"].attempt == 1
@@ -330,7 +341,7 @@ async def test_a_declined_message_that_was_deleted_meanwhile_is_withdrawn(world:
     handed = await asked_and_handed(world, lead, worker, offer=True)
     await world.ingest.handle(delete(handed.root))
     await world.services.delegations.decline(Caller(agent=worker), handed.task_id, "I count no lines.")
-    assert (await world.entry(handed.root)).status is InboxStatus.WITHDRAWN
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.WITHDRAWN
     assert await news_of(world, lead) == ["task_declined"]
 
 
@@ -344,7 +355,7 @@ async def test_an_offer_that_nobody_answers_ends_after_ten_minutes(world: World)
     assert await status_of(world, handed.task_id) is TaskStatus.OFFERED
     await world.later(1)
     assert await status_of(world, handed.task_id) is TaskStatus.DECLINED
-    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.UNREAD
     assert await world.poll(worker) == [], "an offer that has ended is no news"
 
 
@@ -357,7 +368,7 @@ async def test_an_offer_to_a_worker_that_goes_offline_is_declined_for_it(world: 
     await world.sweep()
     task = await task_of(world, handed.task_id)
     assert (task.status, task.error) == (TaskStatus.DECLINED, "worker is offline")
-    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.UNREAD
 
 
 async def test_an_offer_of_which_the_worker_could_never_be_told_is_declined_for_it(world: World) -> None:
@@ -368,7 +379,7 @@ async def test_an_offer_of_which_the_worker_could_never_be_told_is_declined_for_
         notice = await world.only(worker)
         await world.services.work.finish(worker, [notice.lease_token], FinishOutcome.FAILED, "it crashed")
     assert await status_of(world, handed.task_id) is TaskStatus.DECLINED
-    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.both_engines
@@ -424,8 +435,8 @@ async def test_a_part_that_a_worker_hands_on_brings_the_thread_back_step_by_step
     lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
     first = await asked_and_handed(world, lead, a)
     run = await world.only(a)
-    entry = await world.entry(await world.says("and the tests?", thread=first.root))
-    part = await world.services.delegations.delegate(holding(run, a), entry.id, "b", brief("Count the tests."))
+    inbox_message = await world.inbox_message(await world.says("and the tests?", thread=first.root))
+    part = await world.services.delegations.delegate(holding(run, a), inbox_message.id, "b", brief("Count the tests."))
     assert (await task_of(world, part.task_id)).parent_id == first.task_id
     await complete(world, b, await work_of(world, b))
     assert await owner_of(world, first.root) == a.id
@@ -438,8 +449,8 @@ async def test_a_part_that_ends_after_its_parent_returns_the_thread_to_the_lead(
     lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
     first = await asked_and_handed(world, lead, a)
     run = await world.only(a)
-    entry = await world.entry(await world.says("and the tests?", thread=first.root))
-    await world.services.delegations.delegate(holding(run, a), entry.id, "b", brief("Count the tests."))
+    inbox_message = await world.inbox_message(await world.says("and the tests?", thread=first.root))
+    await world.services.delegations.delegate(holding(run, a), inbox_message.id, "b", brief("Count the tests."))
     await complete(world, a, run)
     assert await owner_of(world, first.root) == b.id
     await complete(world, b, await work_of(world, b))

@@ -370,7 +370,7 @@ async def sending(world: World) -> AsyncIterator[None]:
 
 
 async def all_wait(world: World, count: int) -> None:
-    while len(world.slack.turns) < count:
+    while len(world.slack.slots) < count:
         await asyncio.sleep(0)
 
 
@@ -385,7 +385,7 @@ async def test_reactions_that_wait_hold_up_no_post(world: World, monkeypatch: py
         await world.answers(lead, (await world.poll(lead))[-1], "answer")
         while world.slack.posts != ["answer"]:
             await asyncio.sleep(0)
-    assert len(world.slack.turns) == 2, "one reaction waits at a time"
+    assert len(world.slack.slots) == 2, "one reaction waits at a time"
 
 
 async def test_a_slow_channel_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ async def test_an_edit_that_comes_before_its_original_is_what_the_agent_gets(wor
     await world.ingest.handle(edit(message, f"{BOT} hello"))
     await world.hears(message)
     assert texts(await world.poll(lead)) == [["@UBOT hello"]]
-    assert len(await world.entries(message)) == 1
+    assert len(await world.inbox_messages(message)) == 1
 
 
 @pytest.mark.parametrize("original_first", [True, False], ids=["in order", "edit first"])
@@ -107,7 +107,7 @@ async def test_an_edit_that_adds_a_mention_routes_the_message_once(world: World,
     change = edit(message, f"{BOT} hello")
     for event in (message, change, change) if original_first else (change, message, change):
         await world.ingest.handle(event)
-    assert len(await world.entries(message)) == 1
+    assert len(await world.inbox_messages(message)) == 1
     await world.backfill.read_due()
     assert texts(await world.poll(lead)) == [["@UBOT hello"]]
 
@@ -118,7 +118,7 @@ async def test_an_edit_that_adds_a_mention_counts_only_from_whom_is_allowed(worl
     restricted = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
     await restricted.hears(message)
     await restricted.ingest.handle(edit(message, f"{BOT} hello"))
-    assert await world.entries(message) == []
+    assert await world.inbox_messages(message) == []
 
 
 async def test_a_delete_withdraws_an_unread_message(world: World) -> None:
@@ -126,7 +126,7 @@ async def test_a_delete_withdraws_an_unread_message(world: World) -> None:
     message = await world.says(f"{BOT} never mind")
     await world.ingest.handle(delete(message))
     assert await world.poll(lead) == []
-    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
+    assert (await world.inbox_message(message)).status is InboxStatus.WITHDRAWN
 
 
 @pytest.mark.req("LOOP-05")
@@ -140,7 +140,7 @@ async def test_a_delete_of_a_claimed_message_is_told_at_once_and_only_once(world
     assert notice.kind is TriggerKind.MESSAGE_DELETED
     assert notice.notice is not None
     assert notice.notice.inbox_message_id == trigger.id
-    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
+    assert (await world.inbox_message(message)).status is InboxStatus.WITHDRAWN
 
 
 async def test_a_delete_that_comes_before_its_original_keeps_it_out(world: World) -> None:
@@ -149,7 +149,7 @@ async def test_a_delete_that_comes_before_its_original_keeps_it_out(world: World
     await world.ingest.handle(delete(message))
     await world.hears(message)
     assert await world.poll(lead) == []
-    assert await world.entries(message) == []
+    assert await world.inbox_messages(message) == []
     await world.send()
     assert world.slack.landed == []
 
@@ -162,7 +162,7 @@ async def test_a_late_edit_does_not_bring_a_deleted_message_back(world: World) -
     await world.ingest.handle(delete(message))
     await world.ingest.handle(edit(message, f"{BOT} look"))
     assert await world.poll(lead) == []
-    assert await world.entries(message) == []
+    assert await world.inbox_messages(message) == []
 
 
 async def test_a_deleted_message_of_a_bundle_does_not_hinder_the_others(world: World) -> None:
@@ -172,7 +172,7 @@ async def test_a_deleted_message_of_a_bundle_does_not_hinder_the_others(world: W
     trigger = await world.only(lead)
     await world.ingest.handle(delete(oops))
     await world.answers(lead, trigger, "to the first")
-    assert (await world.entry(root)).status is InboxStatus.RESPONDED
+    assert (await world.inbox_message(root)).status is InboxStatus.RESPONDED
     await world.says("three", thread=root)
     assert sorted(len(one.inbox_messages) for one in await world.poll(lead)) == [1, 1]  # the message and the notice
 
@@ -193,7 +193,7 @@ async def test_edits_deletes_and_claims_at_the_same_moment_leave_nothing_untold(
     told = {trigger.notice.inbox_message_id for trigger in triggers if trigger.notice}
     for trigger in triggers:
         if trigger.notice is None:
-            (entry,) = trigger.inbox_messages
-            assert entry.text.endswith("edited") or entry.id in told
+            (inbox_message,) = trigger.inbox_messages
+            assert inbox_message.text.endswith("edited") or inbox_message.id in told
     for message in messages[1::2]:
-        assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
+        assert (await world.inbox_message(message)).status is InboxStatus.WITHDRAWN

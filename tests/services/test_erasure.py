@@ -15,9 +15,9 @@ from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
+from tests.support.runs import asked, begun
 from tests.support.scan import files_with, places_of
 from tests.support.tasks import hand, task_of, work_of
-from tests.support.turns import asked, begun
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.req("SEC-06")
@@ -36,10 +36,13 @@ def memory(world: World, agent: str = "lead") -> DatabaseMemory:
     return DatabaseMemory(world.database, agent, summed_up, compaction_threshold=2, keep_recent_messages=1)
 
 
-def block(turn: Run, text: str, answer: str = "noted") -> list[SessionMessage]:
+def block(run: Run, text: str, answer: str = "noted") -> list[SessionMessage]:
     """What is remembered of a run: what it was asked, what it did, what it said."""
     return [
-        *(SessionMessage(role=MessageRole.USER, text=text, source=entry) for entry in turn.entry_ids),
+        *(
+            SessionMessage(role=MessageRole.USER, text=text, source=inbox_message)
+            for inbox_message in run.inbox_message_ids
+        ),
         SessionMessage(role=MessageRole.TOOL_USE, call_id="1", tool="look", arguments={"for": text}),
         SessionMessage(role=MessageRole.TOOL_RESULT, call_id="1", tool="look", text=text),
         SessionMessage(role=MessageRole.ASSISTANT, text=answer),
@@ -62,13 +65,13 @@ async def test_a_deleted_message_is_found_nowhere(world: World, database_url: st
     root = await world.says(f"{BOT} {AS_SLACK_HAS_IT}")
     trigger = await work_of(world, lead)
     await world.ingest.handle(edited := edit(root, f"{BOT} {AS_SLACK_HAS_IT}!"))
-    turn = await begun(world, lead, trigger)
-    await memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, SECRET), turn_id=turn.id)
+    run = await begun(world, lead, trigger)
+    await memory(world).add_run("slack:C1:U1", run.agui_run_id, block(run, SECRET), run_id=run.id)
     assert await memory(world).compact_session("slack:C1:U1")
     task_id = await hand(world, lead, trigger, worker, what=f"Please do this: {SECRET}\nThank you.")
-    run = await work_of(world, worker)
-    await world.services.task_work.progress(holding(run, worker), task_id, f"half of {SECRET!r}")
-    await world.services.messages.send(holding(run, worker), f"he said: {SECRET}", to="lead")
+    work = await work_of(world, worker)
+    await world.services.task_work.progress(holding(work, worker), task_id, f"half of {SECRET!r}")
+    await world.services.messages.send(holding(work, worker), f"he said: {SECRET}", to="lead")
     await world.send()
     before = await places_of(world.database, WORD)
     assert before.keys() >= {
@@ -84,8 +87,8 @@ async def test_a_deleted_message_is_found_nowhere(world: World, database_url: st
 @pytest.mark.both_engines
 async def test_an_edited_message_leaves_nothing_of_what_it_said_before(world: World, database_url: str) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead, f"{BOT} {AS_SLACK_HAS_IT}")
-    await memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, SECRET), turn_id=turn.id)
+    root, run = await asked(world, lead, f"{BOT} {AS_SLACK_HAS_IT}")
+    await memory(world).add_run("slack:C1:U1", run.agui_run_id, block(run, SECRET), run_id=run.id)
     await memory(world).compact_session("slack:C1:U1")
     await world.ingest.handle(first := edit(root, f"{BOT} well, {AS_SLACK_HAS_IT}?"))
     await world.ingest.handle(edit(first.message, f"{BOT} never mind, ask later"))
@@ -101,8 +104,8 @@ async def test_what_else_a_run_read_and_what_other_runs_said_is_still_remembered
     root = await world.says(f"{BOT} {SECRET}")
     other = await world.says(f"{BOT} and the weather?", thread=root)
     trigger = await world.only(lead, hold=True)
-    turn = await begun(world, lead, trigger)
-    (first, second) = [entry.id for entry in trigger.inbox_messages]
+    run = await begun(world, lead, trigger)
+    (first, second) = [inbox_message.id for inbox_message in trigger.inbox_messages]
     questions = [
         SessionMessage(role=MessageRole.USER, text=SECRET, source=first),
         SessionMessage(role=MessageRole.USER, text="and the weather?", source=second),
@@ -113,7 +116,7 @@ async def test_what_else_a_run_read_and_what_other_runs_said_is_still_remembered
         SessionMessage(role=MessageRole.ASSISTANT, text="hi"),
     ]
     await memory(world).add_run("slack:C1:U1", "earlier", earlier)
-    await memory(world).add_run("slack:C1:U1", turn.run_id, [*questions, answer], turn_id=turn.id)
+    await memory(world).add_run("slack:C1:U1", run.agui_run_id, [*questions, answer], run_id=run.id)
     await memory(world).compact_session("slack:C1:U1")
     assert WORD in (await remembered(world))[0]
     await world.ingest.handle(delete(root))
@@ -128,20 +131,20 @@ async def test_a_run_that_read_a_message_while_it_was_deleted_remembers_nothing_
     world: World, is_late: bool
 ) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead, f"{BOT} {SECRET}")
+    root, run = await asked(world, lead, f"{BOT} {SECRET}")
     deleting = asyncio.ensure_future(world.ingest.handle(delete(root)))
     if is_late:
         await deleting
-    await memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, SECRET), turn_id=turn.id)
+    await memory(world).add_run("slack:C1:U1", run.agui_run_id, block(run, SECRET), run_id=run.id)
     await deleting
     assert await places_of(world.database, WORD) == {}
 
 
 async def test_a_run_that_read_a_message_while_it_was_changed_remembers_what_it_says_now(world: World) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead, f"{BOT} {SECRET}")
+    root, run = await asked(world, lead, f"{BOT} {SECRET}")
     await world.ingest.handle(edit(root, f"{BOT} never mind"))
-    await memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, SECRET, f"So {SECRET}?"), turn_id=turn.id)
+    await memory(world).add_run("slack:C1:U1", run.agui_run_id, block(run, SECRET, f"So {SECRET}?"), run_id=run.id)
     assert (await remembered(world))[0] == "never mind"
     assert WORD not in "".join(await remembered(world))
 
@@ -159,35 +162,35 @@ async def test_a_deleted_answer_is_not_stored_any_more(world: World, database_ur
     assert kept == {"status": "sent"}, "that there was an answer is known"
 
 
-def show(tx: Transaction, turn: Run, ts: str) -> None:
+def show(tx: Transaction, run: Run, ts: str) -> None:
     """A page of an answer, as far as it is written."""
-    run_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
-    run_pages.page_opened(tx, turn.id, 1, ts)
-    run_pages.page_text(tx, turn.id, 1, SECRET)
+    run_pages.open_page(tx, run.id, 1, PageKind.STREAM)
+    run_pages.page_opened(tx, run.id, 1, ts)
+    run_pages.page_text(tx, run.id, 1, SECRET)
 
 
-def over(tx: Transaction, turn: Run) -> None:
-    runs.closing(tx, turn.id, text=SECRET, closing=Closing(), outcome=RunOutcome.ANSWERED, note=None)
-    runs.end(tx, turn.id, RunStep.ANSWER)
+def over(tx: Transaction, run: Run) -> None:
+    runs.closing(tx, run.id, text=SECRET, closing=Closing(), outcome=RunOutcome.ANSWERED, note=None)
+    runs.end(tx, run.id, RunStep.ANSWER)
 
 
 @pytest.mark.both_engines
 @pytest.mark.parametrize("is_over", [True, False], ids=["afterwards", "while it is written"])
 async def test_a_deleted_live_answer_goes_with_what_is_remembered_of_it(world: World, is_over: bool) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead, f"{BOT} tell me")
+    root, run = await asked(world, lead, f"{BOT} tell me")
     post = said(SECRET, by="UBOT", thread_ts=root.ts)
     deleted = MessageDeleted(channel="C1", ts=post.ts, thread_ts=root.ts)
-    await world.database.write(show, turn, post.ts)
+    await world.database.write(show, run, post.ts)
     if not is_over:
         await world.ingest.handle(deleted)
         await world.change(f"UPDATE thread_messages SET author_kind = 'agent' WHERE ts = '{post.ts}'")
-    await world.database.write(over, turn)
-    await memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, "tell me", SECRET), turn_id=turn.id)
+    await world.database.write(over, run)
+    await memory(world).add_run("slack:C1:U1", run.agui_run_id, block(run, "tell me", SECRET), run_id=run.id)
     if is_over:
         await world.change(
             "INSERT INTO thread_messages (team, channel, ts, thread_ts, author_id, author_kind, text, files, stored_at)"
-            f" VALUES ('T1', 'C1', '{post.ts}', '{root.ts}', 'lead', 'agent', '{SECRET}', '[]', {turn.started_at})"
+            f" VALUES ('T1', 'C1', '{post.ts}', '{root.ts}', 'lead', 'agent', '{SECRET}', '[]', {run.started_at})"
         )
         await world.ingest.handle(deleted)
     else:

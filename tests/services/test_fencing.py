@@ -53,7 +53,7 @@ async def test_a_run_without_a_token_may_act_under_the_first_lease_ever(world: W
     message = await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     await world.services.replies.reply(Caller(agent=lead), trigger.id, "hello")
-    assert (await world.entry(message)).status is InboxStatus.RESPONDED
+    assert (await world.inbox_message(message)).status is InboxStatus.RESPONDED
 
 
 async def test_a_lease_that_nobody_has_seen_does_not_count_as_the_first(world: World) -> None:
@@ -64,7 +64,7 @@ async def test_a_lease_that_nobody_has_seen_does_not_count_as_the_first(world: W
     await world.services.polls.give_back([unseen.lease_token])
     trigger = await world.only(lead)
     await world.services.replies.reply(Caller(agent=lead), trigger.id, "hello")
-    assert (await world.entry(message)).status is InboxStatus.RESPONDED
+    assert (await world.inbox_message(message)).status is InboxStatus.RESPONDED
 
 
 async def test_claims_count_apart_from_attempts(world: World) -> None:
@@ -90,9 +90,9 @@ async def test_an_expired_lease_lets_nobody_act_even_before_the_sweep_has_notice
 
 async def test_what_was_not_polled_cannot_be_answered(world: World) -> None:
     lead = await world.lead()
-    entry = await world.entry(await world.says(f"{BOT} hello"))
+    inbox_message = await world.inbox_message(await world.says(f"{BOT} hello"))
     with pytest.raises(Conflict, match="not leased"):
-        await world.services.replies.reply(Caller(agent=lead), entry.id, "hello")
+        await world.services.replies.reply(Caller(agent=lead), inbox_message.id, "hello")
 
 
 @pytest.mark.req("OPS-04")
@@ -100,9 +100,9 @@ async def test_another_agents_entry_is_as_unknown_as_none(world: World) -> None:
     lead, other = await world.lead(), await world.lead("other")
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
-    for entry_id in (trigger.id, "no-such-id"):
+    for inbox_message_id in (trigger.id, "no-such-id"):
         with pytest.raises(NotFound):
-            await world.services.replies.reply(holding(trigger, other), entry_id, "mine")
+            await world.services.replies.reply(holding(trigger, other), inbox_message_id, "mine")
 
 
 async def test_a_late_run_whose_message_has_gone_to_another_agent_is_told_so(world: World) -> None:

@@ -35,9 +35,9 @@ async def test_an_attachment_is_listed_in_the_entry_and_its_text_can_be_had(worl
     lead = await world.lead()
     world.files.keep("F1", b"hello")
     await shares_a_file(world)
-    (entry,) = (await world.only(lead)).inbox_messages
-    assert entry.files == (REPORT,)
-    shown = await world.services.files.show(lead, about(entry.id), "F1")
+    (inbox_message,) = (await world.only(lead)).inbox_messages
+    assert inbox_message.files == (REPORT,)
+    shown = await world.services.files.show(lead, about(inbox_message.id), "F1")
     assert (shown.info.name, shown.text) == ("F1.txt", "hello")
     assert shown.sha256 == hashlib.sha256(b"hello").hexdigest()
     assert [opened.closed for opened in world.files.opened] == [True]

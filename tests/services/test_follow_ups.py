@@ -65,7 +65,7 @@ async def test_an_answer_reaches_whoever_has_asked_also_after_the_thread_has_mov
     run = await world.only(a)
     await world.services.replies.reply_to_task(holding(run, a), first.task_id, "Which?", wait=True)
     await asked_and_handed(world, lead, b, thread=first.root)
-    assert (await world.entry(await world.says("Python", thread=first.root))).agent_id == b.id
+    assert (await world.inbox_message(await world.says("Python", thread=first.root))).agent_id == b.id
     assert await status_of(world, first.task_id) is TaskStatus.PENDING
 
 
@@ -87,12 +87,12 @@ async def test_a_question_about_a_follow_up_is_answered_also_after_the_task_has_
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
     follow_up = await world.says("and the tests?", thread=handed.root)
-    entry = await world.entry(follow_up)
-    await world.services.replies.reply(holding(run, worker), entry.id, "Unit tests only?", wait=True)
+    inbox_message = await world.inbox_message(follow_up)
+    await world.services.replies.reply(holding(run, worker), inbox_message.id, "Unit tests only?", wait=True)
     await complete(world, worker, run)
-    assert (await world.entry(follow_up)).status is InboxStatus.WAITING
+    assert (await world.inbox_message(follow_up)).status is InboxStatus.WAITING
     await world.says("yes", thread=handed.root)
-    assert (await world.entry(follow_up)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(follow_up)).status is InboxStatus.UNREAD
 
 
 async def test_a_question_of_an_agent_that_was_removed_is_answered_for_the_lead(world: World) -> None:
@@ -114,7 +114,7 @@ async def test_a_message_that_mentions_only_somebody_else_answers_nothing(world:
     trigger = await world.only(lead)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "Which?", wait=True)
     await world.says("<@U2> what do you think?", thread=root)
-    assert (await world.entry(root)).status is InboxStatus.WAITING
+    assert (await world.inbox_message(root)).status is InboxStatus.WAITING
 
 
 @pytest.mark.req("LOOP-15")
@@ -124,7 +124,7 @@ async def test_a_message_that_is_deleted_while_it_waits_for_a_person_is_withdraw
     trigger = await world.only(lead)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "Which?", wait=True)
     await world.ingest.handle(delete(root))
-    assert (await world.entry(root)).status is InboxStatus.WITHDRAWN
+    assert (await world.inbox_message(root)).status is InboxStatus.WITHDRAWN
 
 
 async def test_a_run_that_has_asked_can_end_its_task_no_more(world: World) -> None:
@@ -153,10 +153,10 @@ async def test_a_follow_up_that_was_answered_before_its_agent_was_told_of_it_is_
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
-    entry = await world.entry(await world.says("only Python please", thread=handed.root))
-    await world.services.replies.reply(holding(run, worker), entry.id, "I will.")
+    inbox_message = await world.inbox_message(await world.says("only Python please", thread=handed.root))
+    await world.services.replies.reply(holding(run, worker), inbox_message.id, "I will.")
     assert await world.poll(worker) == []
-    assert await history_of(world, entry.id) == ["inbox.store", "inbox.claim", "inbox.respond"]
+    assert await history_of(world, inbox_message.id) == ["inbox.store", "inbox.claim", "inbox.respond"]
 
 
 async def test_follow_ups_that_a_task_has_not_answered_go_to_the_lead_with_the_thread(world: World) -> None:

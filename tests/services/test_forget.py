@@ -15,10 +15,10 @@ from swarm.store import forgotten
 from swarm.store.builtin import model_usage
 from swarm.store.runs import feedback
 from tests.services.test_erasure import block, memory
+from tests.support.runs import begun
 from tests.support.scan import files_with, places_of
 from tests.support.slack import PEOPLE
 from tests.support.tasks import hand, status_of, work_of
-from tests.support.turns import begun
 from tests.support.world import BOT, World, edit, said
 
 pytestmark = pytest.mark.req("SEC-06")
@@ -31,7 +31,7 @@ def used(run: str, world: World) -> ModelUsageRecord:
     """What a run of hers has used."""
     now = world.clock.now_us()
     return ModelUsageRecord(
-        id=run, agent="lead", door=Door.SLACK, session_id=f"slack:C1:{ANN}", turn_id="t", requester=ANN, model="m",
+        id=run, agent="lead", door=Door.SLACK, session_id=f"slack:C1:{ANN}", run_id="t", requester=ANN, model="m",
         outcome=UsageOutcome.ANSWERED, note="", usage=ModelUsage(), started_at=now, ended_at=now,
     )  # fmt: skip
 
@@ -44,12 +44,12 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     lead, worker = await world.lead(), await world.worker()
     root = await world.says(f"{BOT} {SECRET}", by=ANN)
     trigger = await work_of(world, lead)
-    turn = await begun(world, lead, trigger)
-    await memory(world).add_run(f"slack:C1:{ANN}", turn.run_id, block(turn, SECRET), turn_id=turn.id)
-    await memory(world).add_run("slack:C1:1.0", "other", block(turn, SECRET), turn_id=turn.id)
-    await world.database.write(feedback.give, turn.id, ANN, Opinion.UP)
+    run = await begun(world, lead, trigger)
+    await memory(world).add_run(f"slack:C1:{ANN}", run.agui_run_id, block(run, SECRET), run_id=run.id)
+    await memory(world).add_run("slack:C1:1.0", "other", block(run, SECRET), run_id=run.id)
+    await world.database.write(feedback.give, run.id, ANN, Opinion.UP)
     await world.database.write(model_usage.note, used("before", world))
-    await world.change(f"UPDATE turns SET requester = '{ANN}', stop_requested_by = '{ANN}'")
+    await world.change(f"UPDATE runs SET requester = '{ANN}', stop_requested_by = '{ANN}'")
     task_id = await hand(world, lead, trigger, worker, what=f"Note: {SECRET}")
     await world.says(f"and <@{ANN}> is right", thread=root, by="U2")
     unread = await world.says(f"{BOT} also {WORD}", by=ANN)
@@ -65,7 +65,7 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     assert await places_of(world.database, WORD, ANN) == {}
     assert files_with(database_url, WORD, ANN) == []
     assert await status_of(world, task_id) is TaskStatus.CANCELLED
-    assert (await world.entry(unread)).status is InboxStatus.WITHDRAWN
+    assert (await world.inbox_message(unread)).status is InboxStatus.WITHDRAWN
     assert (await world.services.people.forget(ANN)).removed == {}
     assert await world.poll(lead) is not None, "the others go on"
 
@@ -104,10 +104,10 @@ async def test_a_run_that_ends_after_its_person_is_forgotten_leaves_no_trace(wor
     lead = await world.lead()
     world.clock.advance(10**9)
     await world.says(f"{BOT} {SECRET}", by=ANN)
-    turn = await begun(world, lead, await world.only(lead, hold=True))
+    run = await begun(world, lead, await world.only(lead, hold=True))
     late = used("late", world)
     await world.services.people.forget(ANN)
-    await memory(world).add_run(f"slack:C1:{ANN}", turn.run_id, block(turn, SECRET), turn_id=turn.id)
+    await memory(world).add_run(f"slack:C1:{ANN}", run.agui_run_id, block(run, SECRET), run_id=run.id)
     await world.database.write(model_usage.note, late)
     assert await places_of(world.database, WORD, ANN) == {}
 

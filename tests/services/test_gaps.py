@@ -82,11 +82,11 @@ async def test_mentions_follow_ups_and_direct_messages_of_an_outage_are_served_o
     await outage.ends()
     got = texts(await world.poll(lead))
     assert sorted(got) == sorted([["and then?", "anybody?"], ["@UBOT help"], ["psst"]])
-    assert await world.entries(after) == []
+    assert await world.inbox_messages(after) == []
     for again in (first, mention, direct, second):  # their events come after all
         await world.hears(again)
     await outage.ends()
-    assert [len(await world.entries(one)) for one in (first, mention, direct, second)] == [1, 1, 1, 1]
+    assert [len(await world.inbox_messages(one)) for one in (first, mention, direct, second)] == [1, 1, 1, 1]
 
 
 async def test_what_one_person_said_in_an_hour_is_not_too_much_for_a_minute(world: World, outage: Outage) -> None:
@@ -187,7 +187,7 @@ async def test_edits_and_deletes_of_an_outage_count(world: World, outage: Outage
     await outage.ends()
     got = texts(await world.poll(lead))
     assert sorted(got) == sorted([["@UBOT hello"], ["@UBOT do it"], ["@UBOT the build is red"]])
-    assert (await world.entry(oops)).status == "withdrawn"
+    assert (await world.inbox_message(oops)).status == "withdrawn"
 
 
 async def test_a_mention_in_a_thread_that_nobody_tracked_is_found_with_its_context(
@@ -211,7 +211,7 @@ async def test_what_was_said_before_anybody_listened_or_long_ago_is_left_alone(w
     outage = Outage(world)
     old = outage.says(said(f"{BOT} are you there?"))
     await outage.ends()  # the first start ever
-    assert await world.entries(old) == []
+    assert await world.inbox_messages(old) == []
     await world.database.write(watermarks.advance, ME.team, us_to_slack_ts(world.clock.now_us()))
     world.clock.advance(8 * 24 * 3600)
     await outage.ends()
@@ -260,7 +260,7 @@ async def test_a_gap_that_opens_anew_while_it_is_read_is_read_again(world: World
     assert await world.database.read(watermarks.gap, ME.team)
     await world.catch_up.read_gap()
     assert await world.database.read(watermarks.gap, ME.team) is None
-    assert len(await world.entries(first)) == 1
+    assert len(await world.inbox_messages(first)) == 1
     assert texts(await world.poll(lead)) == [["@UBOT help"], ["@UBOT and help me"]]
 
 
@@ -297,7 +297,7 @@ async def test_a_delete_that_was_heard_is_not_told_twice(world: World, outage: O
     world.slack.channels["C1"] = []
     await outage.ends()
     assert await world.poll(lead) == []
-    assert (await world.entry(root)).status == "withdrawn"
+    assert (await world.inbox_message(root)).status == "withdrawn"
 
 
 async def test_a_reply_that_the_channel_shows_too_comes_behind_those_before_it(world: World, outage: Outage) -> None:
@@ -501,7 +501,7 @@ async def test_a_mention_in_a_thread_that_all_have_answered_and_nobody_owns_is_f
     await outage.ends()
     assert texts(await world.poll(second)) == [["swarm#second again please"]]
     await outage.ends()
-    assert len(await world.entries(again)) == 1
+    assert len(await world.inbox_messages(again)) == 1
 
 
 async def test_a_mention_is_found_in_a_thread_that_somebody_owns_only_since_the_gap_opened(
@@ -517,7 +517,7 @@ async def test_a_mention_is_found_in_a_thread_that_somebody_owns_only_since_the_
     await world.database.write(watermarks.open_gap, ME.team)
     await world.hears(outage.says(said("swarm#first and you?", thread_ts=root.ts)))
     await world.catch_up.read_gap()
-    assert len(await world.entries(missed_mention)) == 1
+    assert len(await world.inbox_messages(missed_mention)) == 1
 
 
 @pytest.mark.parametrize("context", ["unknown", "stale"])
@@ -538,7 +538,7 @@ async def test_a_thread_that_was_not_known_whole_and_left_alone_is_read_in_a_gap
     world.slack.channels["C1"].append(ChannelMessage(message=shown))
     outage.says(said(f"{BOT} and then?", thread_ts=root.ts))
     await outage.ends()
-    got = [entry.text for trigger in await world.poll(lead) for entry in trigger.inbox_messages]
+    got = [inbox_message.text for trigger in await world.poll(lead) for inbox_message in trigger.inbox_messages]
     assert got == ["@UBOT for all to see", "@UBOT and then?"]
 
 

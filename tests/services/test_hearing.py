@@ -204,11 +204,11 @@ async def test_an_event_that_could_not_be_stored_opens_a_gap_as_soon_as_that_wor
 
 async def test_an_event_that_is_missed_while_two_tasks_open_a_gap_is_not_forgotten(scene: Scene) -> None:
     write, first, second = scene.world.database.write, asyncio.Event(), asyncio.Event()
-    turns = [first, second]
+    runs = [first, second]
 
     async def waits(*args: object, **kwargs: object) -> object:
-        if turns:
-            await turns.pop(0).wait()
+        if runs:
+            await runs.pop(0).wait()
         return await write(*args, **kwargs)  # type: ignore[arg-type]
 
     scene.world.database.write = waits  # type: ignore[method-assign, assignment]

@@ -61,7 +61,7 @@ async def test_a_token_that_does_not_hold_changes_nothing(world: World, kind: st
         world.clock.advance(LEASE_SECONDS)  # and the sweep has not come yet
     if kind == "finished":
         await world.services.work.finish(lead, [token], FinishOutcome.DISMISSED, "a test")
-    before = await world.entry(message)
+    before = await world.inbox_message(message)
     work = world.services.work
     assert (await work.renew(caller, [token])).renewed.lost == (token,)
     assert (await work.release(caller, [token], 5)).lost == (token,)
@@ -69,7 +69,7 @@ async def test_a_token_that_does_not_hold_changes_nothing(world: World, kind: st
         assert (await work.finish(caller, [token], outcome, "late")).lost == (token,)
     with pytest.raises(NotFound if kind == "foreign" else LeaseLost):
         await world.services.replies.reply(Caller(agent=caller, lease_token=token), before.id, "late")
-    assert await world.entry(message) == before
+    assert await world.inbox_message(message) == before
     await world.send()
     assert world.slack.posts == []
 
@@ -106,7 +106,7 @@ async def test_each_token_has_its_own_result(world: World) -> None:
 async def test_done_is_refused_while_messages_have_no_answer_and_names_them(world: World) -> None:
     lead = await world.lead()
     root = await world.says(f"{BOT} one")
-    second = await world.entry(await world.says("two", thread=root))
+    second = await world.inbox_message(await world.says("two", thread=root))
     trigger = await world.only(lead)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "first", only=True)
     with pytest.raises(Unresolved) as refused:
@@ -124,7 +124,7 @@ async def test_dismissed_needs_a_reason_and_shows_that_it_is_done(world: World) 
         await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, " ")
     await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "only thanks")
     await world.send()
-    assert (await world.entry(message)).status is InboxStatus.DISMISSED
+    assert (await world.inbox_message(message)).status is InboxStatus.DISMISSED
     assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
     assert world.slack.posts == []
 
@@ -143,7 +143,7 @@ async def test_after_five_attempts_a_message_is_dead_and_the_thread_is_told_once
     await lost_five_times(world, lead)
     await world.sweep()
     assert await world.poll(lead) == []
-    dead = await world.entry(message)
+    dead = await world.inbox_message(message)
     assert (dead.status, dead.attempts) == (InboxStatus.DEAD, 5)
     await world.send()
     (told,) = world.slack.posts
@@ -180,15 +180,15 @@ async def test_an_agent_that_the_coordinator_runs_itself_never_falls_silent(worl
 async def test_a_dead_message_can_be_redriven_with_its_attempts_forgotten(world: World) -> None:
     lead = await world.lead()
     message = await world.says(f"{BOT} hello")
-    entry = await world.entry(message)
+    inbox_message = await world.inbox_message(message)
     with pytest.raises(Conflict):
-        await world.services.inbox.redrive(entry.id)
+        await world.services.inbox.redrive(inbox_message.id)
     with pytest.raises(NotFound):
         await world.services.inbox.redrive("no-such-id")
     await lost_five_times(world, lead)
-    await world.services.inbox.redrive(entry.id)
+    await world.services.inbox.redrive(inbox_message.id)
     trigger = await world.only(lead)
-    assert (trigger.id, trigger.attempt) == (entry.id, 1)
+    assert (trigger.id, trigger.attempt) == (inbox_message.id, 1)
     await world.answers(lead, trigger, "at last")
     await world.send()
     assert world.slack.posts[-1] == "at last"
@@ -209,7 +209,7 @@ async def test_a_poison_message_goes_alone_and_does_not_bury_its_neighbours(worl
         trigger = await world.only(lead)
         assert texts([trigger]) == [[text]]
         await world.answers(lead, trigger, "fine")
-    assert (await world.entry(root)).status is InboxStatus.DEAD
+    assert (await world.inbox_message(root)).status is InboxStatus.DEAD
     assert await world.poll(lead) == []
 
 

@@ -60,7 +60,7 @@ async def test_a_delete_that_meets_a_claim_withdraws_the_message_and_tells_the_a
         await somebody_waits(world)
         go_on.set()
         await deleting
-    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
+    assert (await world.inbox_message(message)).status is InboxStatus.WITHDRAWN
     assert [trigger.kind for trigger in await world.poll(lead)] == [TriggerKind.MESSAGE_DELETED]
 
 
@@ -115,7 +115,7 @@ async def test_a_message_that_comes_while_its_thread_is_claimed_is_in_the_queue(
         await somebody_waits(world)  # for the head, which the claim is about to drop
         go_on.set()
         await coming
-    queue = await world.rows("SELECT lane_id FROM inbox_heads")
+    queue = await world.rows("SELECT lane_id FROM queue_heads")
     assert len(queue) == 1
 
 
@@ -146,7 +146,7 @@ async def test_what_an_owner_has_not_read_is_locked_as_a_whole_before_it_is_give
     async with under_way(world, inbox.of_message_locked, ME.team, last.channel, last.ts) as go_on:
         moving = asyncio.ensure_future(world.says("swarm#second take this", thread=root))
         await somebody_waits(world)
-        free = "SELECT agent_id FROM inbox_heads FOR UPDATE SKIP LOCKED"
+        free = "SELECT agent_id FROM queue_heads FOR UPDATE SKIP LOCKED"
         assert await world.database.write(look, free, {}) == [{"agent_id": lead.id}]
         go_on.set()
         await moving

@@ -30,8 +30,8 @@ from swarm.store.runs.runs import Run
 from tests.services.test_converse_again import unheard
 from tests.support.conversing import begun, status
 from tests.support.live import Events, FakeLive, Gate, Scripted, hired, playing, show
-from tests.support.turns import begun as turn_begun
-from tests.support.turns import now, place_of
+from tests.support.runs import begun as run_begun
+from tests.support.runs import now, place_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
 
@@ -47,39 +47,39 @@ class LostRun:
     world: World
     agent: Agent
     root: SlackMessage
-    turn: Run
+    run: Run
 
     @property
     def place(self) -> AnswerTarget:
-        return place_of(self.turn, self.root)
+        return place_of(self.run, self.root)
 
     async def told(self) -> bool:
         """The run tells that its answer is whole; False if it is too late."""
         return await self.world.database.write(
-            runs.closing, self.turn.id, text="All of it.", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED
+            runs.closing, self.run.id, text="All of it.", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED
         )
 
     async def lost(self, loss: Loss = LOSS) -> None:
-        await self.world.database.write(break_off, self.turn.id, loss, self.place, self.world.conduct)
+        await self.world.database.write(break_off, self.run.id, loss, self.place, self.world.conduct)
 
     async def kept(self) -> LeaseLossOutcome:
-        return await self.world.database.write(keep, self.turn.id, 60.0)
+        return await self.world.database.write(keep, self.run.id, 60.0)
 
     async def ended(self) -> None:
         ending = Ending(outcome=Answered(), text="All of it.")
-        await self.world.database.write(end_run, self.turn.id, ending, self.place, self.world.conduct)
+        await self.world.database.write(end_run, self.run.id, ending, self.place, self.world.conduct)
 
     async def state(self) -> tuple[RunStatus, InboxStatus, LeaseEnd | None]:
-        """Of the turn, of its message, and how the lease has ended."""
-        lease = await self.world.database.read(leases.peek, self.turn.lease_token)
+        """Of the run, of its message, and how the lease has ended."""
+        lease = await self.world.database.read(leases.peek, self.run.lease_token)
         assert lease is not None
-        return (await now(self.world, self.turn)).status, await status(self.world, self.root), lease.ended_as
+        return (await now(self.world, self.run)).status, await status(self.world, self.root), lease.ended_as
 
 
 async def running(world: World, agent: Agent | None = None) -> LostRun:
     agent = agent or await world.lead()
     root = await world.says(f"{BOT} hello")
-    return LostRun(world=world, agent=agent, root=root, turn=await turn_begun(world, agent, await world.only(agent)))
+    return LostRun(world=world, agent=agent, root=root, run=await run_begun(world, agent, await world.only(agent)))
 
 
 ABANDONED = (RunStatus.ABANDONED, InboxStatus.UNREAD, LeaseEnd.EXPIRED)
@@ -220,7 +220,7 @@ async def test_a_first_message_that_was_closed_and_not_known_to_be_says_so_as_we
     live.hold.clear()
     live.script.append(lambda live, place, call: DeliveryRefused(error="message_not_in_streaming_state"))
     lost = show(world, hired("ada", Scripted()), live=live)
-    await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
+    await lost.recovery.recover(lambda run_id: False, lost.term.is_ours)
     assert (shown.text, shown.closing.note) == (text, RESTARTED_TEXT)
     await world.send()
     assert world.slack.posts == []
@@ -234,18 +234,18 @@ async def test_where_slack_does_not_let_the_message_say_so_a_post_does(world: Wo
         await first.deposed()
     live.script.append(lambda live, place, call: DeliveryRefused(error="message_not_in_streaming_state"))
     lost = show(world, hired("ada", Scripted()), live=live)
-    await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
+    await lost.recovery.recover(lambda run_id: False, lost.term.is_ours)
     await world.send()
     assert world.slack.posts == [RESTARTED_TEXT]
 
 
 async def test_no_run_begins_beside_a_message_that_does_not_say_yet_that_it_was_abandoned(world: World) -> None:
     run = await running(world)
-    await world.database.write(run_pages.open_page, run.turn.id, 1, PageKind.STREAM)
-    await world.database.write(run_pages.page_opened, run.turn.id, 1, "1700000000.000900")
+    await world.database.write(run_pages.open_page, run.run.id, 1, PageKind.STREAM)
+    await world.database.write(run_pages.page_opened, run.run.id, 1, "1700000000.000900")
     await run.lost()
-    assert await world.database.read(run_pages.unsealed) == [run.turn.id]
-    thread_id = run.turn.thread_id or ""
+    assert await world.database.read(run_pages.unsealed) == [run.run.id]
+    thread_id = run.run.thread_id or ""
     assert await world.database.read(run_pages.is_unsealed_in_thread, thread_id, run.agent.id)
     assert not await world.database.read(run_pages.is_unsealed_in_thread, thread_id, "another")
 
@@ -253,11 +253,11 @@ async def test_no_run_begins_beside_a_message_that_does_not_say_yet_that_it_was_
 async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_sealed(world: World) -> None:
     """A process slept between its last look at the office and the call."""
     run = await running(world)
-    record = RunRecord(world.database, run.turn.id)
+    record = RunRecord(world.database, run.run.id)
     await record.beginning(1, is_post=False)
     lost = show(world, hired("lead", Scripted()))
-    await lost.recovery.bring_to_end(run.turn.id, lost.term.is_ours, counts=True)
-    (page,) = await world.database.read(run_pages.of_turn, run.turn.id)
+    await lost.recovery.bring_to_end(run.run.id, lost.term.is_ours, counts=True)
+    (page,) = await world.database.read(run_pages.of_run, run.run.id)
     assert (page.phase, page.ts) == (PagePhase.CLOSED, None)
     begun = await lost.live.call(run.place, OpenStream(page=1, chunks=()))
     assert isinstance(begun, DeliveryAccepted)
@@ -266,7 +266,7 @@ async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_se
         await record.began(1, begun.ts)
     with pytest.raises(AnswerLost):
         await record.beginning(2, is_post=False)
-    await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
+    await lost.recovery.recover(lambda run_id: False, lost.term.is_ours)
     (late,) = lost.live.of(run.root)
     assert (late.streaming, late.closing.note) == (False, RESTARTED_TEXT)
     assert await world.database.read(run_pages.unsealed) == []
@@ -296,7 +296,7 @@ async def test_a_process_that_slept_before_it_began_a_run_does_not_begin_it(worl
 
     await wait_until(is_over)
     assert ada.inputs == []
-    assert await idle.turns(root) == []
+    assert await idle.runs(root) == []
 
 
 @pytest.mark.req("CHAN-06")
@@ -325,7 +325,7 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     monkeypatch.setattr(sources, "boottime", lambda: clock() + slept)
     woken, hung_up = asyncio.Event(), asyncio.Event()
 
-    async def endless(turn: RunInput) -> Events:
+    async def endless(run: RunInput) -> Events:
         try:
             yield TextDelta(text="Some words.\n", message_id="1")
             await woken.wait()
@@ -338,10 +338,10 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     ada.scripts.append(endless)
     async with playing(world, hired("ada", ada), live=live) as first:
         root = await world.says(f"{BOT} hello")
-        await wait_until(lambda: first.turns(root), lambda seen: bool(live.of(root)))
-        (turn,) = await first.turns(root)
+        await wait_until(lambda: first.runs(root), lambda seen: bool(live.of(root)))
+        (run,) = await first.runs(root)
         slept = 50.0
-        await world.database.write(break_off, turn.id, LOSS, place_of(turn, root), world.conduct)
+        await world.database.write(break_off, run.id, LOSS, place_of(run, root), world.conduct)
         woken.set()
         await asyncio.wait_for(hung_up.wait(), PATIENCE_SECONDS)
         await first.over(root, 2)
@@ -367,8 +367,8 @@ async def test_a_run_waits_until_the_answer_before_it_says_that_it_was_abandoned
     async with playing(world, hired("ada", ada), live=live) as second:
 
         async def claimed_again() -> bool:
-            entry = await world.entry(root)
-            return entry.claims > 1 and entry.attempts == 1
+            inbox_message = await world.inbox_message(root)
+            return inbox_message.claims > 1 and inbox_message.attempts == 1
 
         await wait_until(claimed_again)
         for _ in range(10):

@@ -53,7 +53,7 @@ class Run:
     trigger: Trigger
 
     @property
-    def entry_id(self) -> str | None:
+    def inbox_message_id(self) -> str | None:
         return self.trigger.inbox_messages[0].id if self.trigger.inbox_messages else None
 
     @property
@@ -132,10 +132,10 @@ class Swarm(RuleBasedStateMachine):
         else:
             self.somebody_begins("swarm#lead")
         self.polls(self.agents[0], 20)
-        asked = [run for run in self.runs if run.agent is self.agents[0] and run.entry_id and not run.task_id]
+        asked = [run for run in self.runs if run.agent is self.agents[0] and run.inbox_message_id and not run.task_id]
         delegate, what = self.world.services.delegations.delegate, brief(f"Do {next(self.said)}.")
         for run in asked[-1:]:
-            about = run.entry_id or ""
+            about = run.inbox_message_id or ""
             self.call(run, about, True, None, lambda by, about: delegate(by, about, to, what, offer=offer))
         for worker in [agent for agent in self.agents if taken and agent.name == to]:
             self.polls(worker, 20)
@@ -159,9 +159,13 @@ class Swarm(RuleBasedStateMachine):
     @rule(run=which, only=yes, wait=yes, named=yes)
     def a_run_replies(self, run: int, only: bool, wait: bool, named: bool) -> None:
         text = f"reply {next(self.said)}"
-        for of, entry_id in self.run_with_message(run):
+        for of, inbox_message_id in self.run_with_message(run):
             self.call(
-                of, entry_id, named, text, lambda by, about: self.replies.reply(by, about, text, only=only, wait=wait)
+                of,
+                inbox_message_id,
+                named,
+                text,
+                lambda by, about: self.replies.reply(by, about, text, only=only, wait=wait),
             )
 
     @precondition(lambda self: self.runs)
@@ -177,17 +181,21 @@ class Swarm(RuleBasedStateMachine):
     @rule(run=which, named=yes)
     def a_run_dismisses(self, run: int, named: bool) -> None:
         why = f"no need {next(self.said)}"
-        for of, entry_id in self.run_with_message(run):
-            self.call(of, entry_id, named, None, lambda by, about: self.replies.dismiss(by, about, why))
+        for of, inbox_message_id in self.run_with_message(run):
+            self.call(of, inbox_message_id, named, None, lambda by, about: self.replies.dismiss(by, about, why))
 
     @precondition(lambda self: self.runs)
     @rule(run=which, to=st.sampled_from("abc"), offer=yes, only=yes, named=yes, after=which)
     def a_run_delegates(self, run: int, to: str, offer: bool, only: bool, named: bool, after: int) -> None:
         what = brief(f"Do {next(self.said)}.", depends_on=self.some_task(after) if not offer else ())
         delegate = self.world.services.delegations.delegate
-        for of, entry_id in self.run_with_message(run):
+        for of, inbox_message_id in self.run_with_message(run):
             self.call(
-                of, entry_id, named, None, lambda by, about: delegate(by, about, to, what, offer=offer, only=only)
+                of,
+                inbox_message_id,
+                named,
+                None,
+                lambda by, about: delegate(by, about, to, what, offer=offer, only=only),
             )
 
     @precondition(lambda self: self.runs)
@@ -314,7 +322,7 @@ class Swarm(RuleBasedStateMachine):
 
     def run_with_message(self, number: int) -> list[tuple[Run, str]]:
         """A run and a message that it was handed; seldom one that is over, and none if there is none."""
-        return self.one_of([(run, run.entry_id) for run in self.live(number) if run.entry_id], number)
+        return self.one_of([(run, run.inbox_message_id) for run in self.live(number) if run.inbox_message_id], number)
 
     def run_with_task(self, number: int) -> list[tuple[Run, str]]:
         """The same of tasks."""
@@ -372,7 +380,9 @@ class Swarm(RuleBasedStateMachine):
         self.truth.check(tables)
         assert not unfinished(tables), "this is never over"
         assert not self.news_left(), "this was never told"
-        assert not [entry for entry in silent(tables) if not self.was_deleted(entry)], "of this nothing was seen"
+        assert not [inbox_message for inbox_message in silent(tables) if not self.was_deleted(inbox_message)], (
+            "of this nothing was seen"
+        )
         self.everything_was_posted_once()
 
     def everything_was_posted_once(self) -> None:
@@ -405,8 +415,8 @@ class Swarm(RuleBasedStateMachine):
         by, token = Caller(agent=run.agent, lease_token=run.trigger.lease_token), run.trigger.lease_token
         if run.trigger.kind is TriggerKind.TASK_ASSIGNED and run.task_id:
             self.tries(self.world.services.task_work.complete(by, run.task_id, "done", None))
-        elif run.trigger.kind is TriggerKind.SLACK_INBOX_MESSAGE and run.entry_id:
-            self.tries(self.replies.reply(by, run.entry_id, f"at last {next(self.said)}"))
+        elif run.trigger.kind is TriggerKind.SLACK_INBOX_MESSAGE and run.inbox_message_id:
+            self.tries(self.replies.reply(by, run.inbox_message_id, f"at last {next(self.said)}"))
         else:
             if run.trigger.kind is TriggerKind.TASK_OFFERED and run.task_id:
                 self.tries(self.world.services.delegations.accept(by, run.task_id))
@@ -426,9 +436,9 @@ class Swarm(RuleBasedStateMachine):
             if row["status"] in ("unread", "claimed") and row["agent_id"] in here
         ]
 
-    def was_deleted(self, entry: Row) -> bool:
+    def was_deleted(self, inbox_message: Row) -> bool:
         deleted = self.wait(self.world.rows("SELECT ts FROM thread_messages WHERE deleted_at IS NOT NULL"))
-        return entry["ts"] in {row["ts"] for row in deleted}
+        return inbox_message["ts"] in {row["ts"] for row in deleted}
 
 
 def may_act(tables: Tables, run: Run, now: int) -> bool:

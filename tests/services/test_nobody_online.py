@@ -26,7 +26,7 @@ async def test_while_nobody_is_registered_a_message_is_kept_and_the_thread_told_
     root = await world.says(f"{BOT} hello")
     await world.says(f"{BOT} anybody?", thread=root)
     await world.later(300)
-    assert (await world.entry(root)).agent_id is None
+    assert (await world.inbox_message(root)).agent_id is None
     assert await told(world) == 1
 
 
@@ -38,8 +38,8 @@ async def test_the_first_lead_that_registers_gets_what_waits_and_owns_the_thread
     lead = await world.lead()
     trigger = await world.only(lead)
     assert (texts([trigger]), trigger.inbox_messages[0].matched_by) == ([["@UBOT hello"]], MatchedBy.READDRESSED)
-    entry = await world.entry(await world.says("and now?", thread=root))
-    assert (entry.agent_id, entry.matched_by) == (lead.id, MatchedBy.THREAD_OWNER)
+    inbox_message = await world.inbox_message(await world.says("and now?", thread=root))
+    assert (inbox_message.agent_id, inbox_message.matched_by) == (lead.id, MatchedBy.THREAD_OWNER)
 
 
 async def test_what_came_while_a_lead_registered_is_found_by_the_sweep(world: World) -> None:
@@ -47,21 +47,21 @@ async def test_what_came_while_a_lead_registered_is_found_by_the_sweep(world: Wo
     root = await world.says(f"{BOT} hello")
     lead = await world.lead()
     await world.change("UPDATE inbox_messages SET agent_id = NULL, matched_by = 'mention'")
-    await world.change("DELETE FROM inbox_heads")
+    await world.change("DELETE FROM queue_heads")
     for _ in range(2):
         await world.sweep()
-    assert (await world.entry(root)).agent_id == lead.id
+    assert (await world.inbox_message(root)).agent_id == lead.id
     assert len(await world.poll(lead)) == 1
 
 
 async def test_two_processes_that_give_the_same_message_away_give_it_once(world: World) -> None:
     root = await world.says(f"{BOT} hello")
-    found = UnreadOfOffline((await world.entry(root)).thread_id, None)
+    found = UnreadOfOffline((await world.inbox_message(root)).thread_id, None)
     lead = await world.lead(online=False)
     for _ in range(2):
         await world.database.write(reassign_unread, found, world.conduct)
-    entry = await world.entry(root)
-    assert (entry.agent_id, entry.status) == (lead.id, InboxStatus.UNREAD)
+    inbox_message = await world.inbox_message(root)
+    assert (inbox_message.agent_id, inbox_message.status) == (lead.id, InboxStatus.UNREAD)
 
 
 async def test_while_the_lead_is_offline_the_thread_is_told_once_until_it_is_answered(world: World) -> None:
@@ -103,7 +103,7 @@ async def test_what_waits_for_an_offline_lead_moves_to_one_that_is_there(world: 
     trigger = await world.only(second)
     assert trigger.inbox_messages[0].routing_reason.startswith("lead is offline")
     assert await world.poll(lead) == []
-    assert (await world.entry(message)).agent_id == second.id
+    assert (await world.inbox_message(message)).agent_id == second.id
     assert await told(world) == 0
 
 
@@ -138,7 +138,7 @@ async def test_the_work_of_the_last_agent_waits_for_the_next_lead(world: World) 
     assert await told(world) == 1
     successor = await world.lead("successor")
     assert texts(await world.poll(successor)) == [["@UBOT hello"]]
-    assert (await world.entry(message)).status is InboxStatus.CLAIMED
+    assert (await world.inbox_message(message)).status is InboxStatus.CLAIMED
 
 
 async def test_what_happened_while_no_coordinator_ran_does_not_make_an_agent_offline(world: World) -> None:
@@ -187,15 +187,15 @@ async def test_where_only_the_named_agent_is_away_the_lead_answers_at_once_and_n
 async def test_a_channels_agent_that_is_away_is_stood_in_for_without_a_word(world: World) -> None:
     world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(agent="counter")))
     lead, counter = await world.lead(), await world.worker("counter", online=False)
-    entry = await world.entry(await world.says(f"{BOT} hello"))
-    assert (entry.agent_id, entry.matched_by) == (lead.id, MatchedBy.MENTION)
+    inbox_message = await world.inbox_message(await world.says(f"{BOT} hello"))
+    assert (inbox_message.agent_id, inbox_message.matched_by) == (lead.id, MatchedBy.MENTION)
     await world.is_here(counter)
     moved = await world.says(f"{BOT} hello")
-    assert (await world.entry(moved)).agent_id == counter.id
+    assert (await world.inbox_message(moved)).agent_id == counter.id
     world.clock.advance(121)
     await world.is_here(lead)
     await world.sweep()
-    assert (await world.entry(moved)).agent_id == lead.id
+    assert (await world.inbox_message(moved)).agent_id == lead.id
     await world.send()
     assert world.slack.posts == []
 

@@ -104,5 +104,7 @@ async def test_a_mention_and_its_reply_that_come_at_the_same_moment_are_both_han
         root = said(f"{BOT} question {number}")
         reply = said("please", thread_ts=root.ts)
         await asyncio.gather(world.hears(reply), world.hears(root))
-        entries = [await world.entry(message) for message in (root, reply)]
-        assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, InboxStatus.UNREAD)] * 2
+        inbox_messages = [await world.inbox_message(message) for message in (root, reply)]
+        assert [(inbox_message.agent_id, inbox_message.status) for inbox_message in inbox_messages] == [
+            (lead.id, InboxStatus.UNREAD)
+        ] * 2

@@ -58,5 +58,5 @@ async def test_it_gets_no_token_by_a_rotation(world: World) -> None:
 async def test_what_waited_for_a_lead_goes_to_it(world: World) -> None:
     message = await world.says(f"{BOT} hello")
     lead = await world.services.agents.ensure("router", Role.LEAD, Reach.AGUI)
-    entry = await world.entry(message)
-    assert (entry.agent_id, entry.status) == (lead.id, InboxStatus.UNREAD)
+    inbox_message = await world.inbox_message(message)
+    assert (inbox_message.agent_id, inbox_message.status) == (lead.id, InboxStatus.UNREAD)

@@ -33,8 +33,8 @@ async def test_a_follow_up_goes_to_the_owner_without_a_mention(world: World) -> 
     _, second = await two_leads(world)
     root = await world.says("swarm#second hello")
     for text in ("one more thing", f"{BOT} and another"):
-        entry = await world.entry(await world.says(text, thread=root, by="U2"))
-        assert (entry.agent_id, entry.matched_by) == (second.id, MatchedBy.THREAD_OWNER)
+        inbox_message = await world.inbox_message(await world.says(text, thread=root, by="U2"))
+        assert (inbox_message.agent_id, inbox_message.matched_by) == (second.id, MatchedBy.THREAD_OWNER)
     assert await owner(world, root) == ("second", 1)
 
 
@@ -47,7 +47,7 @@ async def test_naming_another_agent_moves_the_thread_and_what_is_unread_in_it(wo
     assert await world.poll(lead) == []
     trigger = await world.only(second)
     assert texts([trigger]) == [["@UBOT hello", "anybody?", "swarm#second take this"]]
-    moved = [entry.matched_by for entry in trigger.inbox_messages]
+    moved = [inbox_message.matched_by for inbox_message in trigger.inbox_messages]
     assert moved == [MatchedBy.READDRESSED, MatchedBy.READDRESSED, MatchedBy.ADDRESS]
 
 
@@ -74,7 +74,7 @@ async def test_a_new_owner_that_has_a_message_already_does_not_get_it_twice(worl
     root = await world.says("swarm#lead hello")
     all_ = await world.says("swarm#all stand-up", thread=root)
     await world.says("swarm#second take this", thread=root)
-    by_agent = {entry.agent_id: entry.status for entry in await world.entries(all_)}
+    by_agent = {inbox_message.agent_id: inbox_message.status for inbox_message in await world.inbox_messages(all_)}
     assert by_agent == {lead.id: InboxStatus.WITHDRAWN, second.id: InboxStatus.UNREAD}
     assert texts([await world.only(second)]) == [["swarm#lead hello", "swarm#all stand-up", "swarm#second take this"]]
 
@@ -94,8 +94,8 @@ async def test_the_owner_that_is_offline_keeps_the_thread_and_the_lead_gets_the_
     await world.is_here(lead)
     await world.says("still there?", thread=root)
     trigger = await world.only(lead)
-    (entry,) = trigger.inbox_messages
-    assert (entry.matched_by, entry.routing_reason.partition(",")[0]) == (
+    (inbox_message,) = trigger.inbox_messages
+    assert (inbox_message.matched_by, inbox_message.routing_reason.partition(",")[0]) == (
         MatchedBy.THREAD_OWNER_OFFLINE,
         "second owns the thread but is offline",
     )
@@ -121,4 +121,4 @@ async def test_ownership_ends_after_a_week_without_a_word(world: World) -> None:
     await world.sweeper.tidy()
     assert await owner(world, root) == (None, 2)
     message = await world.says("nobody hears this", thread=root)
-    assert await world.entries(message) == []
+    assert await world.inbox_messages(message) == []

@@ -196,8 +196,10 @@ async def test_a_cancelled_poll_leaves_nothing_leased(
     assert isinstance(result, asyncio.CancelledError)
     async with asyncio.timeout(PATIENCE_SECONDS):  # an impatient caller does not wait until it is given back
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
-    entries = [await world.entry(message) for message in messages]
-    assert [(entry.status.value, entry.attempts) for entry in entries] == [("unread", 0)] * 2
+    inbox_messages = [await world.inbox_message(message) for message in messages]
+    assert [(inbox_message.status.value, inbox_message.attempts) for inbox_message in inbox_messages] == [
+        ("unread", 0)
+    ] * 2
     assert [trigger.attempt for trigger in await world.poll(lead)] == [1, 1]
 
 
@@ -211,7 +213,7 @@ async def test_what_cannot_be_described_for_once_comes_again(world: World, monke
     with monkeypatch.context() as patch:
         patch.setattr(world.slack, "channel_name", breaks)
         assert await world.poll(lead) == []
-    assert (await world.entry(message)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(message)).status is InboxStatus.UNREAD
     assert [trigger.attempt for trigger in await world.poll(lead)] == [2]
 
 
@@ -233,7 +235,7 @@ async def test_other_threads_are_not_held_up_by_thousands_of_messages_behind_a_l
     (thread,) = await world.rows("SELECT id FROM threads")
     await world.database.write(fill, thread["id"], lead.id, 5_000)
     await world.says(f"{BOT} other")
-    queue = await world.rows("SELECT lane_id FROM inbox_heads ORDER BY order_key")
+    queue = await world.rows("SELECT lane_id FROM queue_heads ORDER BY order_key")
     assert len(queue) == 2, "a claim looks at one row for each thread, whatever waits behind it"
     (trigger,) = await world.poll(lead, limit=1)
     assert texts([trigger]) == [["@UBOT other"]]
@@ -252,7 +254,7 @@ def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
             matched_by="mention",
             reason="a test",
             order_key=number,
-            held_by=None,
+            delay_reason=None,
             due_at=None,
             task_id=None,
             now=tx.now,
@@ -268,7 +270,7 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     describe = Triggers._trigger
 
     async def fails(self: Triggers, agent: Agent, whole: ClaimContents) -> Trigger:
-        if whole.claimed.entries[0].ts == broken.ts:
+        if whole.claimed.inbox_messages[0].ts == broken.ts:
             raise IndexError("a bug")
         return await describe(self, agent, whole)
 
@@ -277,4 +279,4 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     assert texts(await world.poll(lead)) == [["@UBOT fine"]]
     for _ in range(MAX_ATTEMPTS):
         assert await world.poll(lead) == []
-    assert (await world.entry(broken)).status is InboxStatus.DEAD
+    assert (await world.inbox_message(broken)).status is InboxStatus.DEAD

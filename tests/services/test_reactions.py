@@ -66,7 +66,7 @@ async def test_a_message_that_dies_twice_shows_it_once_however_far_the_first_mar
         elif under_way == "sent":
             await world.send()
         if not await world.rows("SELECT 1 FROM history WHERE change = 'inbox.redrive'"):
-            await world.services.inbox.redrive((await world.entry(message)).id)
+            await world.services.inbox.redrive((await world.inbox_message(message)).id)
     await world.send()
     assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "x")]
 
@@ -83,7 +83,7 @@ async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
         await chosen.later(LEASE_SECONDS)
     await chosen.send()
     assert chosen.slack.reactions == [(message.ts, "tada")]
-    assert (await chosen.entry(dying)).status == "dead"
+    assert (await chosen.inbox_message(dying)).status == "dead"
 
 
 @pytest.mark.both_engines
@@ -118,7 +118,7 @@ async def test_when_calls_are_scarce_end_marks_go_first_and_no_eyes_where_one_is
         answered = await world.says(f"{BOT} answered")
         trigger = await world.only(lead)
         waiting = await world.says(f"{BOT} waiting")
-        while not world.slack.turns:
+        while not world.slack.slots:
             await asyncio.sleep(0)
         await world.answers(lead, trigger, "hello")
         while (await world.rows("SELECT status FROM deliveries WHERE kind = 'post'")) != [{"status": "sent"}]:
@@ -139,7 +139,7 @@ async def test_few_reactions_that_wait_for_calls_go_in_order(world: World) -> No
     lead = await world.lead()
     async with scarce_calls(world) as leave:
         message = await world.says(f"{BOT} answered")
-        while not world.slack.turns:
+        while not world.slack.slots:
             await asyncio.sleep(0)
         await world.answers(lead, await world.only(lead), "hello")
         while (await world.rows("SELECT status FROM deliveries WHERE kind = 'post'")) != [{"status": "sent"}]:

@@ -55,8 +55,8 @@ class Operator:
         kind = ChannelType.DM if channel.startswith("D") else ChannelType.CHANNEL
         message = said(text, channel=channel, channel_type=kind)
         await self.ingest.handle(message)
-        entry = await self.world.entry(message)
-        agent = (await self.rosters.current()).by_id(entry.agent_id)
+        inbox_message = await self.world.inbox_message(message)
+        agent = (await self.rosters.current()).by_id(inbox_message.agent_id)
         assert agent is not None
         return agent.name
 

@@ -40,10 +40,10 @@ async def test_state_and_post_change_together_or_not_at_all(world: World, monkey
         patch.setattr(reply, "end_if_resolved", breaks)  # the last step: everything else has been written
         with pytest.raises(Unavailable):
             await world.answers(lead, trigger, "hello")
-    assert (await world.entry(message)).status is InboxStatus.CLAIMED
+    assert (await world.inbox_message(message)).status is InboxStatus.CLAIMED
     assert await world.rows("SELECT id FROM deliveries WHERE kind = 'post'") == []
     await world.answers(lead, trigger, "hello")  # and the failed call left no receipt
-    assert (await world.entry(message)).status is InboxStatus.RESPONDED
+    assert (await world.inbox_message(message)).status is InboxStatus.RESPONDED
 
 
 async def test_the_same_call_again_returns_the_first_result_and_posts_nothing(world: World) -> None:
@@ -95,7 +95,7 @@ async def test_an_answer_resolves_the_whole_bundle(world: World) -> None:
     messages = [await world.says(f"{BOT} one")]
     messages.append(await world.says("two", thread=messages[0]))
     await world.answers(lead, await world.only(lead), "both")
-    assert {(await world.entry(message)).status for message in messages} == {InboxStatus.RESPONDED}
+    assert {(await world.inbox_message(message)).status for message in messages} == {InboxStatus.RESPONDED}
 
 
 async def test_an_answer_to_one_only_leaves_the_others(world: World) -> None:
@@ -103,10 +103,10 @@ async def test_an_answer_to_one_only_leaves_the_others(world: World) -> None:
     first = await world.says(f"{BOT} one")
     second = await world.says("two", thread=first)
     trigger = await world.only(lead)
-    entry = await world.entry(second)
-    await world.services.replies.reply(holding(trigger, lead), entry.id, "to the second", only=True)
-    assert (await world.entry(first)).status is InboxStatus.CLAIMED
-    assert (await world.entry(second)).status is InboxStatus.RESPONDED
+    inbox_message = await world.inbox_message(second)
+    await world.services.replies.reply(holding(trigger, lead), inbox_message.id, "to the second", only=True)
+    assert (await world.inbox_message(first)).status is InboxStatus.CLAIMED
+    assert (await world.inbox_message(second)).status is InboxStatus.RESPONDED
 
 
 async def test_a_long_text_is_split_without_losing_a_word_or_breaking_a_fence(world: World) -> None:
@@ -142,7 +142,7 @@ async def test_an_empty_answer_is_refused(world: World, message: str) -> None:
     trigger = await world.only(lead)
     with pytest.raises(Invalid):
         await world.answers(lead, trigger, message)
-    assert (await world.entry(question)).status is InboxStatus.CLAIMED
+    assert (await world.inbox_message(question)).status is InboxStatus.CLAIMED
 
 
 @pytest.mark.req("LOOP-15")

@@ -16,7 +16,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.leases import lose
-from swarm.services.runs.run_control import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
+from swarm.services.runs.run_control import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_run
 from swarm.services.tasks.tasks import cancel_by_person
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
@@ -24,19 +24,19 @@ from swarm.store.runs import feedback, runs
 from swarm.store.runs.runs import Run
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
+from tests.support.runs import asked, begun, failed, now
 from tests.support.tasks import asked_and_handed, status_of, work_of
-from tests.support.turns import asked, begun, failed, now
 from tests.support.world import World, delete, texts
 
 ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
 
 
-def press(turn: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
-    return pressed(RETRY_RUN_ACTION, turn.id, key=key, by=by, channel=channel)
+def press(run: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    return pressed(RETRY_RUN_ACTION, run.id, key=key, by=by, channel=channel)
 
 
-def thumb(turn: Run, *, up: bool, key: str, by: str = "U1", channel: str = "C1") -> ButtonPressed:
-    value = feedback_value(Feedback(turn_id=turn.id, is_good=up))
+def thumb(run: Run, *, up: bool, key: str, by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    value = feedback_value(Feedback(run_id=run.id, is_good=up))
     return pressed(FEEDBACK_ACTION, value, key=key, by=by, channel=channel)
 
 
@@ -52,8 +52,8 @@ def pressed(action_id: str, value: str, *, key: str, by: str, channel: str) -> B
     )
 
 
-def _end_lease(tx: Transaction, turn: Run) -> None:
-    leases.end(tx, turn.lease_token, LeaseEnd.FINISHED)
+def _end_lease(tx: Transaction, run: Run) -> None:
+    leases.end(tx, run.lease_token, LeaseEnd.FINISHED)
 
 
 # Retry
@@ -66,55 +66,55 @@ async def test_what_failed_or_was_stopped_is_run_again_with_all_its_messages(wor
     root = await world.says("swarm#lead one")
     await world.says("two", thread=root)
     trigger = await world.only(lead)
-    turn = await begun(world, lead, trigger)
-    await failed(world, turn, step=step)
-    await world.database.write(_end_lease, turn)
+    run = await begun(world, lead, trigger)
+    await failed(world, run, step=step)
+    await world.database.write(_end_lease, run)
     assert await world.poll(lead) == []
-    assert await world.buttons.press(press(turn)) is None
-    assert (await world.entry(root)).attempts == 0
+    assert await world.buttons.press(press(run)) is None
+    assert (await world.inbox_message(root)).attempts == 0
     again = await world.only(lead)
     assert texts([again]) == [["swarm#lead one", "two"]]
-    assert (await now(world, turn)).retried_at is not None
-    assert (await begun(world, lead, again)).id != turn.id
+    assert (await now(world, run)).retried_at is not None
+    assert (await begun(world, lead, again)).id != run.id
 
 
 @pytest.mark.req("CHAN-06")
 async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(world: World) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead)
+    root, run = await asked(world, lead)
     for _ in range(MAX_ATTEMPTS - 1):
-        await world.database.write(lose, turn.lease_token, LeaseEnd.FAILED, "it broke", world.conduct)
-        await world.database.write(runs.end, turn.id, RunStep.ABANDON)
-        turn = await begun(world, lead, await world.only(lead))
-    await failed(world, turn)
-    await world.database.write(_end_lease, turn)
-    await world.buttons.press(press(turn))
-    entry = await world.entry(root)
-    assert (entry.status, entry.attempts) == (InboxStatus.UNREAD, 0)
+        await world.database.write(lose, run.lease_token, LeaseEnd.FAILED, "it broke", world.conduct)
+        await world.database.write(runs.end, run.id, RunStep.ABANDON)
+        run = await begun(world, lead, await world.only(lead))
+    await failed(world, run)
+    await world.database.write(_end_lease, run)
+    await world.buttons.press(press(run))
+    inbox_message = await world.inbox_message(root)
+    assert (inbox_message.status, inbox_message.attempts) == (InboxStatus.UNREAD, 0)
 
 
 @pytest.mark.req("CHAN-06")
 async def test_of_several_presses_at_once_one_counts_and_the_others_hear_so(world: World) -> None:
     lead = await world.lead()
-    _, turn = await asked(world, lead)
-    await failed(world, turn)
-    await world.database.write(_end_lease, turn)
+    _, run = await asked(world, lead)
+    await failed(world, run)
+    await world.database.write(_end_lease, run)
     buttons = world.buttons
-    presses = [press(turn, key=f"press:{n}", by=f"U{n}") for n in (1, 2, 3)]
+    presses = [press(run, key=f"press:{n}", by=f"U{n}") for n in (1, 2, 3)]
     said = await asyncio.gather(*map(buttons.press, presses))
     assert (said.count(None), said.count(RETRIED_TEXT)) == (1, 2)
     assert len(await world.poll(lead)) == 1
-    told = await world.rows("SELECT change FROM history WHERE change IN ('turn.retry', 'inbox.retry') ORDER BY change")
+    told = await world.rows("SELECT change FROM history WHERE change IN ('run.retry', 'inbox.retry') ORDER BY change")
     assert [row["change"] for row in told] == ["inbox.retry", "turn.retry"]
 
 
 @pytest.mark.both_engines
 @pytest.mark.req("CHAN-06")
 async def test_the_same_press_told_twice_is_one(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    await failed(world, turn)
+    _, run = await asked(world, await world.lead())
+    await failed(world, run)
     buttons = world.buttons
-    assert [await buttons.press(press(turn)) for _ in range(2)] == [None, None]
+    assert [await buttons.press(press(run)) for _ in range(2)] == [None, None]
 
 
 @pytest.mark.req("CHAN-06")
@@ -128,65 +128,65 @@ async def test_when_the_second_run_fails_too_its_own_button_counts_and_the_first
     second = await begun(world, lead, await world.only(lead))
     await failed(world, second)
     assert await buttons.press(press(first, key="press:2")) == RETRIED_TEXT
-    assert (await world.entry(root)).status is InboxStatus.DEAD
+    assert (await world.inbox_message(root)).status is InboxStatus.DEAD
     assert await buttons.press(press(second, key="press:3")) is None
-    assert (await world.entry(root)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.req("CHAN-06")
 async def test_it_works_after_the_lease_was_forgotten(world: World) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead)
-    await failed(world, turn)
-    await world.database.write(_end_lease, turn)
+    root, run = await asked(world, lead)
+    await failed(world, run)
+    await world.database.write(_end_lease, run)
     world.clock.advance(2 * 24 * 3600)
     await world.sweeper.tidy()
     assert await world.rows("SELECT * FROM leases") == []
     await world.is_here(lead)
-    assert await world.buttons.press(press(turn)) is None
-    assert (await world.entry(root)).status is InboxStatus.UNREAD
+    assert await world.buttons.press(press(run)) is None
+    assert (await world.inbox_message(root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.req("CHAN-06")
 @pytest.mark.parametrize("status", ["running", "answered", "abandoned", "elsewhere", "unknown"])
 async def test_what_did_not_fail_here_is_not_run_again(world: World, status: str) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     if status in ("answered", "abandoned"):
-        await world.database.write(runs.end, turn.id, RunStep.ANSWER if status == "answered" else RunStep.ABANDON)
+        await world.database.write(runs.end, run.id, RunStep.ANSWER if status == "answered" else RunStep.ABANDON)
     if status == "elsewhere":
-        await failed(world, turn)
-    before = await world.entry(root)
-    click = press(turn, channel="C2" if status == "elsewhere" else "C1")
+        await failed(world, run)
+    before = await world.inbox_message(root)
+    click = press(run, channel="C2" if status == "elsewhere" else "C1")
     if status == "unknown":
         click = pressed(RETRY_RUN_ACTION, "nothing", key="press:1", by="U1", channel="C1")
     assert await world.buttons.press(click) == NO_RETRY_TEXT
-    assert await world.entry(root) == before
-    assert (await now(world, turn)).retried_at is None
+    assert await world.inbox_message(root) == before
+    assert (await now(world, run)).retried_at is None
 
 
 @pytest.mark.req("CHAN-06")
 async def test_a_question_that_was_deleted_meanwhile_is_not_asked_again(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
-    await world.database.write(runs.end, turn.id, RunStep.FAIL, "it broke")
+    root, run = await asked(world, await world.lead())
+    await world.database.write(runs.end, run.id, RunStep.FAIL, "it broke")
     await world.ingest.handle(delete(root))
-    assert await world.buttons.press(press(turn)) == NO_RETRY_TEXT
+    assert await world.buttons.press(press(run)) == NO_RETRY_TEXT
 
 
 @pytest.mark.req("CHAN-06")
 async def test_what_is_tried_again_of_itself_needs_no_press(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    await world.database.write(runs.end, turn.id, RunStep.FAIL, "it broke")
+    _, run = await asked(world, await world.lead())
+    await world.database.write(runs.end, run.id, RunStep.FAIL, "it broke")
     await world.later(61)
-    assert await world.buttons.press(press(turn)) == RETRIED_TEXT
+    assert await world.buttons.press(press(run)) == RETRIED_TEXT
 
 
 @pytest.mark.req("CHAN-06", "CHAN-09")
 async def test_who_may_not_speak_here_may_not_run_anything_again(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
-    await failed(world, turn)
-    told = await world.governed_by(ONLY_U1).buttons.press(press(turn, by="U2"))
+    root, run = await asked(world, await world.lead())
+    await failed(world, run)
+    told = await world.governed_by(ONLY_U1).buttons.press(press(run, by="U2"))
     assert (told or "").startswith("You may not do that here")
-    assert (await world.entry(root)).status is InboxStatus.DEAD
+    assert (await world.inbox_message(root)).status is InboxStatus.DEAD
 
 
 @pytest.mark.req("CHAN-06")
@@ -194,15 +194,15 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     for _ in range(MAX_TASK_ATTEMPTS):
-        run = await work_of(world, worker)
-        turn = await begun(world, worker, run)
-        await world.database.write(runs.end, turn.id, RunStep.FAIL, "it broke")
-        await world.services.work.finish(worker, [run.lease_token], FinishOutcome.FAILED, "it broke")
+        work = await work_of(world, worker)
+        run = await begun(world, worker, work)
+        await world.database.write(runs.end, run.id, RunStep.FAIL, "it broke")
+        await world.services.work.finish(worker, [work.lease_token], FinishOutcome.FAILED, "it broke")
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
     buttons = world.buttons
-    assert await buttons.press(press(turn)) is None
+    assert await buttons.press(press(run)) is None
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
-    assert await buttons.press(press(turn, key="press:2")) == RETRIED_TEXT
+    assert await buttons.press(press(run, key="press:2")) == RETRIED_TEXT
     again = await begun(world, worker, await work_of(world, worker))
     await world.database.write(runs.end, again.id, RunStep.STOP)
     await world.database.write(cancel_by_person, handed.task_id, "C1", "U1", world.conduct)
@@ -212,14 +212,14 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
 @pytest.mark.req("CHAN-06")
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    await failed(world, turn)
+    _, run = await asked(world, await world.lead())
+    await failed(world, run)
     buttons = world.buttons
     person = Author(id="U1", kind=AuthorKind.USER, standing=Standing.MEMBER)
-    async with under_way(world, buttons._once, press(turn), person, _retry_turn) as go_on:
-        said = await once_it_waits(world, go_on, buttons.press(press(turn, key="press:2", by="U2")))
+    async with under_way(world, buttons._once, press(run), person, _retry_run) as go_on:
+        said = await once_it_waits(world, go_on, buttons.press(press(run, key="press:2", by="U2")))
     assert said == RETRIED_TEXT
-    assert (await world.rows("SELECT retried_by FROM turns"))[0]["retried_by"] == "U1"
+    assert (await world.rows("SELECT retried_by FROM runs"))[0]["retried_by"] == "U1"
 
 
 # Feedback
@@ -228,24 +228,24 @@ async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(wo
 @pytest.mark.both_engines
 @pytest.mark.req("CHAN-05", "STREAM-12")
 async def test_an_opinion_is_thanked_for_and_kept_and_the_last_one_of_each_person_counts(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
     buttons = world.buttons
     clicks = [
-        thumb(turn, up=True, key="1"),
-        thumb(turn, up=False, key="2"),
-        thumb(turn, up=False, key="3"),
-        thumb(turn, up=True, key="4", by="U2"),
+        thumb(run, up=True, key="1"),
+        thumb(run, up=False, key="2"),
+        thumb(run, up=False, key="3"),
+        thumb(run, up=True, key="4", by="U2"),
     ]
     assert [await buttons.press(click) for click in clicks] == [THANKS_TEXT] * 4
-    assert await world.database.read(feedback.of_turn, turn.id) == {"U1": Opinion.DOWN, "U2": Opinion.UP}
+    assert await world.database.read(feedback.of_run, run.id) == {"U1": Opinion.DOWN, "U2": Opinion.UP}
     assert len(await world.rows("SELECT * FROM feedback")) == 2
 
 
 @pytest.mark.req("CHAN-05")
 async def test_opinions_that_come_at_once_are_one_row(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
     given = await asyncio.gather(
-        *(world.database.write(feedback.give, turn.id, "U1", opinion) for opinion in (*Opinion, *Opinion))
+        *(world.database.write(feedback.give, run.id, "U1", opinion) for opinion in (*Opinion, *Opinion))
     )
     assert any(given)
     assert len(await world.rows("SELECT * FROM feedback")) == 1
@@ -253,20 +253,20 @@ async def test_opinions_that_come_at_once_are_one_row(world: World) -> None:
 
 @pytest.mark.req("CHAN-05")
 async def test_an_opinion_about_nothing_is_told_so_and_nonsense_is_ignored(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
     buttons = world.buttons
-    assert await buttons.press(thumb(turn, up=True, key="1", channel="C2")) == FORGOTTEN_TEXT
+    assert await buttons.press(thumb(run, up=True, key="1", channel="C2")) == FORGOTTEN_TEXT
     gone = pressed(FEEDBACK_ACTION, "gone:up", key="2", by="U1", channel="C1")
     assert await buttons.press(gone) == FORGOTTEN_TEXT
-    nonsense = pressed(FEEDBACK_ACTION, f"{turn.id}:sideways", key="3", by="U1", channel="C1")
+    nonsense = pressed(FEEDBACK_ACTION, f"{run.id}:sideways", key="3", by="U1", channel="C1")
     assert await buttons.press(nonsense) is None
     assert await world.rows("SELECT * FROM feedback") == []
 
 
 @pytest.mark.req("CHAN-05", "CHAN-09")
 async def test_who_may_not_speak_here_has_no_say(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    told = await world.governed_by(ONLY_U1).buttons.press(thumb(turn, up=True, key="1", by="U2"))
+    _, run = await asked(world, await world.lead())
+    told = await world.governed_by(ONLY_U1).buttons.press(thumb(run, up=True, key="1", by="U2"))
     assert (told or "").startswith("You may not do that here")
     assert await world.rows("SELECT * FROM feedback") == []
 
@@ -274,4 +274,4 @@ async def test_who_may_not_speak_here_has_no_say(world: World) -> None:
 async def test_a_button_that_is_none_of_ours_does_nothing(world: World) -> None:
     click = pressed("something_else", "x", key="1", by="U1", channel="C1")
     assert await world.buttons.press(click) is None
-    assert await world.rows("SELECT * FROM receipts") == []
+    assert await world.rows("SELECT * FROM idempotency_keys") == []

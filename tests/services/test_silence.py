@@ -55,11 +55,11 @@ async def test_a_run_that_holds_its_lease_cannot_answer_twice_what_has_become_un
     lead = await world.lead()
     root = await world.says(f"{BOT} deploy")
     run = await world.only(lead, hold=True)
-    entry_id = run.inbox_messages[0].id
-    await world.services.replies.reply(holding(run, lead), entry_id, "Where to?", wait=True)
+    inbox_message_id = run.inbox_messages[0].id
+    await world.services.replies.reply(holding(run, lead), inbox_message_id, "Where to?", wait=True)
     await world.says("to production", thread=root)
     with pytest.raises(Conflict, match="unread again"):
-        await world.services.replies.reply(holding(run, lead), entry_id, "Done.")
+        await world.services.replies.reply(holding(run, lead), inbox_message_id, "Done.")
     await world.services.work.finish(lead, [run.lease_token], FinishOutcome.DONE)
     assert texts(await world.poll(lead)) == [["@UBOT deploy", "to production"]]
 
@@ -152,7 +152,7 @@ async def test_a_follow_up_that_waits_for_its_thread_to_be_read_is_told_to_the_r
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     follow_up = await world.says("and the tests", thread=handed.root)
-    await world.change("UPDATE inbox_messages SET held_by = 'context', due_at = 9 WHERE status = 'unread'")
+    await world.change("UPDATE inbox_messages SET delay_reason = 'context', due_at = 9 WHERE status = 'unread'")
     work, news = [await world.only(worker), *(await world.poll(worker))]
     assert (work.kind, news.kind) == ("task_assigned", "task_follow_up")
-    assert (await world.entry(follow_up)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(follow_up)).status is InboxStatus.UNREAD

@@ -21,8 +21,8 @@ from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
+from tests.support.runs import asked, now
 from tests.support.tasks import asked_and_handed, hand, status_of, work_of
-from tests.support.turns import asked, now
 from tests.support.world import BOT, ME, World, holding, said, texts
 
 pytestmark = pytest.mark.req("STREAM-09")
@@ -31,30 +31,30 @@ ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"
 CHECK = "white_check_mark"
 
 
-async def stopped_by(world: World, turn: Run) -> str | None:
-    return (await now(world, turn)).stop_requested_by
+async def stopped_by(world: World, run: Run) -> str | None:
+    return (await now(world, run)).stop_requested_by
 
 
-async def end(world: World, turn: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> None:
-    await close(world, turn, outcome)
-    await world.database.write(runs.end, turn.id, outcome.step)
+async def end(world: World, run: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> None:
+    await close(world, run, outcome)
+    await world.database.write(runs.end, run.id, outcome.step)
 
 
-async def close(world: World, turn: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> bool:
-    return await world.database.write(runs.closing, turn.id, text="", closing=NOTHING_BELOW, outcome=outcome)
+async def close(world: World, run: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> bool:
+    return await world.database.write(runs.closing, run.id, text="", closing=NOTHING_BELOW, outcome=outcome)
 
 
-async def once_more(world: World, turn: Run) -> Run:
-    """Another turn of the same agent in the same thread."""
+async def once_more(world: World, run: Run) -> Run:
+    """Another run of the same agent in the same thread."""
     later = await world.database.write(
         runs.start,
-        agent_id=turn.agent_id,
-        thread_id=turn.thread_id,
+        agent_id=run.agent_id,
+        thread_id=run.thread_id,
         lease_token="another",
-        trigger_id=turn.trigger_id,
+        trigger_id=run.trigger_id,
         attempt=2,
-        conversation_id=turn.conversation_id,
-        run_id="another",
+        conversation_id=run.conversation_id,
+        agui_run_id="another",
     )
     assert later is not None
     return later
@@ -69,11 +69,11 @@ def direct(text: str, *, thread_ts: str | None = None) -> SlackMessage:
 
 @pytest.mark.parametrize("text", ["!stop", "!STOP ", f"{BOT} !Stop", f" !stop {BOT}"])
 async def test_it_stops_the_turns_of_its_thread_and_goes_to_no_agent(world: World, text: str) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     stop = await world.says(text, thread=root, by="U2")
-    assert await stopped_by(world, turn) == "U2"
-    assert await world.database.read(runs.stops_wanted) == [turn.id]
-    assert await world.entries(stop) == []
+    assert await stopped_by(world, run) == "U2"
+    assert await world.database.read(runs.stops_wanted) == [run.id]
+    assert await world.inbox_messages(stop) == []
     await world.send()
     assert (stop.ts, CHECK) in world.slack.reactions
     assert (stop.ts, "eyes") not in world.slack.reactions
@@ -89,39 +89,39 @@ async def test_explain_tells_what_became_of_it(world: World) -> None:
 
 async def test_where_nothing_runs_it_is_a_message_like_any_other(world: World) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead)
-    await end(world, turn)
+    root, run = await asked(world, lead)
+    await end(world, run)
     stop = await world.says("!stop", thread=root)
-    assert (await world.entry(stop)).agent_id == lead.id
+    assert (await world.inbox_message(stop)).agent_id == lead.id
 
 
 async def test_an_answer_that_is_just_being_closed_still_keeps_it_from_the_agent(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
-    await close(world, turn)
+    root, run = await asked(world, await world.lead())
+    await close(world, run)
     stop = await world.says("!stop", thread=root)
-    assert await world.entries(stop) == []
-    assert await stopped_by(world, turn) is None
+    assert await world.inbox_messages(stop) == []
+    assert await stopped_by(world, run) is None
     await world.send()
     assert (stop.ts, CHECK) in world.slack.reactions
 
 
 async def test_said_twice_it_is_no_message_either(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     for by in ("U1", "U2"):
         again = await world.says("!stop", thread=root, by=by)
-        assert await world.entries(again) == []
-    assert await stopped_by(world, turn) == "U1"
+        assert await world.inbox_messages(again) == []
+    assert await stopped_by(world, run) == "U1"
 
 
 async def test_told_of_again_it_does_not_stop_what_has_begun_since(world: World) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead)
+    root, run = await asked(world, lead)
     stop = await world.says("!stop", thread=root)
-    await world.database.write(runs.end, turn.id, RunStep.STOP)
-    later = await once_more(world, turn)
+    await world.database.write(runs.end, run.id, RunStep.STOP)
+    later = await once_more(world, run)
     await world.hears(stop)
     assert await stopped_by(world, later) is None
-    assert await world.entries(stop) == []
+    assert await world.inbox_messages(stop) == []
 
 
 @pytest.mark.req("LOOP-16")
@@ -150,30 +150,30 @@ async def test_a_task_that_waits_for_its_turn_or_for_people_is_stopped_as_well(w
 async def test_it_leaves_other_threads_alone(world: World) -> None:
     lead = await world.lead()
     _, elsewhere = await asked(world, lead)
-    root, turn = await asked(world, lead)
+    root, run = await asked(world, lead)
     await world.says("!stop", thread=root)
-    assert (await stopped_by(world, elsewhere), await stopped_by(world, turn)) == (None, "U1")
+    assert (await stopped_by(world, elsewhere), await stopped_by(world, run)) == (None, "U1")
 
 
 async def test_who_may_not_speak_here_stops_nothing(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     await world.governed_by(ONLY_U1).says("!stop", thread=root, by="U2")
-    assert await stopped_by(world, turn) is None
+    assert await stopped_by(world, run) is None
 
 
 @pytest.mark.parametrize("text", ["please !stop", "!stopit", "<@U3> !stop"])
 async def test_what_says_more_or_is_said_to_somebody_else_stops_nothing(world: World, text: str) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     await world.says(text, thread=root)
-    assert await stopped_by(world, turn) is None
+    assert await stopped_by(world, run) is None
 
 
 async def test_a_bot_stops_nothing(world: World) -> None:
     conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     message = said("!stop", by="B1", kind=AuthorKind.BOT, thread_ts=root.ts)
     await world.governed_by(conduct).hears(message)
-    assert await stopped_by(world, turn) is None
+    assert await stopped_by(world, run) is None
 
 
 # !stop in a direct message
@@ -188,8 +188,8 @@ async def test_in_a_direct_message_it_stops_what_was_active_last(world: World) -
     idle, over = await asked(world, lead, message=direct("third"))
     await end(world, over)
     stop = await world.hears(direct("!stop"))
-    assert [await stopped_by(world, turn) for turn in (older, newer)] == [None, "U1"]
-    assert await world.entries(stop) == []
+    assert [await stopped_by(world, run) for run in (older, newer)] == [None, "U1"]
+    assert await world.inbox_messages(stop) == []
     await world.send()
     assert (stop.ts, CHECK) in world.slack.reactions
     assert [row["thread_ts"] for row in await world.rows("SELECT thread_ts FROM threads")].count(stop.ts) == 0
@@ -201,20 +201,20 @@ async def test_in_a_direct_message_in_which_nothing_runs_it_is_a_message(world: 
     lead = await world.lead()
     _, elsewhere = await asked(world, lead)
     stop = await world.hears(direct("!stop"))
-    assert (await world.entry(stop)).agent_id == lead.id
+    assert (await world.inbox_message(stop)).agent_id == lead.id
     assert await stopped_by(world, elsewhere) is None
 
 
 async def test_in_a_direct_message_it_counts_once_however_often_slack_tells_of_it(world: World) -> None:
     lead = await world.lead()
-    _, turn = await asked(world, lead, message=direct("first"))
+    _, run = await asked(world, lead, message=direct("first"))
     stop = direct("!stop")
     await asyncio.gather(*(world.hears(stop) for _ in range(3)))
-    await end(world, turn, RunOutcome.STOPPED)
+    await end(world, run, RunOutcome.STOPPED)
     await world.hears(stop)  # nothing runs any more
     _, later = await asked(world, lead, message=direct("second"))
     await world.hears(stop)
-    assert await world.entries(stop) == []
+    assert await world.inbox_messages(stop) == []
     assert await stopped_by(world, later) is None
     told = await world.rows("SELECT change FROM history WHERE change LIKE 'route.stop'")
     assert len(told) == 1
@@ -223,11 +223,11 @@ async def test_in_a_direct_message_it_counts_once_however_often_slack_tells_of_i
 # The button
 
 
-def press(turn: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
+def press(run: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
     return ButtonPressed(
         key=key,
         action_id=STOP_RUN_ACTION,
-        value=turn.id,
+        value=run.id,
         user_id=by,
         channel=channel,
         message_ts="1700000000.000900",
@@ -236,33 +236,33 @@ def press(turn: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1
 
 
 async def test_the_button_stops_its_turn_and_a_second_press_is_quiet_while_it_ends(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
     buttons = world.buttons
-    presses = [press(turn), press(turn), press(turn, key="press:2", by="U2")]
+    presses = [press(run), press(run), press(run, key="press:2", by="U2")]
     assert await asyncio.gather(*map(buttons.press, presses)) == [None] * 3
-    assert await stopped_by(world, turn) in ("U1", "U2")
+    assert await stopped_by(world, run) in ("U1", "U2")
 
 
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_late_press_hears_that_the_answer_is_complete(world: World, closed: bool) -> None:
-    _, turn = await asked(world, await world.lead())
-    await (end if closed else close)(world, turn)
-    assert await world.buttons.press(press(turn)) == COMPLETE_TEXT
+    _, run = await asked(world, await world.lead())
+    await (end if closed else close)(world, run)
+    assert await world.buttons.press(press(run)) == COMPLETE_TEXT
 
 
 async def test_the_button_of_another_channel_stops_nothing(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
     buttons = world.buttons
-    assert await buttons.press(press(turn, channel="C2")) == COMPLETE_TEXT
-    assert await buttons.press(replace(press(turn, key="press:2"), value="nothing")) == COMPLETE_TEXT
-    assert await stopped_by(world, turn) is None
+    assert await buttons.press(press(run, channel="C2")) == COMPLETE_TEXT
+    assert await buttons.press(replace(press(run, key="press:2"), value="nothing")) == COMPLETE_TEXT
+    assert await stopped_by(world, run) is None
 
 
 async def test_the_button_does_nothing_for_who_may_not_speak_here(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    told = await world.governed_by(ONLY_U1).buttons.press(press(turn, by="U2"))
+    _, run = await asked(world, await world.lead())
+    told = await world.governed_by(ONLY_U1).buttons.press(press(run, by="U2"))
     assert (told or "").startswith("You may not do that here")
-    assert await stopped_by(world, turn) is None
+    assert await stopped_by(world, run) is None
 
 
 # Slack's own Stop
@@ -274,23 +274,23 @@ def session(root: SlackMessage, *, key: str = "Ev1", by: str = "U1") -> SessionS
 
 async def test_slacks_stop_stops_the_turns_of_its_thread_once(world: World) -> None:
     lead = await world.lead()
-    root, turn = await asked(world, lead)
+    root, run = await asked(world, lead)
     _, elsewhere = await asked(world, lead)
     control = world.turn_control
     await control.stop_session(session(root))
-    assert (await stopped_by(world, turn), await stopped_by(world, elsewhere)) == ("U1", None)
-    await world.database.write(runs.end, turn.id, RunStep.STOP)
-    later = await once_more(world, turn)
+    assert (await stopped_by(world, run), await stopped_by(world, elsewhere)) == ("U1", None)
+    await world.database.write(runs.end, run.id, RunStep.STOP)
+    later = await once_more(world, run)
     await control.stop_session(session(root))
     assert await stopped_by(world, later) is None
 
 
 async def test_slacks_stop_does_nothing_for_who_may_not_speak_here_and_where_we_are_not(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     await world.governed_by(ONLY_U1).turn_control.stop_session(session(root, by="U2"))
     elsewhere = replace(session(root, key="Ev2"), thread_ts="1.1")
     await world.turn_control.stop_session(elsewhere)
-    assert await stopped_by(world, turn) is None
+    assert await stopped_by(world, run) is None
 
 
 # Races, on PostgreSQL: in SQLite there is one writer, so nothing ever waits.
@@ -300,27 +300,27 @@ postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=Tr
 
 @postgresql
 async def test_a_stop_that_meets_the_end_of_the_run_finds_it_over(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
 
     def closes(tx: Transaction) -> None:
-        runs.closing(tx, turn.id, text="", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED)
+        runs.closing(tx, run.id, text="", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED)
 
     async with under_way(world, closes) as go_on:
-        pressed = world.buttons.press(press(turn))
+        pressed = world.buttons.press(press(run))
         assert await once_it_waits(world, go_on, pressed) == COMPLETE_TEXT
-    assert await stopped_by(world, turn) is None
+    assert await stopped_by(world, run) is None
 
 
 @postgresql
 async def test_the_end_of_a_run_that_meets_a_stop_is_still_the_end(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
 
     def stops(tx: Transaction) -> None:
-        runs.request_stop(tx, "U1", turn_id=turn.id)
+        runs.request_stop(tx, "U1", run_id=run.id)
 
     async with under_way(world, stops) as go_on:
-        assert await once_it_waits(world, go_on, close(world, turn))
-    assert await stopped_by(world, turn) == "U1"
+        assert await once_it_waits(world, go_on, close(world, run))
+    assert await stopped_by(world, run) == "U1"
 
 
 @postgresql

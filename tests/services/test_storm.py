@@ -25,14 +25,14 @@ WORKERS = 8
 
 
 def all_heads(tx: Transaction) -> dict[tuple[str, str], int]:
-    _, rows = tx.fetch("SELECT agent_id, lane_id AS thread_id, order_key FROM inbox_heads", {})
+    _, rows = tx.fetch("SELECT agent_id, lane_id AS thread_id, order_key FROM queue_heads", {})
     return {(agent, thread): key for agent, thread, key in rows}
 
 
 def wanted_heads(tx: Transaction) -> dict[tuple[str, str], int]:
     _, rows = tx.fetch(
         "SELECT agent_id, thread_id, MIN(order_key) FROM inbox_messages"
-        " WHERE status = 'unread' AND held_by IS NULL AND agent_id IS NOT NULL GROUP BY agent_id, thread_id",
+        " WHERE status = 'unread' AND delay_reason IS NULL AND agent_id IS NOT NULL GROUP BY agent_id, thread_id",
         {},
     )
     return {(agent, thread): key for agent, thread, key in rows}
@@ -57,7 +57,7 @@ async def test_messages_of_one_thread_from_eight_tasks_are_stored_once_each(worl
 
     await asyncio.gather(*(deliver(seed) for seed in range(WORKERS)))
     for message in messages:
-        assert len(await world.entries(message)) == 1
+        assert len(await world.inbox_messages(message)) == 1
     await heads_are_right(world)
 
 
@@ -80,7 +80,7 @@ async def test_claims_and_messages_of_the_same_threads_do_not_get_in_each_others
             idle = 0 if triggers else idle + 1
             for trigger in triggers:
                 await world.answers(lead, trigger, "answer")
-                answered.update(entry.ts for entry in trigger.inbox_messages)
+                answered.update(inbox_message.ts for inbox_message in trigger.inbox_messages)
 
     await asyncio.gather(*(talk() for _ in range(4)), *(work() for _ in range(4)))
     await work()
@@ -121,11 +121,11 @@ async def test_an_answer_that_races_its_own_expiry_either_counts_or_is_refused(w
     )
     assert len(ordered) == len(messages)
     for message in messages:
-        entry = await world.entry(message)
-        if entry.id in outcomes:
-            assert entry.status is (InboxStatus.RESPONDED if outcomes[entry.id] else InboxStatus.UNREAD)
-        assert entry.status in (InboxStatus.RESPONDED, InboxStatus.DISMISSED, InboxStatus.UNREAD)
-        assert entry.attempts == (1 if entry.status is InboxStatus.UNREAD else 0)
+        inbox_message = await world.inbox_message(message)
+        if inbox_message.id in outcomes:
+            assert inbox_message.status is (InboxStatus.RESPONDED if outcomes[inbox_message.id] else InboxStatus.UNREAD)
+        assert inbox_message.status in (InboxStatus.RESPONDED, InboxStatus.DISMISSED, InboxStatus.UNREAD)
+        assert inbox_message.attempts == (1 if inbox_message.status is InboxStatus.UNREAD else 0)
     assert await world.rows("SELECT token FROM leases WHERE ended_at IS NULL") == []
     await heads_are_right(world)
 
@@ -204,7 +204,7 @@ async def test_after_a_storm_every_message_can_still_be_served(world: World) -> 
         for agent, trigger in triggers:
             await world.services.work.finish(agent, [trigger.lease_token], FinishOutcome.DISMISSED, "the storm is over")
     left = await world.rows(
-        "SELECT status, held_by FROM inbox_messages WHERE status IN ('unread', 'claimed', 'waiting')"
+        "SELECT status, delay_reason FROM inbox_messages WHERE status IN ('unread', 'claimed', 'waiting')"
     )
     assert left == []
     assert await world.rows("SELECT status FROM notices WHERE status IN ('unread', 'claimed')") == []

@@ -60,7 +60,7 @@ async def test_whom_slack_does_not_call_a_member_reaches_no_agent(
     await world.lead()
     world.slack.persons["U2"] = person
     message = await world.says(text, by="U2")
-    assert await world.entries(message) == []
+    assert await world.inbox_messages(message) == []
     told = await outcome(world, message)
     assert told.startswith("route.stranger")
     assert why in told
@@ -75,7 +75,7 @@ async def test_the_event_itself_shows_people_of_other_workspaces_and_slack_is_no
         said("swarm#lead hi", by="U2"),
     ):
         heard = await world.hears(foreign(message))
-        assert await world.entries(heard) == []
+        assert await world.inbox_messages(heard) == []
     assert world.slack.persons_asked == []
 
 
@@ -85,8 +85,8 @@ async def test_colleagues_of_a_sister_workspace_in_the_same_organisation_are_mem
     await world.lead()
     world.slack.persons["U2"] = Person(id="U2", name="bob", teams=("T9", "E1"))
     world.slack.persons["U3"] = Person(id="U3", name="eve", teams=("T9", "E9"))
-    assert len(await world.entries(await world.hears(foreign(said(f"{BOT} hello", by="U2"))))) == 1
-    assert await world.entries(await world.hears(foreign(said(f"{BOT} hello", by="U3")))) == []
+    assert len(await world.inbox_messages(await world.hears(foreign(said(f"{BOT} hello", by="U2"))))) == 1
+    assert await world.inbox_messages(await world.hears(foreign(said(f"{BOT} hello", by="U3")))) == []
 
 
 async def test_strangers_do_not_get_in_by_an_edit_a_stop_or_an_owned_thread(world: World) -> None:
@@ -96,9 +96,9 @@ async def test_strangers_do_not_get_in_by_an_edit_a_stop_or_an_owned_thread(worl
     world.slack.persons["U2"] = guest()
     chat = await world.hears(said("hm", by="U2"))
     await world.ingest.handle(edit(chat, f"{BOT} hm"))
-    assert await world.entries(chat) == []
+    assert await world.inbox_messages(chat) == []
     for text in ("do it", "!stop", "swarm#lead do it"):
-        assert await world.entries(await world.says(text, thread=root, by="U2")) == []
+        assert await world.inbox_messages(await world.says(text, thread=root, by="U2")) == []
     assert "route.stranger" in await outcome(world, chat)
     assert world.slack.reactions == []
 
@@ -152,7 +152,7 @@ async def test_a_member_costs_one_question_and_no_more_over_restarts_for_a_day(w
     assert world.slack.persons_asked == ["U1"]
     world.clock.advance(MEMBER_SECONDS + 1)
     world.slack.persons["U1"] = guest("U1")
-    assert await world.entries(await world.says(f"{BOT} hello")) == []
+    assert await world.inbox_messages(await world.says(f"{BOT} hello")) == []
     assert world.slack.persons_asked == ["U1", "U1"]
 
 
@@ -161,9 +161,9 @@ async def test_a_guest_who_becomes_a_member_is_heard_an_hour_later(world: World)
     world.slack.persons["U2"] = guest()
     await world.says(f"{BOT} hello", by="U2")
     del world.slack.persons["U2"]
-    assert await world.entries(await world.says(f"{BOT} hello", by="U2")) == []
+    assert await world.inbox_messages(await world.says(f"{BOT} hello", by="U2")) == []
     world.clock.advance(STRANGER_SECONDS + 1)
-    assert len(await world.entries(await world.says(f"{BOT} hello", by="U2"))) == 1
+    assert len(await world.inbox_messages(await world.says(f"{BOT} hello", by="U2"))) == 1
 
 
 async def test_people_among_themselves_are_not_asked_for(world: World) -> None:
@@ -204,7 +204,7 @@ async def test_what_waits_for_its_author_is_read_as_it_was_edited_and_not_at_all
     del world.slack.persons["U1"]
     world.clock.advance(RETRY_SECONDS)
     await world.verifier.verify_due()
-    texts = [entry.text for trigger in await world.poll(lead) for entry in trigger.inbox_messages]
+    texts = [inbox_message.text for trigger in await world.poll(lead) for inbox_message in trigger.inbox_messages]
     assert sorted(texts) == ["@UBOT hm", "@UBOT one, please"]
 
 
@@ -230,9 +230,9 @@ async def test_no_transaction_is_open_while_slack_is_asked(world: World) -> None
 
     world.slack.person = slowly  # type: ignore[method-assign]
     slow = asyncio.create_task(world.says(f"{BOT} hello", by="U2"))
-    assert len(await world.entries(await world.says(f"{BOT} meanwhile"))) == 1  # SQLite has one writer
+    assert len(await world.inbox_messages(await world.says(f"{BOT} meanwhile"))) == 1  # SQLite has one writer
     answer.set()
-    assert len(await world.entries(await slow)) == 1
+    assert len(await world.inbox_messages(await slow)) == 1
 
 
 # Clicks
@@ -268,7 +268,7 @@ async def test_slacks_own_stop_is_not_for_strangers_and_is_told_again_if_slack_d
     world.slack.persons["U2"] = None
     with pytest.raises(Unavailable):
         await world.turn_control.stop_session(stop)
-    assert await world.rows("SELECT * FROM receipts") == []
+    assert await world.rows("SELECT * FROM idempotency_keys") == []
     world.slack.persons["U2"] = guest()
     await world.turn_control.stop_session(stop)
 
@@ -330,8 +330,8 @@ async def test_what_strangers_and_others_who_are_not_allowed_say_is_context_and_
     for mark in ("(person U2, a guest)", "(person U3, not allowed here)", "(person U4, of another workspace)"):
         assert mark in trigger.prompt
     assert "| Alice" in trigger.prompt  # what they write stays behind its bar
-    entry = await listed.services.inbox.read(lead, trigger.inbox_messages[-1].id)
-    assert [message.standing for message in entry.thread_context][1] is Standing.GUEST
+    inbox_message = await listed.services.inbox.read(lead, trigger.inbox_messages[-1].id)
+    assert [message.standing for message in inbox_message.thread_context][1] is Standing.GUEST
 
 
 async def test_what_is_read_from_history_is_marked_as_well(world: World) -> None:
@@ -359,7 +359,7 @@ async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word
         where = {"channel": "D1", "channel_type": ChannelType.DM} if number % 2 else {"channel": "C1"}
         heard.append(await limited.hears(said(f"{BOT} {number}", **where)))  # type: ignore[arg-type]
         limited.clock.advance(10 / 485)
-    routed = [message for message in heard if await limited.entries(message)]
+    routed = [message for message in heard if await limited.inbox_messages(message)]
     assert len(routed) == 20
     await limited.send()
     told = [post for post in limited.slack.posts if post.startswith("That was more than I take")]
@@ -368,7 +368,7 @@ async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word
         limited, heard[-1]
     )
     limited.clock.advance(60)
-    assert len(await limited.entries(await limited.says(f"{BOT} later"))) == 1
+    assert len(await limited.inbox_messages(await limited.says(f"{BOT} later"))) == 1
 
 
 @pytest.mark.req("CHAN-09")
@@ -380,12 +380,12 @@ async def test_what_is_told_twice_or_edited_or_said_to_others_counts_once_or_not
         await limited.hears(first)
         await limited.ingest.handle(edit(first, f"{BOT} uno"))
         await limited.says("lunch?")
-    assert len(await limited.entries(await limited.says(f"{BOT} two"))) == 1
+    assert len(await limited.inbox_messages(await limited.says(f"{BOT} two"))) == 1
     over = await limited.says("and three", thread=first)
-    assert await limited.entries(over) == []
+    assert await limited.inbox_messages(over) == []
     kept = await limited.rows("SELECT ts, text FROM thread_messages")
     assert {"ts": over.ts, "text": "and three"} in kept
-    assert len(await limited.entries(await limited.says(f"{BOT} mine", by="U2"))) == 1
+    assert len(await limited.inbox_messages(await limited.says(f"{BOT} mine", by="U2"))) == 1
 
 
 @pytest.mark.req("CHAN-09")
@@ -395,5 +395,5 @@ async def test_the_limit_holds_over_processes_and_restarts_and_counts_clicks(wor
     await limited.says(f"{BOT} one")
     again = limited.governed_by(limited.conduct)
     assert "too" not in (await again.buttons.press(press(STOP_TASK_ACTION, "x", by="U1")) or "")
-    assert await limited.entries(await again.says(f"{BOT} two")) == []
+    assert await limited.inbox_messages(await again.says(f"{BOT} two")) == []
     assert "more than I take" in (await again.buttons.press(press(RETRY_RUN_ACTION, "x", by="U1")) or "")

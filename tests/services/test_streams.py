@@ -31,7 +31,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
-from tests.services.test_tidy import DAY
+from tests.services.test_retention import DAY
 from tests.support.live import Show, playing, show
 from tests.support.streams import Writing, begun, begun_for
 from tests.support.tasks import asked_and_handed, status_of, task_of
@@ -50,7 +50,7 @@ async def lease_end(world: World, writing: Writing) -> LeaseEnd | None:
 
 
 async def entry_status(writing: Writing) -> InboxStatus:
-    return (await writing.world.entry(writing.root)).status
+    return (await writing.world.inbox_message(writing.root)).status
 
 
 def cards_of(show: Show) -> list[Card]:
@@ -76,14 +76,14 @@ async def test_people_see_each_piece_before_the_agent_says_the_next_and_closing_
             await writing.append(f"Line {number}.\n")
             await writing.until_shown(show, f"Line {number}.\n")
         closed = await writing.close("The end.")
-        assert closed == Streamed(turn_id=writing.turn_id, status=StreamStatus.CLOSED, characters=32)
+        assert closed == Streamed(run_id=writing.run_id, status=StreamStatus.CLOSED, characters=32)
         assert await entry_status(writing) is InboxStatus.RESPONDED
         assert await lease_end(world, writing) is LeaseEnd.RESOLVED
         message = await writing.over(show)
     assert (message.text, message.streaming) == ("Line 0.\nLine 1.\nLine 2.\nThe end.", False)
     assert message.closing == Closing(feedback=True, footer=True)
     assert message.place.agent_name == "lead"
-    assert (await writing.turn()).status is RunStatus.ANSWERED
+    assert (await writing.run()).status is RunStatus.ANSWERED
     await world.send()
     assert (writing.root.ts, CHECK) in world.slack.reactions
     assert world.slack.posts == []
@@ -105,14 +105,14 @@ async def test_steps_are_cards_that_change_and_end_with_the_answer(world: World)
     async with playing(world) as show:
         writing = await begun(world, lead)
         for status in (StepStatus.IN_PROGRESS, StepStatus.COMPLETE, StepStatus.IN_PROGRESS, StepStatus.COMPLETE):
-            await writing.streams.task(writing.caller, writing.turn_id, "s1", "Look <!channel> around", status)
-        await writing.streams.task(writing.caller, writing.turn_id, "s2", "Think", StepStatus.IN_PROGRESS)
+            await writing.streams.task(writing.caller, writing.run_id, "s1", "Look <!channel> around", status)
+        await writing.streams.task(writing.caller, writing.run_id, "s2", "Think", StepStatus.IN_PROGRESS)
         await until(lambda: any(card.title == "Think" for card in cards_of(show)))
         await writing.close("Done.")
         await writing.over(show)
     last = {card.title: card.status for card in cards_of(show)}
     assert last["Look &lt;!channel&gt; around"] is StepStatus.COMPLETE
-    stored = await world.database.read(run_events.after, writing.turn_id, 0)
+    stored = await world.database.read(run_events.after, writing.run_id, 0)
     assert len(stored) == 8
 
 
@@ -120,7 +120,7 @@ async def test_what_is_done_stands_on_the_status_line_until_there_is_text(world:
     lead = await world.lead()
     async with playing(world) as show:
         writing = await begun(world, lead)
-        await writing.streams.status(writing.caller, writing.turn_id, "the figures")
+        await writing.streams.status(writing.caller, writing.run_id, "the figures")
         await until(lambda: "the figures" in show.live.statuses.get(writing.root.ts, ""))
         await writing.close("There.")
         await writing.over(show)
@@ -133,8 +133,8 @@ async def test_the_same_text_appended_twice_is_said_twice_unless_both_calls_have
         writing = await begun(world, lead)
         for request_id in (None, None, "r1", "r1", "r2"):
             caller = replace(writing.caller, request_id=request_id)
-            await writing.streams.append(caller, writing.turn_id, "ha ")
-        await writing.streams.close(replace(writing.caller, request_id="r1"), writing.turn_id, "!")  # "r1" of a close
+            await writing.streams.append(caller, writing.run_id, "ha ")
+        await writing.streams.close(replace(writing.caller, request_id="r1"), writing.run_id, "!")  # "r1" of a close
         assert (await writing.over(show)).text == "ha ha ha ha !"
 
 
@@ -147,16 +147,16 @@ async def test_pieces_that_come_at_once_are_all_there_each_once_and_in_one_order
         await writing.close("")
         message = await writing.over(show)
     assert sorted(message.text.replace("&lt;", " ").replace("&gt;", " ").split()) == sorted(map(str, range(12)))
-    stored = await world.database.read(run_events.after, writing.turn_id, 0)
+    stored = await world.database.read(run_events.after, writing.run_id, 0)
     assert [event.seq for event in stored] == list(range(1, 15))
 
 
 async def test_whoever_shows_an_answer_is_woken_by_each_piece_and_by_no_other_answers(world: World) -> None:
     wakeups = world.database.wakeups
-    seen = wakeups.generation(runs.TURNS)
+    seen = wakeups.generation(runs.RUNS)
     writing = await begun(world, await world.lead())
-    assert wakeups.generation(runs.TURNS) == seen + 1
-    topics = [run_events.topic_of(writing.turn_id), run_events.topic_of(f"{writing.turn_id[:-2]}zz")]
+    assert wakeups.generation(runs.RUNS) == seen + 1
+    topics = [run_events.topic_of(writing.run_id), run_events.topic_of(f"{writing.run_id[:-2]}zz")]
     before = [wakeups.generation(topic) for topic in topics]
     await writing.append("Hello.")
     await writing.close("")
@@ -171,7 +171,7 @@ async def test_everything_that_came_under_the_lease_is_answered_together(world: 
         writing = await begun_for(world, lead, root, await world.only(lead))
         await writing.close("Both.")
         await writing.over(show)
-    assert {(await world.entry(message)).status for message in (root, second)} == {InboxStatus.RESPONDED}
+    assert {(await world.inbox_message(message)).status for message in (root, second)} == {InboxStatus.RESPONDED}
     await world.send()
     assert {(root.ts, CHECK), (second.ts, CHECK)} <= set(world.slack.reactions)
 
@@ -202,7 +202,7 @@ async def test_a_held_lease_lasts_and_takes_one_answer_after_the_other(world: Wo
         await first.close("One.")
         assert await lease_end(world, first) is None
         second = await begun_for(world, lead, first.root, first.trigger)
-        assert second.turn_id != first.turn_id
+        assert second.run_id != first.run_id
         await second.close("Two.")
         await second.ended()
         assert [shown.text for shown in show.live.of(first.root)] == ["One.", "Two."]
@@ -213,7 +213,7 @@ async def test_a_held_lease_lasts_and_takes_one_answer_after_the_other(world: Wo
 async def test_opening_again_with_the_same_call_names_the_same_answer(world: World) -> None:
     writing = await begun(world, await world.lead())
     again = await asyncio.gather(*(open_with(writing) for _ in range(3)))
-    assert {one.turn_id for one in again} == {writing.turn_id}
+    assert {one.run_id for one in again} == {writing.run_id}
 
 
 async def test_closing_again_returns_the_first_result_and_anything_else_is_refused(world: World) -> None:
@@ -247,12 +247,12 @@ async def test_of_two_runs_of_one_agent_only_the_one_that_has_the_lease_may_say_
                 await call
         nameless = Caller(agent=lead)
         with pytest.raises(LeaseLost):
-            await first.streams.append(nameless, first.turn_id, "too late")
-        with pytest.raises(LeaseLost):  # the turn of the other run, under its own lease
-            await first.streams.append(first.caller, second.turn_id, "too late")
+            await first.streams.append(nameless, first.run_id, "too late")
+        with pytest.raises(LeaseLost):  # the run of the other run, under its own lease
+            await first.streams.append(first.caller, second.run_id, "too late")
         with pytest.raises(LeaseLost):
             await first.streams.open(nameless, inbox_message_id=trigger.id)
-        await second.streams.append(nameless, second.turn_id, "In ")  # whoever knows the turn is its run
+        await second.streams.append(nameless, second.run_id, "In ")  # whoever knows the run is its run
         await second.close("time.")
         await second.ended()
         sealed, answer = show.live.of(first.root)
@@ -271,17 +271,17 @@ async def test_a_run_that_names_its_call_as_the_run_before_it_did_gets_an_answer
             caller = holding(trigger, lead, "1")
             opened = [await world.services.streams.open(caller, inbox_message_id=trigger.id) for _ in range(2)]
             assert opened[0] == opened[1]
-            answers.append(opened[0].turn_id)
+            answers.append(opened[0].run_id)
             await world.later(61)
     assert answers[0] != answers[1]
-    assert (await world.entry(root)).attempts == 2
+    assert (await world.inbox_message(root)).attempts == 2
 
 
 async def test_an_answer_belongs_to_its_agent(world: World) -> None:
     writing = await begun(world, await world.lead())
     other = Caller(agent=await world.lead("other"))
     for call in (
-        writing.streams.append(other, writing.turn_id, "hi"),
+        writing.streams.append(other, writing.run_id, "hi"),
         writing.streams.append(writing.caller, "unknown", "hi"),
         writing.streams.open(other, inbox_message_id=writing.trigger.id),
     ):
@@ -301,18 +301,18 @@ async def test_what_is_too_much_is_refused_and_changes_nothing(world: World, mon
     assert (await writing.append("x" * rest)).characters == MAX_ANSWER_CHARACTERS
     monkeypatch.setattr("swarm.services.runs.stream.MAX_PIECES", whole + 2)
     with pytest.raises(TooLarge, match="takes"):
-        await writing.streams.task(writing.caller, writing.turn_id, "s", "Step", StepStatus.PENDING)
-    assert len(await world.database.read(run_events.after, writing.turn_id, 0)) == whole + 2
+        await writing.streams.task(writing.caller, writing.run_id, "s", "Step", StepStatus.PENDING)
+    assert len(await world.database.read(run_events.after, writing.run_id, 0)) == whole + 2
 
 
 async def test_what_says_nothing_is_refused(world: World) -> None:
     writing = await begun(world, await world.lead())
-    caller, turn_id = writing.caller, writing.turn_id
+    caller, run_id = writing.caller, writing.run_id
     for call in (
         writing.append(""),
-        writing.streams.task(caller, turn_id, "", "Step", StepStatus.PENDING),
-        writing.streams.task(caller, turn_id, "s", "x" * 201, StepStatus.PENDING),
-        writing.streams.status(caller, turn_id, " "),
+        writing.streams.task(caller, run_id, "", "Step", StepStatus.PENDING),
+        writing.streams.task(caller, run_id, "s", "x" * 201, StepStatus.PENDING),
+        writing.streams.status(caller, run_id, " "),
         writing.streams.open(caller),
         writing.streams.open(caller, inbox_message_id=writing.trigger.id, task_id="t"),
         writing.close(),
@@ -339,7 +339,7 @@ async def test_a_close_that_fails_half_way_has_changed_nothing(world: World, mon
         with pytest.raises(Conflict):
             await writing.close("Hello.")
     assert await entry_status(writing) is InboxStatus.CLAIMED
-    assert len(await world.database.read(run_events.after, writing.turn_id, 0)) == 1
+    assert len(await world.database.read(run_events.after, writing.run_id, 0)) == 1
     await writing.close("Hello.")
 
 
@@ -363,7 +363,7 @@ async def test_a_failure_says_why_with_a_button_that_hands_the_work_out_again(wo
 
 
 def retry(tx: Transaction, writing: Writing) -> Retried:
-    return retry_run(tx, writing.turn_id, writing.root.channel, "U1", writing.world.conduct)
+    return retry_run(tx, writing.run_id, writing.root.channel, "U1", writing.world.conduct)
 
 
 @pytest.mark.req("STREAM-07")
@@ -379,9 +379,9 @@ async def test_after_a_restart_that_left_no_time_to_renew_the_agent_gets_a_lease
         await writing.until_shown(again, "As far as I As far")  # what was sealed, and the same anew
         world.clock.advance(11)
         await restarted.sweep()
-        assert (await writing.turn()).status is RunStatus.RUNNING
+        assert (await writing.run()).status is RunStatus.RUNNING
         world.clock.advance(61)
-        await wait_until(writing.turn, lambda turn: turn.status is RunStatus.FAILED)
+        await wait_until(writing.run, lambda run: run.status is RunStatus.FAILED)
         assert "silent" in show.live.of(writing.root)[-1].closing.note
 
 
@@ -400,7 +400,7 @@ async def test_a_coordinator_that_was_away_for_longer_than_a_lease_shows_the_str
         await writing.append("know.")
         await writing.close("")
         await writing.ended()
-    assert (await writing.turn()).status is RunStatus.ANSWERED
+    assert (await writing.run()).status is RunStatus.ANSWERED
     assert await entry_status(writing) is InboxStatus.RESPONDED
 
 
@@ -417,7 +417,7 @@ async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again
         assert (message.text, message.streaming) == ("As far as I know", False)
         assert (message.closing.feedback, "fell silent" in message.closing.note) == (False, True)
         assert not message.closing.retry, "nobody needs to"
-        assert (await writing.turn()).status is RunStatus.FAILED
+        assert (await writing.run()).status is RunStatus.FAILED
         await world.sweep()
         assert (await world.only(lead)).attempt == 2
         assert await world.database.write(retry, writing) is Retried.BEFORE
@@ -458,7 +458,7 @@ async def test_an_agent_hears_by_its_next_call_who_has_stopped_it(world: World, 
         writing = await begun(world, lead, hold=is_held)
         await writing.append("On and on ")
         await writing.until_shown(show, "On and on")
-        await world.database.write(runs.request_stop, "U2", turn_id=writing.turn_id)
+        await world.database.write(runs.request_stop, "U2", run_id=writing.run_id)
         with pytest.raises(Conflict, match="stopped by <@U2>") as refused:
             await writing.append("and on")
         assert not isinstance(refused.value, LeaseLost)
@@ -513,7 +513,7 @@ async def test_a_reply_beside_the_answer_closes_it_as_it_stands(world: World) ->
     lead = await world.lead()
     async with playing(world) as show:
         writing = await begun(world, lead)
-        await writing.streams.task(writing.caller, writing.turn_id, "s1", "Look", StepStatus.IN_PROGRESS)
+        await writing.streams.task(writing.caller, writing.run_id, "s1", "Look", StepStatus.IN_PROGRESS)
         await until(lambda: bool(cards_of(show)))
         await world.answers(lead, writing.trigger, "Here it is.")
         message = await writing.over(show)
@@ -546,12 +546,12 @@ async def test_a_task_is_completed_by_closing_with_a_result_and_goes_on_without(
     caller, streams = holding(run, worker), world.services.streams
     async with playing(world) as show:
         first = await streams.open(caller, task_id=handed.task_id)
-        await streams.close(caller, first.turn_id, "I have begun.")
+        await streams.close(caller, first.run_id, "I have begun.")
         assert await status_of(world, handed.task_id) is TaskStatus.IN_PROGRESS
         second = await streams.open(caller, task_id=handed.task_id)
-        assert second.turn_id != first.turn_id
-        await streams.append(caller, second.turn_id, "It is ")
-        await streams.close(caller, second.turn_id, "42.", result="42")
+        assert second.run_id != first.run_id
+        await streams.append(caller, second.run_id, "It is ")
+        await streams.close(caller, second.run_id, "42.", result="42")
         await show.over(handed.root, 2)
         assert [shown.text for shown in show.live.of(handed.root)] == ["I have begun.", "It is 42."]
     task = await task_of(world, handed.task_id)
@@ -565,11 +565,11 @@ async def test_a_cancelled_task_stops_its_answer_and_its_agent_is_told(world: Wo
     caller, streams = holding(run, worker), world.services.streams
     async with playing(world) as show:
         opened = await streams.open(caller, task_id=handed.task_id)
-        await streams.append(caller, opened.turn_id, "It is ")
+        await streams.append(caller, opened.run_id, "It is ")
         await until(lambda: bool(show.live.of(handed.root)))
         await world.services.tasks.cancel(None, handed.task_id, "not wanted")
         with pytest.raises(SwarmError):
-            await streams.append(caller, opened.turn_id, "42.")
+            await streams.append(caller, opened.run_id, "42.")
         await show.over(handed.root)
         (message,) = show.live.of(handed.root)
         assert message.closing.note == "🛑 Stopped."
@@ -583,7 +583,7 @@ async def test_a_failed_task_is_set_aside_and_can_be_handed_out_again(world: Wor
     caller, streams = holding(run, worker), world.services.streams
     async with playing(world) as show:
         opened = await streams.open(caller, task_id=handed.task_id)
-        await streams.close(caller, opened.turn_id, failed="no ruler")
+        await streams.close(caller, opened.run_id, failed="no ruler")
         await show.over(handed.root)
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
 
@@ -682,7 +682,7 @@ async def test_what_looks_for_lost_turns_leaves_an_answer_alone_that_is_being_wr
         writing = await begun(world, lead)
         await writing.append("One. ")
         await writing.until_shown(show, "One.")
-        await show.recovery.recover(lambda turn_id: False, show.term.is_ours)
+        await show.recovery.recover(lambda run_id: False, show.term.is_ours)
         assert [shown.streaming for shown in show.live.of(writing.root)] == [True]
         await writing.close("Two.")
         assert (await writing.over(show)).text == "One. Two."
@@ -717,12 +717,12 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
     lead = await world.lead()
     real, tries = sources._people, 0
 
-    def people(tx: Transaction, turn: Run, thread: Thread) -> frozenset[str]:
+    def people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
         nonlocal tries
         tries += 1
         if tries == 1:
             raise Unavailable("away")
-        return real(tx, turn, thread)
+        return real(tx, run, thread)
 
     monkeypatch.setattr(sources, "_people", people)
     async with playing(world) as show:
@@ -752,11 +752,11 @@ async def test_a_process_that_has_lost_its_office_does_not_end_an_answer_that_fa
             await failed.wait()
 
             async def has_given_up() -> bool:
-                return not show.running.runs(writing.turn_id)
+                return not show.running.runs(writing.run_id)
 
             await wait_until(has_given_up, what="the run has given up")
             await show.stop()
-        assert (await writing.turn()).ended_at is None
+        assert (await writing.run()).ended_at is None
         show.begin()
         await writing.close("All of it.")
         assert (await writing.over(show)).text == "All of it."
@@ -770,4 +770,4 @@ async def test_what_was_told_is_tidied_away_with_its_turn(world: World) -> None:
         await writing.over(show)
     world.clock.advance(91 * DAY)
     await world.sweeper.tidy()
-    assert await world.rows("SELECT * FROM turn_events") == []
+    assert await world.rows("SELECT * FROM run_events") == []

@@ -141,8 +141,10 @@ async def test_each_lease_of_a_removed_agent_ends_in_a_transaction_of_its_own(
     await world.services.agents.revoke("second")
     assert len(set(map(id, transactions))) == 3
     lead = await world.services.agents.get("lead")
-    entries = [await world.entry(message) for message in messages]
-    assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, InboxStatus.UNREAD)] * 3
+    inbox_messages = [await world.inbox_message(message) for message in messages]
+    assert [(inbox_message.agent_id, inbox_message.status) for inbox_message in inbox_messages] == [
+        (lead.id, InboxStatus.UNREAD)
+    ] * 3
     assert await world.rows("SELECT DISTINCT ended_as FROM leases") == [{"ended_as": LeaseEnd.REVOKED}]
 
 

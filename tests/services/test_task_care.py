@@ -156,7 +156,7 @@ async def test_nobody_counts_as_offline_because_the_coordinator_was_away(world: 
     await restarted.later(OFFLINE_AFTER_SECONDS - 1)
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
     assert await status_of(world, offered.task_id) is TaskStatus.OFFERED
-    assert (await world.entry(follow_up)).agent_id == worker.id
+    assert (await world.inbox_message(follow_up)).agent_id == worker.id
     assert await owner_of(world, handed.root) == worker.id
 
     await restarted.is_here(lead)
@@ -239,9 +239,9 @@ async def test_a_message_that_is_declined_after_its_lead_was_removed_goes_to_the
     offered = await world.only(worker)
     await world.services.delegations.decline(holding(offered, worker), handed.task_id, "I count no lines.")
     await world.sweep()
-    entry = await world.entry(handed.root)
-    assert (entry.agent_id, entry.status) == (second.id, InboxStatus.UNREAD)
-    assert (await work_of(world, second)).id == entry.id
+    inbox_message = await world.inbox_message(handed.root)
+    assert (inbox_message.agent_id, inbox_message.status) == (second.id, InboxStatus.UNREAD)
+    assert (await work_of(world, second)).id == inbox_message.id
 
 
 async def test_news_stays_with_a_lead_that_came_back_before_anybody_passed_it_on(world: World) -> None:

@@ -58,12 +58,12 @@ async def test_a_late_run_cannot_end_what_its_successor_has_asked_about(world: W
 
 async def test_a_late_run_cannot_answer_a_follow_up_under_the_lease_of_its_successor(world: World) -> None:
     worker, handed, late, current = await two_runs(world)
-    entry = await world.entry(await world.says("only Python please", thread=handed.root))
+    inbox_message = await world.inbox_message(await world.says("only Python please", thread=handed.root))
     with pytest.raises(LeaseLost):
-        await world.services.replies.reply(holding(late, worker), entry.id, "late")
+        await world.services.replies.reply(holding(late, worker), inbox_message.id, "late")
     with pytest.raises(Conflict):
-        await world.services.replies.reply(Caller(agent=worker), entry.id, "late")
-    await world.services.replies.reply(holding(current, worker), entry.id, "in time")
+        await world.services.replies.reply(Caller(agent=worker), inbox_message.id, "late")
+    await world.services.replies.reply(holding(current, worker), inbox_message.id, "in time")
     await world.send()
     assert world.slack.posts == ["in time"]
 
@@ -166,8 +166,8 @@ async def test_a_late_run_cannot_delegate_what_its_successor_has(world: World) -
     late = await world.only(lead)
     await world.later(LEASE_SECONDS)
     current = await world.only(lead)
-    delegate, entry_id = world.services.delegations.delegate, late.inbox_messages[0].id
+    delegate, inbox_message_id = world.services.delegations.delegate, late.inbox_messages[0].id
     for by in (holding(late, lead), Caller(agent=lead)):
         with pytest.raises(LeaseLost):
-            await delegate(by, entry_id, "worker", brief("Count."))
-    await delegate(holding(current, lead), entry_id, "worker", brief("Count."))
+            await delegate(by, inbox_message_id, "worker", brief("Count."))
+    await delegate(holding(current, lead), inbox_message_id, "worker", brief("Count."))

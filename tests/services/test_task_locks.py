@@ -29,14 +29,14 @@ async def test_a_thread_that_returns_to_the_whole_task_and_a_release_of_that_do_
     other = await asked_and_handed(world, lead, a)  # is due, so that a has a head in the thread
     whole = await asked_and_handed(world, lead, a, thread=other.root, priority=60)
     run = await world.only(a)
-    entry = await world.entry(await world.says("and the tests?", thread=whole.root))
-    await world.services.delegations.delegate(holding(run, a), entry.id, "b", brief("Count the tests."))
+    inbox_message = await world.inbox_message(await world.says("and the tests?", thread=whole.root))
+    await world.services.delegations.delegate(holding(run, a), inbox_message.id, "b", brief("Count the tests."))
     part = await work_of(world, b)
     await world.says("all of them", thread=whole.root)  # what b has not read goes along, into the head of a
     async with under_way(world, tasks.locked, whole.task_id) as go_on:
         completing = asyncio.ensure_future(complete(world, b, part))
         await somebody_waits(world)
-        head = f"SELECT agent_id FROM inbox_heads WHERE agent_id = '{a.id}' FOR UPDATE SKIP LOCKED"
+        head = f"SELECT agent_id FROM queue_heads WHERE agent_id = '{a.id}' FOR UPDATE SKIP LOCKED"
         assert await world.database.write(look, head, {}), "it has not locked the head yet"
         go_on.set()
         async with asyncio.timeout(PATIENCE_SECONDS):

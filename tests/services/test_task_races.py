@@ -58,7 +58,7 @@ async def test_a_completion_that_meets_the_next_delegation_leaves_the_thread_wit
     asked = await world.says("swarm#lead and the words", thread=first.root)
     trigger = await work_of(world, lead)
     delegate = world.services.delegations._delegate
-    call = holding(trigger, lead), (await world.entry(asked)).id, "b", brief("Count words."), False, False
+    call = holding(trigger, lead), (await world.inbox_message(asked)).id, "b", brief("Count words."), False, False
     async with under_way(world, delegate, *call) as go_on:
         await once_it_waits(
             world, go_on, world.services.task_work.complete(holding(run, a), first.task_id, "42", "It is 42.")
@@ -91,7 +91,7 @@ async def test_a_follow_up_that_meets_the_end_of_the_task_goes_to_the_lead(world
     complete = world.services.task_work._complete
     async with under_way(world, complete, holding(run, worker), handed.task_id, "42", None) as go_on:
         follow_up = await once_it_waits(world, go_on, world.says("thanks", thread=handed.root))
-    assert (await world.entry(follow_up)).agent_id == lead.id
+    assert (await world.inbox_message(follow_up)).agent_id == lead.id
 
 
 @pytest.mark.req("LOOP-10")
@@ -208,11 +208,13 @@ async def test_of_two_delegations_of_one_message_at_once_the_second_names_the_fi
     a, _ = await world.worker("a"), await world.worker("b")
     root = await world.says(f"{BOT} count the lines")
     trigger = await world.only(lead)
-    entry_id, by = trigger.inbox_messages[0].id, holding(trigger, lead)
+    inbox_message_id, by = trigger.inbox_messages[0].id, holding(trigger, lead)
     delegate = world.services.delegations._delegate
-    async with under_way(world, delegate, by, entry_id, "a", brief("Count."), False, False) as go_on:
+    async with under_way(world, delegate, by, inbox_message_id, "a", brief("Count."), False, False) as go_on:
         with pytest.raises(Conflict, match="delegated already: task"):
-            await once_it_waits(world, go_on, world.services.delegations.delegate(by, entry_id, "b", brief("Count.")))
+            await once_it_waits(
+                world, go_on, world.services.delegations.delegate(by, inbox_message_id, "b", brief("Count."))
+            )
     assert await owner_of(world, root) == a.id
     assert len(await world.rows("SELECT id FROM tasks")) == 1
 
@@ -223,11 +225,11 @@ async def test_of_two_equal_delegations_at_once_both_get_the_same_task(world: Wo
     await world.worker("a")
     await world.says(f"{BOT} count the lines")
     trigger = await world.only(lead)
-    entry_id, by = trigger.inbox_messages[0].id, holding(trigger, lead)
+    inbox_message_id, by = trigger.inbox_messages[0].id, holding(trigger, lead)
     delegate = world.services.delegations._delegate
-    async with under_way(world, delegate, by, entry_id, "a", brief("Count."), False, False) as go_on:
+    async with under_way(world, delegate, by, inbox_message_id, "a", brief("Count."), False, False) as go_on:
         again = await once_it_waits(
-            world, go_on, world.services.delegations.delegate(by, entry_id, "a", brief("Count."))
+            world, go_on, world.services.delegations.delegate(by, inbox_message_id, "a", brief("Count."))
         )
     assert await world.rows("SELECT id FROM tasks") == [{"id": again.task_id}]
 
@@ -241,7 +243,7 @@ async def test_an_acceptance_that_meets_the_end_of_the_offer_is_refused(world: W
         with pytest.raises(Conflict, match="This task is declined"):
             await once_it_waits(world, go_on, world.services.delegations.accept(Caller(agent=worker), handed.task_id))
     assert await owner_of(world, handed.root) == lead.id
-    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.req("LOOP-09")
@@ -253,7 +255,7 @@ async def test_the_end_of_an_offer_that_meets_its_acceptance_comes_too_late(worl
     async with under_way(world, accept, Caller(agent=worker), handed.task_id) as go_on:
         await once_it_waits(world, go_on, world.database.write(_tend, handed.task_id, end_offer, world.conduct))
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
-    assert (await world.entry(handed.root)).status is InboxStatus.DELEGATED
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.DELEGATED
 
 
 async def test_a_worker_that_completes_while_it_is_found_absent_is_in_time(world: World) -> None:

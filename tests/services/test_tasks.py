@@ -27,7 +27,7 @@ async def test_tasks_and_messages_come_by_age_and_priority(world: World) -> None
     worker = await world.worker()
     create = world.services.tasks.create
     late = await create(None, brief("Later.", priority=49), agent="worker")
-    message = await world.entry(await world.says("swarm#worker hello"))
+    message = await world.inbox_message(await world.says("swarm#worker hello"))
     soon = await create(None, brief("Soon.", priority=51), agent="worker")
     world.clock.advance(7)
     younger = await create(None, brief("Younger.", priority=51), agent="worker")
@@ -662,7 +662,7 @@ async def test_a_cancelled_task_tells_its_run_its_creator_and_the_thread_which_r
     assert world.slack.posts == ["The task “Count.” was cancelled by an operator: not needed."]
     with pytest.raises(Conflict, match="cancelled"):
         await complete(world, worker, run)
-    assert (await world.entry(handed.root)).status is InboxStatus.DELEGATED
+    assert (await world.inbox_message(handed.root)).status is InboxStatus.DELEGATED
 
 
 async def test_a_cancelled_offer_can_be_accepted_no_more(world: World) -> None:

@@ -33,7 +33,7 @@ async def test_a_token_that_has_ended_claims_neither_work_nor_news(world: World)
     await world.services.messages.send(Caller(agent=await world.worker("wim")), "psst", to="lea")
     assert await world.poll(lea) == []  # by somebody who was let in before
     assert (await world.services.work.renew(lea, [])).notices == ()
-    assert (await world.entry(message)).claims == 0
+    assert (await world.inbox_message(message)).claims == 0
     with pytest.raises(Unauthorized):
         await world.services.agents.credentials.identify(token)
     known = await world.services.agents.credentials.identify(new.token)
@@ -51,7 +51,7 @@ async def test_a_claim_that_meets_a_rotation_waits_for_it_and_finds_nothing(
             poll = asyncio.create_task(there.poll(lea))
             await somebody_waits(database)
         assert await poll == []
-        assert (await there.entry(message)).claims == 0
+        assert (await there.inbox_message(message)).claims == 0
 
 
 class SlowDirectory(FakeSlack):
@@ -74,13 +74,13 @@ async def test_what_was_claimed_just_before_its_token_ended_is_given_back(world:
     message = await process.says(f"{BOT} hello")
     poll = asyncio.create_task(process.poll(lea))
     await slow.asked.wait()
-    assert (await process.entry(message)).claims == 1
+    assert (await process.inbox_message(message)).claims == 1
     await process.services.agents.rotate(lea.id)
     slow.answers.set()
     with pytest.raises(Unauthorized):
         await poll
-    entry = await process.entry(message)
-    assert (entry.status, entry.attempts, entry.claims) == ("unread", 0, 0)
+    inbox_message = await process.inbox_message(message)
+    assert (inbox_message.status, inbox_message.attempts, inbox_message.claims) == ("unread", 0, 0)
 
 
 @pytest.mark.both_engines

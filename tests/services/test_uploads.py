@@ -85,7 +85,7 @@ async def test_a_file_lands_in_the_thread_and_in_its_transcript(world: World) ->
     told = page.messages[-1]
     assert (told.ts, told.author, told.kind) == (shared.ts, "lead", "agent")
     assert [file.name for file in told.files] == ["report.csv"]
-    assert (await world.entry(message)).status is InboxStatus.CLAIMED  # a file alone is no answer
+    assert (await world.inbox_message(message)).status is InboxStatus.CLAIMED  # a file alone is no answer
     assert await changes(world) == ["file.share", "file.confirm"]
 
 

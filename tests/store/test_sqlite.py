@@ -186,7 +186,7 @@ async def test_a_full_disk_is_unavailable_for_everybody_whose_write_is_not_durab
         outcomes = await together(db, adding(1, wake="ada"), too_much, adding(2))
     assert isinstance(outcomes[1], Unavailable)
     assert "full" in str(outcomes[1])
-    # SQLite gave up the whole transaction, so the first is lost; the last, whose turn had not come, went on.
+    # SQLite gave up the whole transaction, so the first is lost; the last, whose run had not come, went on.
     assert isinstance(outcomes[0], Unavailable)
     assert outcomes[2] == 2
     assert db.wakeups.generation("ada") == 0
@@ -327,7 +327,7 @@ def test_an_old_sqlite_is_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> 
     with structlog.testing.capture_logs() as logs:
         sqlite_driver.warn_if_old()
         sqlite_driver.warn_if_old()
-    assert [entry["action"] for entry in logs] == ["sqlite_old"]
+    assert [inbox_message["action"] for inbox_message in logs] == ["sqlite_old"]
 
 
 def forget_all(tx: Transaction) -> None:

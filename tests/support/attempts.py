@@ -1,4 +1,4 @@
-"""Turns of one agent at messages of one thread, as a test wants them: begun again and again, each time another run."""
+"""Runs of one agent at messages of one thread, as a test wants them: begun again and again, each time another run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def attempt(
     how: RunStep = RunStep.ABANDON,
     thread_id: str | None = None,
 ) -> Run:
-    """A turn that answers these messages, in the usual thread or that one, once the one ``over`` has ended so."""
+    """A run that answers these messages, in the usual thread or that one, once the one ``over`` has ended so."""
     world.clock.advance(1)
     return await world.database.write(_begin, agent, entries, over, how, thread_id)
 
@@ -36,7 +36,7 @@ def _begin(
         assert runs.end(tx, over.id, how)
     thread, _ = threads.opened(tx, "T1", "C1", "100.1", ChannelType.CHANNEL, watermark_ts="100.1", known_whole=True)
     name = next(_names)
-    turn = runs.start(
+    run = runs.start(
         tx,
         agent_id=agent.id,
         thread_id=thread_id or thread.id,
@@ -44,9 +44,9 @@ def _begin(
         trigger_id=entries[0],
         attempt=1,
         conversation_id="C1:100.1",
-        run_id=f"run-{name}",
-        entry_ids=entries,
-        turn_id=f"turn-{1_000_000 - name}",  # their order says nothing
+        agui_run_id=f"run-{name}",
+        inbox_message_ids=entries,
+        run_id=f"run-{1_000_000 - name}",  # their order says nothing
     )
-    assert turn is not None
-    return turn
+    assert run is not None
+    return run

@@ -16,7 +16,7 @@ from tests.support.world import World
 
 
 async def status(world: World, message: SlackMessage) -> InboxStatus:
-    return (await world.entry(message)).status
+    return (await world.inbox_message(message)).status
 
 
 def press(action: str, value: str, *, key: str = "press:1", by: str = "U1") -> ButtonPressed:
@@ -30,14 +30,14 @@ async def pressed(world: World, button: ButtonPressed) -> str | None:
 
 
 async def begun(show: Show, gate: Gate, root: SlackMessage) -> Run:
-    """The turn of a run, once people see what it has said."""
+    """The run of a run, once people see what it has said."""
     await asyncio.wait_for(gate.arrived.wait(), PATIENCE_SECONDS)
 
     async def look() -> bool:
         return bool(show.live.of(root))
 
     await wait_until(look)
-    return (await show.turns(root))[-1]
+    return (await show.runs(root))[-1]
 
 
 async def no_news(world: World) -> None:

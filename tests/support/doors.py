@@ -155,7 +155,16 @@ class Doors:
 
     async def everything(self) -> list[Any]:
         """All rows that tell what is so, to see that a call changed nothing."""
-        tables = ("agents", "agent_tokens", "threads", "inbox_messages", "leases", "notices", "deliveries", "receipts")
+        tables = (
+            "agents",
+            "agent_tokens",
+            "threads",
+            "inbox_messages",
+            "leases",
+            "notices",
+            "deliveries",
+            "idempotency_keys",
+        )
         return [await self.world.rows(f"SELECT * FROM {table}") for table in tables]
 
 

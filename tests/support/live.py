@@ -73,15 +73,15 @@ class FakeLive:
 
     script: deque[Callable[[FakeLive, AnswerTarget, StreamCall], Answer]] = field(default_factory=deque)
     hold: dict[type, asyncio.Event] = field(default_factory=dict)
-    calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by turn
+    calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by run
     messages: list[Shown] = field(default_factory=list)
     statuses: dict[str, str] = field(default_factory=dict)  # by thread, as it stands
 
-    async def turn(self, slot: Slot, channel: str) -> None:
+    async def acquire_slot(self, slot: Slot, channel: str) -> None:
         await asyncio.sleep(0)
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
-        self.calls.append((place.turn_id, call))
+        self.calls.append((place.run_id, call))
         answer = (self.script.popleft() if self.script else FakeLive.takes)(self, place, call)
         if type(call) in self.hold:
             await self.hold[type(call)].wait()
@@ -136,7 +136,7 @@ def _text(chunks: Sequence[Chunk]) -> str:
 def says(text: str = "Hello.") -> Script:
     """An agent that says this and is done."""
 
-    async def script(turn: RunInput) -> Events:
+    async def script(run: RunInput) -> Events:
         yield TextDelta(text=text, message_id="1")
         yield Finished()
 
@@ -146,7 +146,7 @@ def says(text: str = "Hello.") -> Script:
 def ends(*events: AgentEvent) -> Script:
     """An agent that does just this."""
 
-    async def script(turn: RunInput) -> Events:
+    async def script(run: RunInput) -> Events:
         for event in events:
             yield event
 
@@ -163,7 +163,7 @@ class Gate:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)  # the run was ended, or has ended
 
-    async def __call__(self, turn: RunInput) -> Events:
+    async def __call__(self, run: RunInput) -> Events:
         try:
             if self.before:
                 yield TextDelta(text=self.before, message_id="1")
@@ -188,19 +188,19 @@ class Scripted(AgentClient):
         self.reachable = True
         self.result: RunEnd = Finished(result="Beep.")
 
-    async def run(self, turn: RunInput) -> Events:
-        self.inputs.append(turn)
+    async def run(self, run: RunInput) -> Events:
+        self.inputs.append(run)
         script = self.scripts.popleft() if self.scripts else self.usual
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            async for event in script(turn):
+            async for event in script(run):
                 yield event
         finally:
             self.running -= 1
 
-    async def invoke(self, turn: RunInput) -> RunEnd:
-        self.invoked.append(turn)
+    async def invoke(self, run: RunInput) -> RunEnd:
+        self.invoked.append(run)
         return self.result
 
     async def health(self) -> Health:
@@ -239,23 +239,23 @@ class Show:
         assert found
         return found
 
-    async def turns(self, root: SlackMessage) -> list[Run]:
-        """The turns of a thread, oldest first."""
+    async def runs(self, root: SlackMessage) -> list[Run]:
+        """The runs of a thread, oldest first."""
         threads = await self.world.rows("SELECT id, channel, thread_ts FROM threads")
         where = (root.channel, root.root_ts)
         found = [row["id"] for row in threads if (row["channel"], row["thread_ts"]) == where]
         return (await self.world.database.read(runs.of_thread, found[0]))[::-1] if found else []
 
     async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> list[Run]:
-        """The turns of a thread once so many have ended, or wait for people, and their messages say so."""
+        """The runs of a thread once so many have ended, or wait for people, and their messages say so."""
 
         async def look() -> list[Run]:
-            over = [turn for turn in await self.turns(root) if turn.ended_at or turn.status == "waiting"]
+            over = [run for run in await self.runs(root) if run.ended_at or run.status == "waiting"]
             growing = await self.world.database.read(run_pages.unsealed)
-            return [turn for turn in over if turn.id not in growing]
+            return [run for run in over if run.id not in growing]
 
         return await wait_until(
-            look, lambda ended: len(ended) >= count, within_seconds=within_seconds, what=f"{count} turns are over"
+            look, lambda ended: len(ended) >= count, within_seconds=within_seconds, what=f"{count} runs are over"
         )
 
     async def deposed(self) -> None:

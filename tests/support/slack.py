@@ -51,7 +51,7 @@ class FakeSlack:
     reads: list[tuple[str, str]] = field(default_factory=list)
     under_way: asyncio.Event = field(default_factory=asyncio.Event)  # a call has begun
     wait_seconds: float = 0  # so long a call would wait for Slack's limits
-    turns: list[Delivery] = field(default_factory=list)  # what has waited for its turn
+    slots: list[Delivery] = field(default_factory=list)  # what has waited for its turn
     reactions_leave: asyncio.Event | None = None  # the turn of reactions comes with it
     held_up: set[str] = field(default_factory=set)  # kinds and channels whose turn never comes
     facts: dict[str, ChannelFacts] = field(default_factory=dict)  # of channels that have more than a name
@@ -79,7 +79,7 @@ class FakeSlack:
         return self.wait_seconds
 
     async def ready(self, delivery: Delivery) -> None:
-        self.turns.append(delivery)
+        self.slots.append(delivery)
         if self.held_up & {delivery.kind, delivery.channel}:
             await asyncio.Event().wait()
         if self.reactions_leave and delivery.kind is DeliveryKind.REACTION:

@@ -24,7 +24,7 @@ class Writing:
     agent: Agent
     root: SlackMessage
     trigger: Trigger
-    turn_id: str
+    run_id: str
 
     @property
     def caller(self) -> Caller:
@@ -35,13 +35,13 @@ class Writing:
         return self.world.services.streams
 
     async def append(self, text: str) -> Streamed:
-        return await self.streams.append(self.caller, self.turn_id, text)
+        return await self.streams.append(self.caller, self.run_id, text)
 
     async def close(self, text: str = "", result: str | None = None, failed: str | None = None) -> Streamed:
-        return await self.streams.close(self.caller, self.turn_id, text, result, failed)
+        return await self.streams.close(self.caller, self.run_id, text, result, failed)
 
-    async def turn(self) -> Run:
-        found = await self.world.database.read(runs.get, self.turn_id)
+    async def run(self) -> Run:
+        found = await self.world.database.read(runs.get, self.run_id)
         assert found is not None
         return found
 
@@ -52,7 +52,7 @@ class Writing:
         return message
 
     async def ended(self) -> Run:
-        return await wait_until(self.turn, lambda turn: turn.ended_at is not None, what="the turn has ended")
+        return await wait_until(self.run, lambda run: run.ended_at is not None, what="the run has ended")
 
     async def until_shown(self, show: Show, piece: str) -> None:
         async def text() -> str:
@@ -69,4 +69,4 @@ async def begun(world: World, agent: Agent, *, text: str = f"{BOT} hello", hold:
 
 async def begun_for(world: World, agent: Agent, root: SlackMessage, trigger: Trigger) -> Writing:
     opened = await world.services.streams.open(holding(trigger, agent), inbox_message_id=trigger.id)
-    return Writing(world=world, agent=agent, root=root, trigger=trigger, turn_id=opened.turn_id)
+    return Writing(world=world, agent=agent, root=root, trigger=trigger, run_id=opened.run_id)

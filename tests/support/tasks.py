@@ -112,7 +112,7 @@ async def owner_of(world: World, root: SlackMessage) -> str | None:
 
 
 async def history_of(world: World, subject: str) -> list[str]:
-    """What has happened to an entry, a task or a thread, in order."""
+    """What has happened to an inbox_message, a task or a thread, in order."""
     rows = await world.rows("SELECT subject, change FROM history ORDER BY seq")
     return [str(row["change"]) for row in rows if row["subject"] == subject]
 

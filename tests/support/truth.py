@@ -15,7 +15,7 @@ from swarm.store.bridge.transaction import Transaction
 from tests.support.world import look
 
 TABLES = (
-    "inbox_messages", "tasks", "task_dependencies", "threads", "leases", "inbox_heads", "notices", "deliveries",
+    "inbox_messages", "tasks", "task_dependencies", "threads", "leases", "queue_heads", "notices", "deliveries",
 )  # fmt: skip
 ENDS = ("task.complete", "task.fail", "task.break", "task.bury", "task.cancel")
 Lane = tuple[str, str]  # agent, thread or task
@@ -45,7 +45,7 @@ class Truth:
     """Follows a swarm from check to check."""
 
     seen: int = 0  # lines of the timeline
-    states: dict[str, str] = field(default_factory=dict)  # of entries and tasks, as the timeline has them
+    states: dict[str, str] = field(default_factory=dict)  # of inbox_messages and tasks, as the timeline has them
     owners: dict[str, tuple[int, str | None]] = field(default_factory=dict)  # thread -> epoch, owner
 
     def check(self, tables: Tables) -> None:
@@ -90,7 +90,10 @@ class Truth:
 
 
 def _one_entry_per_message_and_agent(tables: Tables) -> None:
-    had = Counter((entry["channel"], entry["ts"], entry["agent_id"]) for entry in tables["inbox_messages"])
+    had = Counter(
+        (inbox_message["channel"], inbox_message["ts"], inbox_message["agent_id"])
+        for inbox_message in tables["inbox_messages"]
+    )
     assert not [key for key, count in had.items() if count > 1]
 
 
@@ -105,7 +108,9 @@ def _one_run_per_lane(tables: Tables) -> None:
 
 def _work_in_hand_has_a_lease(tables: Tables) -> None:
     active = {lease["token"]: lease for lease in tables["leases"] if lease["ended_at"] is None}
-    held = [entry for entry in tables["inbox_messages"] if entry["status"] == InboxStatus.CLAIMED]
+    held = [
+        inbox_message for inbox_message in tables["inbox_messages"] if inbox_message["status"] == InboxStatus.CLAIMED
+    ]
     running = [task for task in tables["tasks"] if task["status"] == TaskStatus.IN_PROGRESS]
     for row in [*held, *running]:
         assert row["lease_token"] in active, f"nobody will ever end {row}"
@@ -120,17 +125,21 @@ def _attempts_are_limited(tables: Tables) -> None:
 def due_lanes(tables: Tables) -> dict[Lane, int]:
     """The lowest key of what is due in each lane."""
     lanes: dict[Lane, list[int]] = defaultdict(list)
-    for entry in tables["inbox_messages"]:
-        if entry["status"] == InboxStatus.UNREAD and entry["held_by"] is None and entry["agent_id"]:
-            lanes[entry["agent_id"], entry["thread_id"]].append(entry["order_key"])
+    for inbox_message in tables["inbox_messages"]:
+        if (
+            inbox_message["status"] == InboxStatus.UNREAD
+            and inbox_message["delay_reason"] is None
+            and inbox_message["agent_id"]
+        ):
+            lanes[inbox_message["agent_id"], inbox_message["thread_id"]].append(inbox_message["order_key"])
     for task in tables["tasks"]:
-        if task["status"] == TaskStatus.PENDING and task["held_by"] is None:
+        if task["status"] == TaskStatus.PENDING and task["delay_reason"] is None:
             lanes[task["agent_id"], task["lane_id"]].append(task["order_key"])
     return {lane: min(keys) for lane, keys in lanes.items()}
 
 
 def _heads_are_what_is_due(tables: Tables) -> None:
-    assert {(head["agent_id"], head["lane_id"]): head["order_key"] for head in tables["inbox_heads"]} == due_lanes(
+    assert {(head["agent_id"], head["lane_id"]): head["order_key"] for head in tables["queue_heads"]} == due_lanes(
         tables
     )
 
@@ -162,7 +171,7 @@ def unfinished(tables: Tables) -> list[Row]:
     tasks = tables.by_id("tasks")
     open_entries = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
     return [
-        *(entry for entry in tables["inbox_messages"] if entry["status"] in open_entries),
+        *(inbox_message for inbox_message in tables["inbox_messages"] if inbox_message["status"] in open_entries),
         *(task for task in tasks.values() if task["ended_at"] is None),
     ]
 
@@ -170,5 +179,13 @@ def unfinished(tables: Tables) -> list[Row]:
 def silent(tables: Tables) -> list[Row]:
     """Entries of which nothing was ever seen, though the message is there: withdrawn, and nobody else had it."""
     ended = {InboxStatus.RESPONDED, InboxStatus.DELEGATED, InboxStatus.DISMISSED, InboxStatus.DEAD}
-    seen = {(entry["channel"], entry["ts"]) for entry in tables["inbox_messages"] if entry["status"] in ended}
-    return [entry for entry in tables["inbox_messages"] if (entry["channel"], entry["ts"]) not in seen]
+    seen = {
+        (inbox_message["channel"], inbox_message["ts"])
+        for inbox_message in tables["inbox_messages"]
+        if inbox_message["status"] in ended
+    }
+    return [
+        inbox_message
+        for inbox_message in tables["inbox_messages"]
+        if (inbox_message["channel"], inbox_message["ts"]) not in seen
+    ]

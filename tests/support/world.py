@@ -77,7 +77,7 @@ def holding(trigger: Trigger, agent: Agent, request_id: str | None = None) -> Ca
 
 def texts(triggers: Iterable[Trigger]) -> list[list[str]]:
     """The new messages of each trigger."""
-    return [[entry.text for entry in trigger.inbox_messages] for trigger in triggers]
+    return [[inbox_message.text for inbox_message in trigger.inbox_messages] for trigger in triggers]
 
 
 @dataclass
@@ -162,12 +162,12 @@ class World:
 
     # What is so
 
-    async def entries(self, message: SlackMessage) -> list[InboxMessage]:
+    async def inbox_messages(self, message: SlackMessage) -> list[InboxMessage]:
         return await self.database.read(inbox.of_message, ME.team, message.channel, message.ts)
 
-    async def entry(self, message: SlackMessage) -> InboxMessage:
-        (entry,) = await self.entries(message)
-        return entry
+    async def inbox_message(self, message: SlackMessage) -> InboxMessage:
+        (inbox_message,) = await self.inbox_messages(message)
+        return inbox_message
 
     async def rows(self, query: str, **params: object) -> list[Row]:
         """What an SQL query finds."""

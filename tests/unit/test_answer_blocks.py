@@ -21,7 +21,7 @@ from swarm.slack.outgoing.answer_blocks import (
     stop_task_block,
     stream_chunks,
 )
-from tests.contract.slack.answers import TURN, card, place
+from tests.contract.slack.answers import RUN, card, place
 from tests.support.every import every
 
 THERE = place("1700000000.000100")
@@ -61,15 +61,15 @@ def test_what_is_wanted_below_stands_there_in_order_and_nothing_else() -> None:
             "type": "button",
             "action_id": RETRY_RUN_ACTION,
             "text": {"type": "plain_text", "text": "Retry"},
-            "value": TURN,
+            "value": RUN,
         }
     ]
     assert footer == {"type": "context", "elements": [{"type": "mrkdwn", "text": FOOTER}]}
     assert feedback["type"] == "context_actions"
     [thumbs] = feedback["elements"]
     assert (thumbs["type"], thumbs["action_id"]) == ("feedback_buttons", FEEDBACK_ACTION)
-    assert thumbs["positive_button"]["value"] == f"{TURN}:up"
-    assert thumbs["negative_button"]["value"] == f"{TURN}:down"
+    assert thumbs["positive_button"]["value"] == f"{RUN}:up"
+    assert thumbs["negative_button"]["value"] == f"{RUN}:down"
 
 
 @pytest.mark.req("CHAN-05", "CHAN-06")

@@ -69,7 +69,7 @@ class Callers:
 
     async def _call(self, name: str, method: str, channel: str | None) -> None:
         began = self._time.now
-        await self._pacing.turn(method, channel)
+        await self._pacing.acquire_slot(method, channel)
         self.turns.append((name, self._time.now - began))
 
     @property
@@ -198,10 +198,10 @@ async def test_idle_channels_are_forgotten_and_busy_ones_are_not(
 ) -> None:
     pacing.pause(POST, 1_000, "C-paused")
     for number in range(FORGET_ABOVE):
-        await pacing.turn(POST, f"C{number}")
+        await pacing.acquire_slot(POST, f"C{number}")
         await time.advance(0.2)
     await time.advance(60)
-    await pacing.turn(POST, "C-new")
+    await pacing.acquire_slot(POST, "C-new")
     assert pacing.queues < 10
     assert pacing.expected_wait_seconds(POST, "C-paused") > 800
 
@@ -234,7 +234,7 @@ def test_the_tiers_of_the_methods_are_slacks() -> None:
 async def test_whoever_takes_over_begins_with_a_pause_and_without_a_burst(
     pacing: Pacing, callers: Callers, time: FakeTime
 ) -> None:
-    await pacing.turn(POST, "C1")
+    await pacing.acquire_slot(POST, "C1")
     pacing.take_over()
     for number in range(3):
         callers.start(f"known {number}", POST, "C1")
@@ -278,7 +278,7 @@ async def test_no_minute_sees_more_calls_than_the_tier_allows_when_another_proce
 async def test_what_every_process_asks_of_slack_does_not_wait_for_a_change_of_office(
     pacing: Pacing, callers: Callers
 ) -> None:
-    await pacing.turn("users.info")
+    await pacing.acquire_slot("users.info")
     pacing.take_over()
     callers.start("a person", "users.info")
     callers.start("a bot", "bots.info")

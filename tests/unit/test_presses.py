@@ -101,9 +101,9 @@ def test_what_is_no_stop_is_none(body: object) -> None:
 
 @pytest.mark.req("CHAN-05")
 @pytest.mark.parametrize("is_good", [True, False])
-@pytest.mark.parametrize("turn_id", ["0193b0c0-6400-7000-8000-000000000000", "with:a:colon"])
-def test_feedback_survives_the_way_through_a_button(turn_id: str, is_good: bool) -> None:
-    feedback = Feedback(turn_id=turn_id, is_good=is_good)
+@pytest.mark.parametrize("run_id", ["0193b0c0-6400-7000-8000-000000000000", "with:a:colon"])
+def test_feedback_survives_the_way_through_a_button(run_id: str, is_good: bool) -> None:
+    feedback = Feedback(run_id=run_id, is_good=is_good)
     assert feedback_of(feedback_value(feedback)) == feedback
 
 

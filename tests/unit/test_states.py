@@ -98,19 +98,19 @@ MACHINES = {
         column="context",
         updates=threads._CONTEXT_MOVES,
     ),
-    "turn": Machine(
+    "run": Machine(
         states=RunStatus,
         steps=RunStep,
         transitions=RUN_TRANSITIONS,
-        table=tables.turns,
+        table=tables.runs,
         column="status",
         updates=runs._MOVES,
     ),
-    "message of a turn": Machine(
+    "message of a run": Machine(
         states=PagePhase,
         steps=PageStep,
         transitions=PAGE_TRANSITIONS,
-        table=tables.turn_messages,
+        table=tables.run_messages,
         column="phase",
         updates=run_pages._MOVES,
     ),
@@ -122,13 +122,13 @@ MACHINES = {
         column="status",
         updates=interrupts._MOVES,
     ),
-    "interrupts of a turn": Machine(
+    "interrupts of a run": Machine(
         states=InterruptStatus,
         steps=InterruptStep,
         transitions=INTERRUPT_TRANSITIONS,
         table=tables.interrupts,
         column="status",
-        updates=interrupts._MOVES_OF_TURN,
+        updates=interrupts._MOVES_OF_RUN,
     ),
 }
 

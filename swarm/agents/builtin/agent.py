@@ -101,14 +101,14 @@ class BuiltinAgent:
         await self._recorder.aclose()
         await self._works.aclose()
 
-    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """Runs the agent, event by event. Ends with a `RunEnd`, and raises nothing."""
-        return self._run(turn)
+        return self._run(run_input)
 
-    async def invoke(self, turn: RunInput) -> RunEnd:
+    async def invoke(self, run_input: RunInput) -> RunEnd:
         """Runs the agent for a whole answer within a minute. Raises nothing."""
         try:
-            async with asyncio.timeout(INVOKE_SECONDS), contextlib.aclosing(self._run(turn)) as events:
+            async with asyncio.timeout(INVOKE_SECONDS), contextlib.aclosing(self._run(run_input)) as events:
                 return await collected(events)
         except TimeoutError:
             return Broken(reason=not_within(INVOKE_SECONDS))
@@ -117,8 +117,8 @@ class BuiltinAgent:
         """Reports the agent as always reachable: failures of models and tools are reported in their runs."""
         return Health(reachable=True, detail="it runs in the coordinator")
 
-    async def _run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        run = BuiltinRun(turn, session_of(turn, self._record.scope))
+    async def _run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
+        run = BuiltinRun(run_input, session_of(run_input, self._record.scope))
         work = self._started(run)
         try:
             while True:
@@ -155,7 +155,7 @@ class BuiltinAgent:
         try:
             async with limit:
                 await self._recorder.settled(run.session_id)
-                run.turn = await self._afresh(run.turn)
+                run.input = await self._afresh(run.input)
                 await self._works.answer(run)
         except Exception as error:  # noqa: BLE001 - whoever waits for the run needs its end; unknown ones are logged there
             if limit.expired():
@@ -164,15 +164,15 @@ class BuiltinAgent:
             return self._failed(run, error)
         return UsageOutcome.ANSWERED, Finished(), ""
 
-    async def _afresh(self, turn: RunInput) -> RunInput:
+    async def _afresh(self, run_input: RunInput) -> RunInput:
         """Removes texts that other attempts at the same trigger showed in the thread: no attempt continues another."""
-        if not turn.turn_id or not turn.history:
-            return turn
-        shown = await self._record.memory.shown_before(turn.turn_id)
-        return replace(turn, history=tuple(said for said in turn.history if said.id not in shown))
+        if not run_input.run_id or not run_input.history:
+            return run_input
+        shown = await self._record.memory.shown_before(run_input.run_id)
+        return replace(run_input, history=tuple(said for said in run_input.history if said.id not in shown))
 
     def _failed(self, run: BuiltinRun, error: Exception) -> tuple[UsageOutcome, Failed | Broken, str]:
-        ids = {"agent": self.name, "run_id": run.turn.run_id}
+        ids = {"agent": self.name, "run_id": run.input.agui_run_id}
         trouble = self._trouble(error)
         if trouble is None:
             _log.error("A run failed inside.", action="agent_failed", exc_info=error, **ids)
@@ -194,13 +194,13 @@ class BuiltinAgent:
         return self._recorder.store(self._noted(run, begun, outcome, note), _block(run, outcome, note))
 
     def _noted(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> ModelUsageRecord:
-        origin = run.turn.origin
+        origin = run.input.origin
         return ModelUsageRecord(
-            id=run.turn.run_id,
+            id=run.input.agui_run_id,
             agent=self.name,
             door=origin.door,
             session_id=run.session_id,
-            turn_id=run.turn.turn_id,
+            run_id=run.input.run_id,
             requester=origin.user_id or origin.client_name or origin.client,
             model=run.model,
             outcome=outcome,
@@ -213,7 +213,7 @@ class BuiltinAgent:
 
 def _block(run: BuiltinRun, outcome: UsageOutcome, note: str) -> list[SessionMessage]:
     """Returns the messages to remember of a run: the question, the work, and a note if the run ended early."""
-    block = [*questions(run.turn), *run.remembered]
+    block = [*questions(run.input), *run.remembered]
     if outcome is not UsageOutcome.ANSWERED:
         block.append(SessionMessage(role=MessageRole.ASSISTANT, text=f"[This answer broke off: {note}]"))
     return block

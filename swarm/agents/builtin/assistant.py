@@ -72,18 +72,18 @@ class Assistant:
         """Answers one run: thinks, calls tools and writes, within the limits."""
         tools = self._tools()
         toolset = RunTools(run, tools, most_characters=self._most_characters)
-        prompt = await self._prompt(run.turn, tools)
+        prompt = await self._prompt(run.input, tools)
         agent: Agent[None, str] = Agent(
             self._model,
             instructions=[prompt, toolset.conclude],
             toolsets=[toolset],
             retries=TOOL_RETRIES,
         )
-        remembered = await self._memory.get_messages(run.session_id, turn_id=run.turn.turn_id)
+        remembered = await self._memory.get_messages(run.session_id, run_id=run.input.run_id)
         usage = RunUsage()
         try:
             async with agent.run_stream_events(
-                self._question(run.turn, remembered),
+                self._question(run.input, remembered),
                 message_history=model_messages(earlier(remembered), with_authors=self._has_authors),
                 usage_limits=self._limits,
                 usage=usage,
@@ -97,10 +97,10 @@ class Assistant:
         if not any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in run.remembered):
             raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
-    def _question(self, turn: RunInput, remembered: Sequence[SessionMessage]) -> str:
+    def _question(self, run_input: RunInput, remembered: Sequence[SessionMessage]) -> str:
         """Returns the new messages, preceded by messages of the thread that the session does not have."""
-        said = asked(turn, with_author=self._has_authors)
-        thread = unheard(turn, remembered)
+        said = asked(run_input, with_author=self._has_authors)
+        thread = unheard(run_input, remembered)
         if not thread:
             return said
         return f"{fenced('Said before in this conversation', thread[-THREAD_CHARACTERS:])}\n\n{said}"

@@ -123,7 +123,7 @@ class Recorder:
 
     async def _remember(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> None:
         has_answered = run.outcome is UsageOutcome.ANSWERED
-        await self._memory.add_run(run.session_id, run.id, block, turn_id=run.turn_id, has_answered=has_answered)
+        await self._memory.add_run(run.session_id, run.id, block, run_id=run.run_id, has_answered=has_answered)
 
     async def _compacted(self, run: ModelUsageRecord) -> None:
         try:

@@ -30,8 +30,8 @@ class Stumbled(Exception):
 class BuiltinRun:
     """One run of an agent."""
 
-    def __init__(self, turn: RunInput, session_id: str) -> None:
-        self.turn = turn
+    def __init__(self, run_input: RunInput, session_id: str) -> None:
+        self.input = run_input
         self.session_id = session_id
         self.usage = ModelUsage()
         self.model = ""  # the model that answered last

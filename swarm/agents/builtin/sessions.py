@@ -17,22 +17,24 @@ ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.A
 """The roles of a thread's authors in sessions."""
 
 
-def session_of(turn: RunInput, scope: SessionScope) -> str:
+def session_of(run_input: RunInput, scope: SessionScope) -> str:
     """Returns the id of a run's session.
 
     ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` with the scope of a thread and for an unknown user;
     ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, as named by the terminal;
     ``agui:{client id}:{conversation}`` for other clients, so that none reaches another's session.
     """
-    origin = turn.origin
+    origin = run_input.origin
     if origin.door is Door.CLI:
         return (
-            turn.conversation_id if turn.conversation_id.startswith(TERMINAL_PREFIX) else f"cli:{turn.conversation_id}"
+            run_input.conversation_id
+            if run_input.conversation_id.startswith(TERMINAL_PREFIX)
+            else f"cli:{run_input.conversation_id}"
         )
     if origin.door is Door.AGUI:
-        return f"agui:{origin.client}:{turn.conversation_id}"
+        return f"agui:{origin.client}:{run_input.conversation_id}"
     if not origin.channel:
-        return f"task:{turn.conversation_id}"
+        return f"task:{run_input.conversation_id}"
     by_user = scope is SessionScope.USER and origin.user_id
     return f"slack:{origin.channel}:{origin.user_id if by_user else origin.thread_ts}"
 
@@ -43,30 +45,30 @@ def door_of(session_id: str) -> Door:
     return {"cli": Door.CLI, "agui": Door.AGUI}.get(kind, Door.SLACK)
 
 
-def asked(turn: RunInput, *, with_author: bool = False) -> str:
+def asked(run_input: RunInput, *, with_author: bool = False) -> str:
     """Joins the new messages into one text. ``with_author`` names the authors, for conversations of several people.
 
     Raises Stumbled if no message has text.
     """
-    said = [message for message in turn.messages if message.text.strip()]
+    said = [message for message in run_input.messages if message.text.strip()]
     if not said:
         raise Stumbled("There is no text in this message, and text is all that I can read. Write what I should do.")
     return "\n\n".join(_named(message) if with_author else message.marked for message in said)
 
 
-def questions(turn: RunInput) -> Iterator[SessionMessage]:
+def questions(run_input: RunInput) -> Iterator[SessionMessage]:
     """Yields the new messages to remember, each with its author and source."""
-    in_slack = turn.origin.door is Door.SLACK
-    for message in turn.messages:
+    in_slack = run_input.origin.door is Door.SLACK
+    for message in run_input.messages:
         yield SessionMessage(
             role=MessageRole.USER,
             text=message.marked,
-            author=message.author or turn.origin.user_name,
+            author=message.author or run_input.origin.user_name,
             source=message.id if in_slack else "",
         )
 
 
-def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
+def unheard(run_input: RunInput, told: Iterable[SessionMessage]) -> str:
     """Returns the thread's earlier messages that are not in ``told``, a line each; empty if people wrote none.
 
     A session has the messages to the agent, and its answers. A thread has more: messages among people, messages to
@@ -79,7 +81,7 @@ def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
     def is_new(said: InputMessage) -> bool:
         return _letters(said.marked) not in (by_people if said.speaker is Speaker.USER else by_us)
 
-    new = [said for said in turn.history if said.text.strip() and is_new(said)]
+    new = [said for said in run_input.history if said.text.strip() and is_new(said)]
     return "\n".join(map(_line, new)) if any(said.speaker is Speaker.USER for said in new) else ""
 
 

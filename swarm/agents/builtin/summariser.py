@@ -112,7 +112,7 @@ class Summariser:
             agent=self._agent,
             door=door_of(session_id),
             session_id=session_id,
-            turn_id="",
+            run_id="",
             requester="",
             model=spent.model,
             outcome=outcome,

@@ -42,7 +42,7 @@ class RunTools(AbstractToolset[None]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
     ) -> str:
         """Returns the tool's answer, or the reason why it was not called."""
-        call_id = ctx.tool_call_id or f"{self._run.turn.run_id}-{ctx.run_step}"
+        call_id = ctx.tool_call_id or f"{self._run.input.agui_run_id}-{ctx.run_step}"
         chosen = self._tools[name]
         arguments = mended(chosen.parameters, tool_args)
         await self._run.begin_call(call_id, name, arguments)
@@ -56,7 +56,7 @@ class RunTools(AbstractToolset[None]):
         return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
     async def _answer(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer:
-        if refusal := not_for_strangers(tool, by_strangers=self._run.turn.origin.by_strangers):
+        if refusal := not_for_strangers(tool, by_strangers=self._run.input.origin.by_strangers):
             return refusal
         if refusal := self._caps.refusal(tool, step):
             return refusal

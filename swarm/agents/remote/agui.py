@@ -60,18 +60,18 @@ class AguiAgent:
         await asyncio.gather(*self._farewells, return_exceptions=True)
         await self._exchange.aclose()
 
-    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """Runs the agent, event by event. Ends with a `RunEnd`, and raises nothing."""
-        return self._run(turn, self._agent.longest_run_seconds)
+        return self._run(run_input, self._agent.longest_run_seconds)
 
-    async def invoke(self, turn: RunInput) -> RunEnd:
+    async def invoke(self, run_input: RunInput) -> RunEnd:
         """Runs the agent for a whole answer within ``invoke_seconds``. Raises nothing."""
         try:
-            return await self._invoke(turn, self._agent.invoke_seconds)
+            return await self._invoke(run_input, self._agent.invoke_seconds)
         except GaveUp as error:
-            return self._broken(turn, error.reason)
+            return self._broken(run_input, error.reason)
         except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
-            return self._our_fault(turn)
+            return self._our_fault(run_input)
 
     async def health(self) -> Health:
         """Whether a run would reach the agent. Takes a few seconds at most, and raises nothing."""
@@ -87,10 +87,10 @@ class AguiAgent:
             _log.exception("The health of an agent cannot be told.", action="agent_health", agent=self._agent.name)
             return Health(reachable=False, detail=OUR_FAULT)
 
-    async def _invoke(self, turn: RunInput, seconds: float) -> RunEnd:
-        call = self._requests.invoke(turn)
+    async def _invoke(self, run_input: RunInput, seconds: float) -> RunEnd:
+        call = self._requests.invoke(run_input)
         if call is None:
-            async with aclosing(self._run(turn, seconds)) as events:
+            async with aclosing(self._run(run_input, seconds)) as events:
                 return await collected(events)
         try:
             async with asyncio.timeout(seconds):
@@ -98,11 +98,11 @@ class AguiAgent:
         except TimeoutError as error:
             raise GaveUp(not_within(seconds)) from error
 
-    async def _run(self, turn: RunInput, longest_seconds: float) -> AsyncGenerator[AgentEvent, None]:
-        translator = Translator(turn.run_id, self._agent.dialect)
+    async def _run(self, run_input: RunInput, longest_seconds: float) -> AsyncGenerator[AgentEvent, None]:
+        translator = Translator(run_input.agui_run_id, self._agent.dialect)
         is_left = True
         try:
-            async with aclosing(self._data(turn, RunDeadline(longest_seconds))) as pieces:
+            async with aclosing(self._data(run_input, RunDeadline(longest_seconds))) as pieces:
                 async for data in pieces:
                     for event in translator.feed(data):
                         yield event
@@ -112,19 +112,19 @@ class AguiAgent:
                 yield event
         except GaveUp as error:
             is_left = error.may_still_run
-            yield self._broken(turn, error.reason)
+            yield self._broken(run_input, error.reason)
         except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
-            yield self._our_fault(turn)
+            yield self._our_fault(run_input)
         finally:
             if is_left and not translator.is_over:
-                self._say_farewell(turn)
+                self._say_farewell(run_input)
 
-    async def _data(self, turn: RunInput, deadline: RunDeadline) -> AsyncGenerator[str, None]:
+    async def _data(self, run_input: RunInput, deadline: RunDeadline) -> AsyncGenerator[str, None]:
         """Yields the data of one run's events. Raises GaveUp."""
         silence_seconds = min(self._agent.timeout_seconds, deadline.seconds)
         try:
             async with asyncio.timeout_at(deadline.at):
-                response = await self._exchange.open(self._requests.run(turn), silence_seconds, BODY_BYTES)
+                response = await self._exchange.open(self._requests.run(run_input), silence_seconds, BODY_BYTES)
         except TimeoutError as error:
             raise GaveUp(not_within(deadline.seconds)) from error
         try:
@@ -134,20 +134,24 @@ class AguiAgent:
         finally:
             await response.aclose()
 
-    def _broken(self, turn: RunInput, reason: str) -> Broken:
+    def _broken(self, run_input: RunInput, reason: str) -> Broken:
         _log.warning(
-            "A run broke off.", action="agent_broken", agent=self._agent.name, run_id=turn.run_id, reason=reason
+            "A run broke off.",
+            action="agent_broken",
+            agent=self._agent.name,
+            run_id=run_input.agui_run_id,
+            reason=reason,
         )
         return Broken(reason=reason)
 
-    def _our_fault(self, turn: RunInput) -> Broken:
-        _log.exception("A run failed.", action="agent_failed", agent=self._agent.name, run_id=turn.run_id)
+    def _our_fault(self, run_input: RunInput) -> Broken:
+        _log.exception("A run failed.", action="agent_failed", agent=self._agent.name, run_id=run_input.agui_run_id)
         return Broken(reason=OUR_FAULT)
 
-    def _say_farewell(self, turn: RunInput) -> None:
-        call = None if self._is_closed else self._requests.cancel(turn)
+    def _say_farewell(self, run_input: RunInput) -> None:
+        call = None if self._is_closed else self._requests.cancel(run_input)
         if call is not None:
-            farewell = asyncio.create_task(self._farewell(call, turn.run_id))
+            farewell = asyncio.create_task(self._farewell(call, run_input.agui_run_id))
             self._farewells.add(farewell)
             farewell.add_done_callback(self._farewells.discard)
 

@@ -46,15 +46,15 @@ _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 class Requests(Protocol):
     """The requests of one dialect."""
 
-    def run(self, turn: RunInput) -> AgentRequest:
+    def run(self, run_input: RunInput) -> AgentRequest:
         """Returns the request that starts a run, or resumes an interrupted one."""
         ...
 
-    def invoke(self, turn: RunInput) -> AgentRequest | None:
+    def invoke(self, run_input: RunInput) -> AgentRequest | None:
         """Returns the request for a run with a whole answer; None if the dialect has none."""
         ...
 
-    def cancel(self, turn: RunInput) -> AgentRequest | None:
+    def cancel(self, run_input: RunInput) -> AgentRequest | None:
         """Returns the request that ends a run; None if only closing the connection does."""
         ...
 
@@ -78,27 +78,29 @@ class AguiRequests:
     def __init__(self, agent: RemoteAgent) -> None:
         self._agent = agent
 
-    def run(self, turn: RunInput) -> AgentRequest:
+    def run(self, run_input: RunInput) -> AgentRequest:
         """Returns a run's request. Fields that only 1.0 made optional are always included, for older agents."""
         asked = RunAgentInput(
-            thread_id=turn.conversation_id,
-            run_id=turn.run_id,
+            thread_id=run_input.conversation_id,
+            run_id=run_input.agui_run_id,
             protocol_version=PROTOCOL_VERSION,
             state={},
-            messages=_messages(turn),
+            messages=_messages(run_input),
             tools=[],
-            context=[Context(description=name, value=_words(value)) for name, value in turn.client_context.items()],
-            forwarded_props=self._props(turn),
-            resume=[_resume(decided) for decided in turn.decided] or None,
+            context=[
+                Context(description=name, value=_words(value)) for name, value in run_input.client_context.items()
+            ],
+            forwarded_props=self._props(run_input),
+            resume=[_resume(decided) for decided in run_input.decided] or None,
         )
         body = _json(asked.model_dump(mode="json", by_alias=True))
         return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
 
-    def invoke(self, turn: RunInput) -> AgentRequest | None:
+    def invoke(self, run_input: RunInput) -> AgentRequest | None:
         """Returns None: the stream is collected instead."""
         return None
 
-    def cancel(self, turn: RunInput) -> AgentRequest | None:
+    def cancel(self, run_input: RunInput) -> AgentRequest | None:
         """Returns None: an agent notices the closed connection."""
         return None
 
@@ -110,12 +112,12 @@ class AguiRequests:
         """A refused GET (404, 405) is healthy for an address of runs; refused credentials and server errors are not."""
         return _health(status, is_well=status < 500 and status not in (401, 403))
 
-    def _props(self, turn: RunInput) -> dict[str, object]:
+    def _props(self, run_input: RunInput) -> dict[str, object]:
         return _present(
             agent_id=self._agent.agent_id,
-            client_context=dict(turn.client_context) or None,
-            trace_id=turn.trace_id,
-            turn_id=turn.turn_id,
+            client_context=dict(run_input.client_context) or None,
+            trace_id=run_input.trace_id,
+            turn_id=run_input.run_id,
         )
 
 
@@ -130,19 +132,19 @@ class CaipeRequests:
         self._agent = agent
         self._base = agent.url.rstrip("/")
 
-    def run(self, turn: RunInput) -> AgentRequest:
+    def run(self, run_input: RunInput) -> AgentRequest:
         """Returns a resume if people have decided an interrupt; the agent keeps the conversation itself."""
-        if not turn.decided:
-            return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(turn))
-        return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(turn))
+        if not run_input.decided:
+            return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(run_input))
+        return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(run_input))
 
-    def invoke(self, turn: RunInput) -> AgentRequest | None:
+    def invoke(self, run_input: RunInput) -> AgentRequest | None:
         """Returns the same body for a JSON answer."""
-        return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(turn))
+        return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(run_input))
 
-    def cancel(self, turn: RunInput) -> AgentRequest | None:
+    def cancel(self, run_input: RunInput) -> AgentRequest | None:
         """Returns a request by conversation, which has one run at a time."""
-        body = _present(agent_id=self._agent.agent_id, conversation_id=turn.conversation_id)
+        body = _present(agent_id=self._agent.agent_id, conversation_id=run_input.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
 
     def health(self) -> AgentRequest:
@@ -153,27 +155,29 @@ class CaipeRequests:
         """Only a success status (200 to 299) is healthy."""
         return _health(status, is_well=200 <= status < 300)
 
-    def _message(self, turn: RunInput) -> dict[str, object]:
-        message, thread = "\n\n".join(message.text for message in turn.messages), thread_text(turn)
+    def _message(self, run_input: RunInput) -> dict[str, object]:
+        message, thread = "\n\n".join(message.text for message in run_input.messages), thread_text(run_input)
         if not thread:
-            return self._present(turn, turn.client_context, message=message)
+            return self._present(run_input, run_input.client_context, message=message)
         if self._agent.thread_context is ThreadContext.MESSAGE:
-            return self._present(turn, turn.client_context, message=f"{thread}\n\n{message}")
+            return self._present(run_input, run_input.client_context, message=f"{thread}\n\n{message}")
         # A client context without its source would be refused.
-        return self._present(turn, {"source": SOURCE, **turn.client_context, THREAD_CONTEXT: thread}, message=message)
+        return self._present(
+            run_input, {"source": SOURCE, **run_input.client_context, THREAD_CONTEXT: thread}, message=message
+        )
 
-    def _resumed(self, turn: RunInput) -> dict[str, object]:
+    def _resumed(self, run_input: RunInput) -> dict[str, object]:
         if self._agent.resume is ResumeForm.DATA:
-            return self._present(turn, turn.client_context, resume_data=_resume_data(turn.decided))
-        return self._present(turn, turn.client_context, form_data=_form_data(turn.decided))
+            return self._present(run_input, run_input.client_context, resume_data=_resume_data(run_input.decided))
+        return self._present(run_input, run_input.client_context, form_data=_form_data(run_input.decided))
 
-    def _present(self, turn: RunInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
+    def _present(self, run_input: RunInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
         return _present(
             **more,
-            conversation_id=turn.conversation_id,
+            conversation_id=run_input.conversation_id,
             agent_id=self._agent.agent_id,
             protocol=_PROTOCOL,
-            trace_id=turn.trace_id,
+            trace_id=run_input.trace_id,
             client_context=dict(context) or None,
         )
 
@@ -186,13 +190,13 @@ def _health(status: int, *, is_well: bool) -> Health:
     return Health(reachable=is_well, detail=f"it answers (HTTP {status})" if is_well else refused(status).reason)
 
 
-def _messages(turn: RunInput) -> list[Message]:
+def _messages(run_input: RunInput) -> list[Message]:
     """Returns the conversation. A resumed run continues from the waiting tool calls, so these come last."""
-    said = [_message(message) for message in (*turn.history, *turn.messages)]
-    waited = [call for decided in turn.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
+    said = [_message(message) for message in (*run_input.history, *run_input.messages)]
+    waited = [call for decided in run_input.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
     if not waited:
         return said
-    return [*said, AssistantMessage(id=f"{turn.run_id}-calls", role="assistant", tool_calls=waited)]
+    return [*said, AssistantMessage(id=f"{run_input.agui_run_id}-calls", role="assistant", tool_calls=waited)]
 
 
 def _message(message: InputMessage) -> Message:

@@ -22,12 +22,12 @@ _HEAD: Final = (
 _KINDS: Final = {Speaker.USER: "person", Speaker.ASSISTANT: "agent"}
 
 
-def thread_text(turn: RunInput) -> str:
+def thread_text(run_input: RunInput) -> str:
     """Returns a run's history between two lines that no author could predict; empty without history."""
-    if not turn.history:
+    if not run_input.history:
         return ""
-    lines = [line for message in turn.history for line in _said(message)]
-    marker = hashlib.sha256(turn.run_id.encode()).hexdigest()[:16]
+    lines = [line for message in run_input.history for line in _said(message)]
+    marker = hashlib.sha256(run_input.agui_run_id.encode()).hexdigest()[:16]
     return f"{_HEAD}\n{fenced('thread_context', chr(10).join(lines), marker)}"
 
 

@@ -64,7 +64,7 @@ class Recalls(Protocol):
     """The part of `swarm.domain.model.sessions.Memory` that a router needs."""
 
     async def get_messages(
-        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+        self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
         """Returns the last messages of a session, without other attempts at the same trigger."""
         ...
@@ -97,7 +97,7 @@ class Router:
     async def answer(self, run: BuiltinRun) -> None:
         """Answers one run."""
         tools = [tool for tool in self._tools() if tool.name not in OWN]
-        words = await self._wordings(run.turn, tools)
+        words = await self._wordings(run.input, tools)
         if not tools:
             await run.write_whole(words.no_tools, ANSWER)
             return
@@ -113,29 +113,29 @@ class Router:
 
     async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> RouterDecision:
         """Returns the decision alone, by exactly one call of the model."""
-        return await self._decided(run, tools, await self._wordings(run.turn, tools))
+        return await self._decided(run, tools, await self._wordings(run.input, tools))
 
     async def _decided(self, run: BuiltinRun, tools: Sequence[Tool], words: Wordings) -> RouterDecision:
-        new = SessionMessage(role=MessageRole.USER, text=asked(run.turn))
+        new = SessionMessage(role=MessageRole.USER, text=asked(run.input))
         messages = _instructed(model_messages([*await self._before(run), new]), words.decide)
         offered = offer(tools)
         self._meter.before_request(run)
-        _log.debug("A router decides.", action="route", run_id=run.turn.run_id, messages=messages, tools=offered)
+        _log.debug("A router decides.", action="route", run_id=run.input.agui_run_id, messages=messages, tools=offered)
         response = await model_request(self._model, messages, model_request_parameters=offered)
         self._meter.count(run, response)
         decision = decision_in(response, tools)
         _log.debug(
-            "A router has decided.", action="route", run_id=run.turn.run_id, response=response, decision=decision
+            "A router has decided.", action="route", run_id=run.input.agui_run_id, response=response, decision=decision
         )
         self._meter.after_request(run)
         return decision
 
     async def _before(self, run: BuiltinRun) -> list[SessionMessage]:
         """Returns earlier messages of the thread if given, else of the session, beginning with a person's message."""
-        if run.turn.history:
-            said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.turn.history]
+        if run.input.history:
+            said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.input.history]
         else:
-            remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES, turn_id=run.turn.turn_id)
+            remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES, run_id=run.input.run_id)
             said = [one for one in remembered if one.role in ROLES.values()]
         recent = (one for one in said[-RECENT_MESSAGES:] if one.text.strip())
         return list(dropwhile(lambda one: one.role is MessageRole.ASSISTANT, recent))

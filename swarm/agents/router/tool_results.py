@@ -52,7 +52,7 @@ class Teller:
 
     async def _called(self, run: BuiltinRun, call: PlannedCall, caps: CallCaps) -> ToolAnswer:
         await run.begin_call(call.id, call.tool.name, call.arguments)
-        refusal = not_for_strangers(call.tool, by_strangers=run.turn.origin.by_strangers)
+        refusal = not_for_strangers(call.tool, by_strangers=run.input.origin.by_strangers)
         refusal = refusal or caps.refusal(call.tool, 1)
         answer = refusal or await answered(call.tool, call.arguments, self._most_characters)
         await run.end_call(call.id, call.tool.name, call.arguments, answer)
@@ -65,7 +65,7 @@ class Teller:
         except Exception as error:  # noqa: BLE001 - whatever it is, the tools have done their work, and it is told
             # Only the type: a provider's text may hold people's words.
             _log.warning(
-                "A result is told as it is.", action="route", run_id=run.turn.run_id, error=type(error).__name__
+                "A result is told as it is.", action="route", run_id=run.input.agui_run_id, error=type(error).__name__
             )
             return False
         await run.written(ANSWER)
@@ -92,4 +92,4 @@ class Teller:
         servers = dict.fromkeys(call.tool.server for call, _ in results)
         instructions = "\n\n".join(dict.fromkeys(result_of(server) for server in servers))
         told = fenced("What the tools said", wording.for_model(results))
-        return ModelRequest(parts=[UserPromptPart(content=f"{asked(run.turn)}\n\n{told}")], instructions=instructions)
+        return ModelRequest(parts=[UserPromptPart(content=f"{asked(run.input)}\n\n{told}")], instructions=instructions)

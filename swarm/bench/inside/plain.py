@@ -31,7 +31,7 @@ class Held:
     """A message under a lease."""
 
     token: str
-    entry_id: str
+    inbox_message_id: str
     thread_id: str
     agent_id: str
     channel: str
@@ -93,29 +93,31 @@ def _saved_finish(connection: sqlite3.Connection, held: Held) -> None:
 def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
     """Leases the agent's next message."""
     found = connection.execute(
-        "SELECT m.id, m.thread_id, m.channel, m.ts FROM inbox_heads h "
+        "SELECT m.id, m.thread_id, m.channel, m.ts FROM queue_heads h "
         "JOIN inbox_messages m ON m.agent_id = h.agent_id AND m.thread_id = h.lane_id "
-        "WHERE h.agent_id = ? AND m.status = 'unread' AND m.held_by IS NULL ORDER BY h.order_key LIMIT 1",
+        "WHERE h.agent_id = ? AND m.status = 'unread' AND m.delay_reason IS NULL ORDER BY h.order_key LIMIT 1",
         (agent,),
     ).fetchone()
     if found is None:
         return None
-    entry_id, thread_id, channel, ts = found
+    inbox_message_id, thread_id, channel, ts = found
     token, now = secrets.token_urlsafe(16), time.time_ns() // 1_000
     connection.execute(
         "INSERT INTO leases (token, kind, agent_id, thread_id, trigger_id, attempt, hold, created_at, expires_at) "
         "VALUES (?, 'work', ?, ?, ?, 1, 0, ?, ?)",
-        (token, agent, thread_id, entry_id, now, now + 60_000_000),
+        (token, agent, thread_id, inbox_message_id, now, now + 60_000_000),
     )
     connection.execute(
         "UPDATE inbox_messages SET status = 'claimed', claims = claims + 1, lease_token = ? "
         "WHERE id = ? AND status = 'unread'",
-        (token, entry_id),
+        (token, inbox_message_id),
     )
-    connection.execute("INSERT INTO lease_members (token, inbox_message_id) VALUES (?, ?)", (token, entry_id))
-    _record(connection, now, entry_id, thread_id, "inbox.claim", agent, None)
-    connection.execute("DELETE FROM inbox_heads WHERE agent_id = ? AND lane_id = ?", (agent, thread_id))
-    return Held(token=token, entry_id=entry_id, thread_id=thread_id, agent_id=agent, channel=channel, ts=ts)
+    connection.execute("INSERT INTO lease_members (token, inbox_message_id) VALUES (?, ?)", (token, inbox_message_id))
+    _record(connection, now, inbox_message_id, thread_id, "inbox.claim", agent, None)
+    connection.execute("DELETE FROM queue_heads WHERE agent_id = ? AND lane_id = ?", (agent, thread_id))
+    return Held(
+        token=token, inbox_message_id=inbox_message_id, thread_id=thread_id, agent_id=agent, channel=channel, ts=ts
+    )
 
 
 def _finish(connection: sqlite3.Connection, held: Held) -> None:
@@ -124,11 +126,11 @@ def _finish(connection: sqlite3.Connection, held: Held) -> None:
     connection.execute(
         "UPDATE inbox_messages SET status = 'dismissed', resolved_at = ? "
         "WHERE id = ? AND lease_token = ? AND status = 'claimed'",
-        (now, held.entry_id, held.token),
+        (now, held.inbox_message_id, held.token),
     )
-    _record(connection, now, held.entry_id, held.thread_id, "inbox.dismiss", held.agent_id, "measured")
+    _record(connection, now, held.inbox_message_id, held.thread_id, "inbox.dismiss", held.agent_id, "measured")
     connection.execute(
-        "INSERT INTO deliveries (id, kind, status, thread_id, channel, target_ts, text, broadcast, once_key, "
+        "INSERT INTO deliveries (id, kind, status, thread_id, channel, target_ts, text, broadcast, idempotency_key, "
         "attempts, due_at, expires_at, created_at) "
         "VALUES (?, 'reaction', 'queued', ?, ?, ?, 'white_check_mark', 0, ?, 0, ?, ?, ?)",
         (
@@ -144,7 +146,7 @@ def _finish(connection: sqlite3.Connection, held: Held) -> None:
 def _record(
     connection: sqlite3.Connection,
     now: int,
-    entry_id: str,
+    inbox_message_id: str,
     thread_id: str,
     change: str,
     agent: str,
@@ -152,5 +154,5 @@ def _record(
 ) -> None:
     connection.execute(
         "INSERT INTO history (at, subject, thread_id, change, agent_id, reason) VALUES (?, ?, ?, ?, ?, ?)",
-        (now, entry_id, thread_id, change, agent, reason),
+        (now, inbox_message_id, thread_id, change, agent, reason),
     )

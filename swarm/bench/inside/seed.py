@@ -46,7 +46,7 @@ def due(tx: Transaction, first: int, count: int, agents: int) -> None:
         "lane_id": f"'thread-' || ({_BASE} + i)",
         "order_key": f"{_MOMENT} + i",
     }
-    _insert(tx, "inbox_heads", columns, first, count)
+    _insert(tx, "queue_heads", columns, first, count)
 
 
 def finished(tx: Transaction, first: int, count: int, agents: int) -> None:

@@ -168,22 +168,24 @@ class Agent:
                 done = {"task_id": task["id"], "result": f"answer {name}", "reply": f"answer {name}"}
                 await line.tool("task-complete", lease, done)
             case "slack_inbox_message" | "task_follow_up":
-                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # some change the owner
-                    await self._end(line, lease, entry)
+                for inbox_message in sorted(
+                    trigger["inbox_messages"], key=self._is_for_worker
+                ):  # some change the owner
+                    await self._end(line, lease, inbox_message)
             case "task_returned":
                 again = {"task_id": trigger["task"]["id"], "agent": next(self._workers)}
                 await line.tool("assign-task", lease, again)
             case _:
                 pass  # the worker itself has posted the end of its task
 
-    def _is_for_worker(self, entry: Json) -> bool:
-        return bool(self._part.workers) and DELEGATE in entry["text"]
+    def _is_for_worker(self, inbox_message: Json) -> bool:
+        return bool(self._part.workers) and DELEGATE in inbox_message["text"]
 
-    async def _end(self, line: Line, lease: str, entry: Json) -> None:
-        (name,) = names(entry["text"])
-        about = {"inbox_message_id": entry["id"], "only": True}
-        if self._is_for_worker(entry):
-            handed = {**about, "agent": next(self._workers), "task": entry["text"], "title": name}
+    async def _end(self, line: Line, lease: str, inbox_message: Json) -> None:
+        (name,) = names(inbox_message["text"])
+        about = {"inbox_message_id": inbox_message["id"], "only": True}
+        if self._is_for_worker(inbox_message):
+            handed = {**about, "agent": next(self._workers), "task": inbox_message["text"], "title": name}
             try:
                 await line.tool("inbox-delegate", lease, handed)
                 return

@@ -123,11 +123,11 @@ class AnswerDisplay(Protocol):
         ...
 
 
-def turn_of(text: str, session_id: str) -> RunInput:
+def run_input_of(text: str, session_id: str) -> RunInput:
     """A run for a text from the terminal."""
     return RunInput(
-        turn_id="",
-        run_id=new_id(),
+        run_id="",
+        agui_run_id=new_id(),
         trace_id=new_trace_id(),
         conversation_id=session_id,
         messages=(InputMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),
@@ -136,10 +136,10 @@ def turn_of(text: str, session_id: str) -> RunInput:
     )
 
 
-async def answered(client: AgentClient, turn: RunInput, display: AnswerDisplay) -> RunEnd:
+async def answered(client: AgentClient, run_input: RunInput, display: AnswerDisplay) -> RunEnd:
     """Run an agent and show its answer. Returns the run's end. Cancellation ends the run."""
     teller = _Teller(display)
-    async with aclosing(client.run(turn)) as events:
+    async with aclosing(client.run(run_input)) as events:
         async for event in events:
             if isinstance(event, RunEnd):
                 return teller.over(event)

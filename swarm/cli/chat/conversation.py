@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.text import Text
 
-from swarm.cli.chat.answering import AnswerDisplay, PlainText, answered, complaint, turn_of
+from swarm.cli.chat.answering import AnswerDisplay, PlainText, answered, complaint, run_input_of
 from swarm.cli.chat.commands import QUIT, Commands, show_last
 from swarm.cli.chat.interrupts import Interrupts
 from swarm.cli.chat.keys import Line, interruptible
@@ -87,16 +87,16 @@ class ChatLoop:
         self.console.print()
 
     async def _answer(self, said: str) -> RunEnd:
-        turn = turn_of(said, self.chat.session_id)
+        run_input = run_input_of(said, self.chat.session_id)
         if self.console.is_dumb_terminal:
             plain = PlainText(sys.stdout, sys.stdout)
             try:
-                return await answered(self.chat.client, turn, plain)
+                return await answered(self.chat.client, run_input, plain)
             finally:
                 plain.end()
         with Screen(self.console) as screen:
             display: AnswerDisplay = screen
-            return await answered(self.chat.client, turn, display)
+            return await answered(self.chat.client, run_input, display)
 
     def _note(self, words: str) -> None:
         self.console.print(Text(for_terminal(words), "dim"))

@@ -17,7 +17,7 @@ import structlog
 from rich.console import Console
 from rich.text import Text
 
-from swarm.cli.chat.answering import PlainText, answered, complaint, turn_of
+from swarm.cli.chat.answering import PlainText, answered, complaint, run_input_of
 from swarm.cli.chat.arguments import ChatArguments
 from swarm.cli.chat.interrupts import Interrupts
 from swarm.cli.chat.keys import interruptible, kept_back
@@ -55,13 +55,13 @@ def _note(words: str) -> None:
 
 
 async def _shown(chat: Chat, question: str, console: Console) -> RunEnd:
-    turn = turn_of(question, chat.session_id)
+    run_input = run_input_of(question, chat.session_id)
     if console.is_terminal and not console.is_dumb_terminal:
         with Screen(console) as screen:
-            return await answered(chat.client, turn, screen)
+            return await answered(chat.client, run_input, screen)
     plain = PlainText(sys.stdout, sys.stderr if sys.stderr.isatty() else None)
     try:
-        return await answered(chat.client, turn, plain)
+        return await answered(chat.client, run_input, plain)
     finally:
         plain.end()
 

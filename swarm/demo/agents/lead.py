@@ -40,37 +40,45 @@ class Lead:
                 pass  # the worker itself has posted the end of its task
 
     async def _answer(self, trigger: dict[str, Any], tools: Tools) -> None:
-        entries = trigger["inbox_messages"]
-        text = words(entries)
+        inbox_messages = trigger["inbox_messages"]
+        text = words(inbox_messages)
         for pattern, worker, title in _JOBS:
             found = pattern.search(text)
-            if found and await self._delegate(entries[-1], worker, title.format(**found.groupdict()), text, tools):
+            if found and await self._delegate(
+                inbox_messages[-1], worker, title.format(**found.groupdict()), text, tools
+            ):
                 return
-        message = answer(self._name, entries, trigger["thread_context"])
-        await tools.call("slack-reply", inbox_message_id=entries[-1]["id"], message=message)
+        message = answer(self._name, inbox_messages, trigger["thread_context"])
+        await tools.call("slack-reply", inbox_message_id=inbox_messages[-1]["id"], message=message)
 
-    async def _delegate(self, entry: dict[str, Any], worker: str, title: str, text: str, tools: Tools) -> bool:
+    async def _delegate(self, inbox_message: dict[str, Any], worker: str, title: str, text: str, tools: Tools) -> bool:
         """Delegates the message, and posts so under the same lease, which changes nothing more."""
         try:
-            await tools.call("inbox-delegate", inbox_message_id=entry["id"], agent=worker, title=title, task=text)
+            await tools.call(
+                "inbox-delegate", inbox_message_id=inbox_message["id"], agent=worker, title=title, task=text
+            )
         except Refused as refused:
-            await tools.call("slack-reply", inbox_message_id=entry["id"], message=f"I cannot hand that over: {refused}")
+            await tools.call(
+                "slack-reply", inbox_message_id=inbox_message["id"], message=f"I cannot hand that over: {refused}"
+            )
             return True
-        await tools.call("slack-reply", inbox_message_id=entry["id"], message=f"I have handed this to **{worker}**.")
+        await tools.call(
+            "slack-reply", inbox_message_id=inbox_message["id"], message=f"I have handed this to **{worker}**."
+        )
         return True
 
 
-def words(entries: Sequence[dict[str, Any]]) -> str:
+def words(inbox_messages: Sequence[dict[str, Any]]) -> str:
     """Returns the messages without the addressed names."""
-    text = " ".join(str(entry["text"]) for entry in entries)
+    text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", text).strip().lower()
 
 
-def answer(name: str, entries: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
+def answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
     """Returns the answer to the new messages."""
-    text = " ".join(str(entry["text"]) for entry in entries)
-    said = words(entries)
-    person = entries[-1]["user"]["name"]
+    text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
+    said = words(inbox_messages)
+    person = inbox_messages[-1]["user"]["name"]
     earlier = sum(1 for message in context if message["kind"] == "agent")
     if re.search(r"\bhelp\b", said):
         return _HELP

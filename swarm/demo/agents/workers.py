@@ -45,9 +45,9 @@ class Worker:
             case "task_offered":
                 await tools.call("accept-task", task_id=task["id"])
             case "slack_inbox_message":
-                entry = trigger["inbox_messages"][-1]
+                inbox_message = trigger["inbox_messages"][-1]
                 message = f"I {self.verb}; ask the lead for it, and I will."
-                await tools.call("slack-reply", inbox_message_id=entry["id"], message=message)
+                await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
             case _:
                 pass
 
@@ -75,15 +75,15 @@ class Worker:
 
     async def _hear(self, trigger: dict[str, Any], task: dict[str, Any], tools: Tools) -> None:
         """Answers a person's message in the thread of a running task."""
-        entry = trigger["inbox_messages"][-1]
-        if re.search(r"\bstop\b|\bcancel\b", entry["text"].lower()):
-            await tools.call("slack-reply", inbox_message_id=entry["id"], message="I stop.")
-            self._wishes[task["id"]] = f"{entry['user']['name']} asked for it"
+        inbox_message = trigger["inbox_messages"][-1]
+        if re.search(r"\bstop\b|\bcancel\b", inbox_message["text"].lower()):
+            await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message="I stop.")
+            self._wishes[task["id"]] = f"{inbox_message['user']['name']} asked for it"
             self._stops.setdefault(task["id"], asyncio.Event()).set()
         else:
             far = self._far.get(task["id"], "the beginning")
             message = f"I am still at it, at {far}. Write `stop`, and I stop."
-            await tools.call("slack-reply", inbox_message_id=entry["id"], message=message)
+            await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
 
     def begin(self, task: dict[str, Any]) -> None:
         """Discards the findings of an earlier run of the task."""

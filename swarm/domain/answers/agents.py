@@ -112,7 +112,7 @@ class Health:
 class AgentClient(Protocol):
     """The client of one agent, local or remote."""
 
-    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """Yields the events of one run as they happen. The last event, and no other, is a `RunEnd`.
 
         Raises nothing. Closing the generator or cancelling its reader also ends the run on the agent's side, as far as
@@ -120,7 +120,7 @@ class AgentClient(Protocol):
         """
         ...
 
-    async def invoke(self, turn: RunInput) -> RunEnd:
+    async def invoke(self, run_input: RunInput) -> RunEnd:
         """Makes one run without streaming; the answer is in `Finished.result`. Raises nothing."""
         ...
 

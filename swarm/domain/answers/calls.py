@@ -175,6 +175,6 @@ class AnswerTarget:
     is_direct: bool
     requester: str | None  # the user id of the person who asked (U… or W…); None: a bot asked
     agent_name: str
-    turn_id: str  # the value of the buttons
+    run_id: str  # the value of the buttons
     display: TaskDisplay = TaskDisplay.PLAN
     footer: str = ""  # the operator's text, mrkdwn, appended to the footer

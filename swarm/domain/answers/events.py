@@ -243,8 +243,8 @@ class Origin:
 class RunInput:
     """The input of one run."""
 
-    turn_id: str
     run_id: str
+    agui_run_id: str
     trace_id: str
     conversation_id: str  # the same for every run in one thread
     messages: tuple[InputMessage, ...]  # the new ones, oldest first

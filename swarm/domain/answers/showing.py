@@ -62,7 +62,7 @@ class AnswerShown:
 class LiveSlack(Protocol):
     """The Slack calls of live answers."""
 
-    async def turn(self, slot: Slot, channel: str) -> None:
+    async def acquire_slot(self, slot: Slot, channel: str) -> None:
         """Waits until Slack's limits allow such a call."""
         ...
 

@@ -103,7 +103,7 @@ class Delivery:
     inbox_message_id: str | None = None  # the message that it answers
     answers_ts: str | None = None  # that message's timestamp; set where a post is looked up
     stops_task_id: str | None = None  # of a post or an update: the task that its button stops
-    stops_turn_id: str | None = None  # of a post or an update: the turn that its button stops
+    stops_run_id: str | None = None  # of a post or an update: the run that its button stops
     person: str | None = None  # of a post: the only user to see it
     closing: Closing | None = None  # of a post or an update: the blocks below it; used together with `place`
     place: AnswerTarget | None = None  # place and reader, for the buttons and the footer of `closing`

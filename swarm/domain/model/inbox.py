@@ -109,7 +109,7 @@ class MatchedBy(StrEnum):
     READDRESSED = "readdressed"
 
 
-class InboxHold(StrEnum):
+class InboxDelay(StrEnum):
     """The reason why an unread message is not due yet."""
 
     CONTEXT = "context"  # its thread is being read from Slack

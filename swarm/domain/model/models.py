@@ -155,7 +155,7 @@ class ModelUsageRecord:
     agent: str
     door: Door
     session_id: str
-    turn_id: str  # of an answer in Slack; empty elsewhere
+    run_id: str  # of an answer in Slack; empty elsewhere
     requester: str  # a Slack user's id or the caller; empty if unknown, and for a summary
     model: str  # the model that answered last, "provider:name"; empty without an answer
     outcome: UsageOutcome

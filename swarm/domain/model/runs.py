@@ -1,7 +1,7 @@
-"""Turns and interrupts. A turn is one run of a streaming agent for one trigger; an interrupt is a question to people.
+"""Runs and interrupts. A run is one run of a streaming agent for one trigger; an interrupt is a question to people.
 
-A turn is ``closing`` once its result is complete: the text, the outcome and the closing blocks. Only the display in
-Slack is left, and any process can finish that. A process that dies therefore loses the run of a ``running`` turn, and
+A run is ``closing`` once its result is complete: the text, the outcome and the closing blocks. Only the display in
+Slack is left, and any process can finish that. A process that dies therefore loses the run of a ``running`` run, and
 nothing of a ``closing`` one.
 """
 
@@ -14,7 +14,7 @@ from swarm.domain.model.states import step
 
 
 class RunStatus(StrEnum):
-    """The life of a turn.
+    """The life of a run.
 
     ::
 
@@ -36,11 +36,11 @@ class RunStatus(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"  # by a person
     SUPERSEDED = "superseded"  # people wrote something else instead of answering
-    ABANDONED = "abandoned"  # its process died, and another turn runs in its place
+    ABANDONED = "abandoned"  # its process died, and another run runs in its place
 
 
 class RunStep(StrEnum):
-    """The steps of a turn."""
+    """The steps of a run."""
 
     CLOSE = "close"
     ANSWER = "answer"
@@ -48,7 +48,7 @@ class RunStep(StrEnum):
     STOP = "stop"
     ASK = "ask"
     ABANDON = "abandon"
-    RESUME = "resume"  # people have decided, and another turn continues
+    RESUME = "resume"  # people have decided, and another run continues
     SUPERSEDE = "supersede"
     EXPIRE = "expire"  # no answer in time
 
@@ -56,10 +56,10 @@ class RunStep(StrEnum):
 _T = RunStatus
 
 UNFINISHED: Final = frozenset({_T.RUNNING, _T.CLOSING})
-"""A process works on such a turn, or did until it died. Each trigger and each lease has at most one."""
+"""A process works on such a run, or did until it died. Each trigger and each lease has at most one."""
 
 RETRYABLE: Final = frozenset({_T.FAILED, _T.STOPPED})
-"""People may start such a turn again, once."""
+"""People may start such a run again, once."""
 
 RECEIVED: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
 """In these states the agent has certainly received the run's input."""
@@ -87,7 +87,7 @@ class RunOutcome(StrEnum):
 
     @property
     def step(self) -> RunStep:
-        """The step of a closing turn after its last message is closed."""
+        """The step of a closing run after its last message is closed."""
         return _LAST_STEPS[self]
 
 
@@ -117,7 +117,7 @@ class PagePhase(StrEnum):
     """
 
     OPENING = "opening"  # stored before the call to Slack: the message may exist, with an unknown ts
-    OPEN = "open"  # of a finished turn: the message may still grow, or does not show yet how its answer ended
+    OPEN = "open"  # of a finished run: the message may still grow, or does not show yet how its answer ended
     CLOSED = "closed"
 
 
@@ -151,7 +151,7 @@ class InterruptStatus(StrEnum):
     RESOLVED = "resolved"
     DISMISSED = "dismissed"
     EXPIRED = "expired"
-    SUPERSEDED = "superseded"  # people wrote something else, or stopped the turn
+    SUPERSEDED = "superseded"  # people wrote something else, or stopped the run
 
 
 class InterruptStep(StrEnum):

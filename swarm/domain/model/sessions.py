@@ -82,18 +82,18 @@ class Memory(Protocol):
         ...
 
     async def get_messages(
-        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+        self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
         """Returns the messages that the agent gets, oldest first: the summary, if any, and all messages after it.
 
         With ``limit``, the last so many, plus the messages that keep a tool's use with its result. Empty for an
-        unknown session. With the ``turn_id`` of a turn in Slack, without other attempts at the same answer; if the
+        unknown session. With the ``run_id`` of a run in Slack, without other attempts at the same answer; if the
         summary includes one, the last messages themselves are returned in its place.
         """
         ...
 
-    async def shown_before(self, turn_id: str) -> frozenset[str]:
-        """Returns the Slack messages (``ts``) that show other attempts at the turn's answer."""
+    async def shown_before(self, run_id: str) -> frozenset[str]:
+        """Returns the Slack messages (``ts``) that show other attempts at the run's answer."""
         ...
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
@@ -116,12 +116,12 @@ class Memory(Protocol):
         run: str,
         messages: Sequence[SessionMessage],
         *,
-        turn_id: str = "",
+        run_id: str = "",
         has_answered: bool = True,
     ) -> None:
         """Adds all messages of a run, named by its id, at once. Messages stored before stay unchanged.
 
-        With the ``turn_id`` of a turn in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
+        With the ``run_id`` of a run in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
         answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept among the
         originals only.
         """

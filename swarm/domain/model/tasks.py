@@ -120,7 +120,7 @@ UNSUCCESSFUL: Final = frozenset({_T.FAILED, _T.DECLINED, _T.CANCELLED, _T.DEAD})
 """Dependents of such a task fail. Includes dead tasks: people must not wait silently for an operator."""
 
 
-class TaskHold(StrEnum):
+class TaskDelay(StrEnum):
     """The reason why a pending task is not due yet."""
 
     DELAY = "delay"  # released with a delay

@@ -201,5 +201,5 @@ class Thread:
     owner_id: str | None
     epoch: int  # counts the changes of owner
     context: ContextState
-    told_queued_at: int | None  # when the thread was told that no agent is online; None once it was answered
+    queued_notice_at: int | None  # when the thread was told that no agent is online; None once it was answered
     watermark_ts: str  # later messages that were not routed were missed

@@ -34,7 +34,7 @@ def facts(prompt: PromptInput) -> str:
         ("trigger", f"{plain_id(prompt.kind)}, attempt {prompt.attempt}"),
         ("lease_token", f"{token} ({notice.lease})" if notice else token),
         *([("task_id", plain_id(prompt.task.id))] if prompt.task else []),
-        *(("inbox_message_id", plain_id(entry_id)) for entry_id in _to_answer(prompt)),
+        *(("inbox_message_id", plain_id(inbox_message_id)) for inbox_message_id in _to_answer(prompt)),
         *([("thread", plain_link(prompt.permalink))] if prompt.permalink else []),
     ]
     return "\n".join(f"- {name}: {value}" for name, value in lines)
@@ -128,8 +128,8 @@ def _what_came(prompt: PromptInput) -> str:
 
 def _to_answer(prompt: PromptInput) -> list[str]:
     """The inbox messages to name in tool calls, except the delegated one, which the task stands for."""
-    entry_ids = (message.inbox_message_id for message in prompt.new_messages)
-    return [entry_id for entry_id in entry_ids if entry_id != prompt.delegated_id]
+    inbox_message_ids = (message.inbox_message_id for message in prompt.new_messages)
+    return [inbox_message_id for inbox_message_id in inbox_message_ids if inbox_message_id != prompt.delegated_id]
 
 
 def _from_thread(prompt: PromptInput) -> str:

@@ -177,9 +177,14 @@ class AguiDoor:
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
-        turn = of_start(said, from_where)
-        end = await end_of(await self._runs.invoke(talk, turn), request.receive)
-        ids = {"agent_id": talk.agent, "conversation_id": talk.id, "run_id": turn.run_id, "trace_id": turn.trace_id}
+        run_input = of_start(said, from_where)
+        end = await end_of(await self._runs.invoke(talk, run_input), request.receive)
+        ids = {
+            "agent_id": talk.agent,
+            "conversation_id": talk.id,
+            "run_id": run_input.agui_run_id,
+            "trace_id": run_input.trace_id,
+        }
         return Answer(whole_answer(end) | ids)
 
     async def run(self, request: Request, agent: str) -> Response:
@@ -190,8 +195,8 @@ class AguiDoor:
         check_ids(said)
         check_tools(said)
         talk, from_where = self._talk(client, said.thread_id, name)
-        turn = of_agui(said, from_where, self._runs.questions(talk))
-        return await self._streamed(client, talk, turn, Dialect.AGUI, said.run_id)
+        run_input = of_agui(said, from_where, self._runs.questions(talk))
+        return await self._streamed(client, talk, run_input, Dialect.AGUI, said.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
         """Whether a built-in agent could answer now; 503 if not."""
@@ -208,15 +213,17 @@ class AguiDoor:
         return Answer({"agents": await asyncio.gather(*shown)})
 
     async def _streamed(
-        self, client: Client, talk: ConversationKey, turn: RunInput, dialect: Dialect, run_id: str | None = None
+        self, client: Client, talk: ConversationKey, run_input: RunInput, dialect: Dialect, run_id: str | None = None
     ) -> RunStream:
         """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
-        run = await self._runs.begin(talk, turn)
+        run = await self._runs.begin(talk, run_input)
         if client.call:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
         return RunStream(
             run,
-            AguiEventWriter(talk.id, run_id or turn.run_id, dialect, tool_details=self._runs.tells_tools(talk.agent)),
+            AguiEventWriter(
+                talk.id, run_id or run_input.agui_run_id, dialect, tool_details=self._runs.tells_tools(talk.agent)
+            ),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
         )

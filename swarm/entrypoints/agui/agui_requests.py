@@ -98,12 +98,12 @@ def of_start(said: Start, origin: Origin) -> RunInput:
     new = InputMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
     thread = (said.client_context.model_extra or {}).get(THREAD_CONTEXT) if said.client_context else None
     before = InputMessage(id=new_id(), speaker=Speaker.USER, text=thread if isinstance(thread, str) else "")
-    return _turn(said, origin, messages=(new,), history=(before,) if before.text.strip() else ())
+    return _run_input(said, origin, messages=(new,), history=(before,) if before.text.strip() else ())
 
 
 def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
     """A run that goes on with people's answers to all these questions."""
-    return _turn(said, origin, decided=tuple(_decided(said.form_data, one) for one in asked))
+    return _run_input(said, origin, decided=tuple(_decided(said.form_data, one) for one in asked))
 
 
 def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
@@ -120,8 +120,8 @@ def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
     raw = {one.id: one.raw for one in asked}
     trace_id = props.get("trace_id")
     return RunInput(
-        turn_id="",
-        run_id=new_id(),
+        run_id="",
+        agui_run_id=new_id(),
         trace_id=trace_id[:ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_trace_id(),
         conversation_id=said.thread_id,
         messages=new,
@@ -157,7 +157,7 @@ def check_ids(said: RunAgentInput) -> None:
         raise Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
 
 
-def _turn(
+def _run_input(
     said: Asking,
     origin: Origin,
     *,
@@ -166,8 +166,8 @@ def _turn(
     decided: tuple[Decided, ...] = (),
 ) -> RunInput:
     return RunInput(
-        turn_id="",
-        run_id=new_id(),
+        run_id="",
+        agui_run_id=new_id(),
         trace_id=said.trace_id or new_trace_id(),
         conversation_id=said.conversation_id,
         messages=messages,

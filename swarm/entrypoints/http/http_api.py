@@ -99,7 +99,7 @@ def create_app(
     app.include_router(agent_router(services, identities, warnings))
     app.include_router(file_router(services, identities))
     app.include_router(operator_router(services, identities, reload))
-    app.include_router(run_router(services.model_runs, identities))
+    app.include_router(run_router(services.model_usage, identities))
     app.include_router(task_router(services, identities))
     app.include_router(health_router(services.overview, readiness))
     return app

@@ -117,14 +117,14 @@ class OperatorRoutes:
         """The newest inbox messages, of one status or of all."""
         await self._identities.operator(request.scope)
         names = await self._overview.agent_names()
-        entries = await self._inbox.latest(query.status, query.limit)
-        return Answer({"inbox_messages": [inbox_message_row(entry, names) for entry in entries]})
+        inbox_messages = await self._inbox.latest(query.status, query.limit)
+        return Answer({"inbox_messages": [inbox_message_row(inbox_message, names) for inbox_message in inbox_messages]})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
         """Bring a dead message back, with its attempts set to zero."""
         await self._identities.operator(request.scope)
-        entry = await self._inbox.redrive(inbox_message_id)
-        return Answer(inbox_message_row(entry, await self._overview.agent_names()))
+        inbox_message = await self._inbox.redrive(inbox_message_id)
+        return Answer(inbox_message_row(inbox_message, await self._overview.agent_names()))
 
     async def thread(self, request: Request, thread_id: str) -> Response:
         """A thread's owner and timeline."""

@@ -81,9 +81,9 @@ class Usage(TypedDict):
     usage: list[UsageRow]
 
 
-def run_router(model_runs: ModelUsageLog, identities: Identities) -> APIRouter:
+def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
     """``/runs`` and ``/usage``."""
-    routes = RunRoutes(model_runs, identities)
+    routes = RunRoutes(model_usage, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
     add("/runs", routes.runs, response_model=Runs, responses=problems(401, 403, 422, 503))
@@ -94,8 +94,8 @@ def run_router(model_runs: ModelUsageLog, identities: Identities) -> APIRouter:
 class RunRoutes:
     """The endpoints."""
 
-    def __init__(self, model_runs: ModelUsageLog, identities: Identities) -> None:
-        self._model_runs = model_runs
+    def __init__(self, model_usage: ModelUsageLog, identities: Identities) -> None:
+        self._model_runs = model_usage
         self._identities = identities
 
     async def runs(self, request: Request, query: Annotated[RunsQuery, Query()]) -> Response:
@@ -117,7 +117,7 @@ def _run_row(run: ModelUsageRecord) -> RunRow:
         "agent": run.agent,
         "door": run.door.value,
         "session_id": run.session_id,
-        "turn_id": run.turn_id or None,
+        "turn_id": run.run_id or None,
         "requester": run.requester or None,
         "model": run.model or None,
         "outcome": run.outcome.value,

@@ -265,19 +265,19 @@ def agent_row(present: Present) -> AgentRow:
     }
 
 
-def inbox_message_row(entry: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
+def inbox_message_row(inbox_message: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
     return {
-        "id": entry.id,
-        "status": entry.status.value,
-        "agent_id": entry.agent_id,
-        "agent": names.get(entry.agent_id) if entry.agent_id else None,
-        "thread_id": entry.thread_id,
-        "channel": entry.channel,
-        "ts": entry.ts,
-        "matched_by": entry.matched_by.value,
-        "reason": entry.reason,
-        "attempts": entry.attempts,
-        "created_at": to_iso(entry.created_at),
+        "id": inbox_message.id,
+        "status": inbox_message.status.value,
+        "agent_id": inbox_message.agent_id,
+        "agent": names.get(inbox_message.agent_id) if inbox_message.agent_id else None,
+        "thread_id": inbox_message.thread_id,
+        "channel": inbox_message.channel,
+        "ts": inbox_message.ts,
+        "matched_by": inbox_message.matched_by.value,
+        "reason": inbox_message.reason,
+        "attempts": inbox_message.attempts,
+        "created_at": to_iso(inbox_message.created_at),
     }
 
 
@@ -318,7 +318,7 @@ def explained_shape(explanation: Explanation) -> Explained:
         "stored": explanation.stored,
         "owner": explanation.owner,
         "routing": [_step(step) for step in explanation.routing],
-        "entries": [_explained_entry(entry) for entry in explanation.entries],
+        "entries": [_explained_inbox_message(inbox_message) for inbox_message in explanation.inbox_messages],
         "tasks": [
             {
                 "task_id": task.task_id,
@@ -333,15 +333,15 @@ def explained_shape(explanation: Explanation) -> Explained:
     }
 
 
-def _explained_entry(entry: InboxMessageExplanation) -> ExplainedInboxMessage:
+def _explained_inbox_message(inbox_message: InboxMessageExplanation) -> ExplainedInboxMessage:
     return {
-        "inbox_message_id": entry.inbox_message_id,
-        "agent": entry.agent,
-        "status": entry.status,
-        "matched_by": entry.matched_by,
-        "attempts": entry.attempts,
-        "timeline": [_step(step) for step in entry.steps],
-        "deliveries": list(entry.deliveries),
+        "inbox_message_id": inbox_message.inbox_message_id,
+        "agent": inbox_message.agent,
+        "status": inbox_message.status,
+        "matched_by": inbox_message.matched_by,
+        "attempts": inbox_message.attempts,
+        "timeline": [_step(step) for step in inbox_message.steps],
+        "deliveries": list(inbox_message.deliveries),
     }
 
 

@@ -181,19 +181,19 @@ class AgentRuns:
         """Whether an agent could answer now."""
         return await self._agents[name].health()
 
-    async def begin(self, talk: ConversationKey, turn: RunInput) -> AgentRun:
+    async def begin(self, talk: ConversationKey, run_input: RunInput) -> AgentRun:
         """Starts a run whose events come as they happen.
 
         Raises Conflict while the conversation has another run, RateLimited, and Unavailable without the database or at
         shutdown.
         """
-        held = await self._held(talk, turn)
-        return self._start(held, self._agents[talk.agent].run(turn), self._longest_run_seconds)
+        held = await self._held(talk, run_input)
+        return self._start(held, self._agents[talk.agent].run(run_input), self._longest_run_seconds)
 
-    async def invoke(self, talk: ConversationKey, turn: RunInput) -> AgentRun:
+    async def invoke(self, talk: ConversationKey, run_input: RunInput) -> AgentRun:
         """Starts a run that reports only its end, with the whole answer. Raises the errors of `begin`."""
-        held = await self._held(talk, turn)
-        return self._start(held, _whole(self._agents[talk.agent], turn), self._invoke_seconds)
+        held = await self._held(talk, run_input)
+        return self._start(held, _whole(self._agents[talk.agent], run_input), self._invoke_seconds)
 
     def cancel(self, client: str, conversation: str, agent: str | None = None) -> bool:
         """Ends a client's run in a conversation, optionally of one agent.
@@ -227,10 +227,10 @@ class AgentRuns:
                 _log.warning("A run of a built-in agent does not end.", action="agent_run_stuck", run=task.get_name())
         await self._talks.close()
 
-    async def _held(self, talk: ConversationKey, turn: RunInput) -> ConversationLock:
+    async def _held(self, talk: ConversationKey, run_input: RunInput) -> ConversationLock:
         """Takes the conversation lock for a run, which begins without any further waiting."""
         self._check_room(talk.client)
-        held = await self._talks.take(talk, turn.run_id, patience_seconds=self._patience_seconds)
+        held = await self._talks.take(talk, run_input.agui_run_id, patience_seconds=self._patience_seconds)
         try:
             self._check_room(talk.client)
         except (RateLimited, Unavailable):
@@ -254,7 +254,7 @@ class AgentRuns:
         self, held: ConversationLock, events: AsyncGenerator[AgentEvent, None], longest_seconds: float
     ) -> AgentRun:
         self._questions.pop(held.talk, None)
-        run = AgentRun(events, id=held.run_id, longest_seconds=longest_seconds)
+        run = AgentRun(events, id=held.agui_run_id, longest_seconds=longest_seconds)
         self._running[run] = held.talk
         keeping = asyncio.create_task(self._talks.keep(held, lambda why: run.stop(Broken(reason=why))))
         run.task.add_done_callback(lambda _: self._ended(held, run, keeping))
@@ -273,5 +273,5 @@ class AgentRuns:
         _log.info("A run of a built-in agent has ended.", action="agent_run", how=how, **ids)
 
 
-async def _whole(agent: AgentClient, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
-    yield await agent.invoke(turn)
+async def _whole(agent: AgentClient, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
+    yield await agent.invoke(run_input)

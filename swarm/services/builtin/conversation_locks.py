@@ -52,13 +52,13 @@ class ConversationLock:
     """The lock of a run on a conversation, with its expiry by the clock of `ConversationLocks`."""
 
     talk: ConversationKey
-    run_id: str
+    agui_run_id: str
     ends_at: float
 
     @property
     def row(self) -> tuple[str, str, str, str]:
         """The key of the lock in the database."""
-        return self.talk.client, self.talk.agent, self.talk.id, self.run_id
+        return self.talk.client, self.talk.agent, self.talk.id, self.agui_run_id
 
 
 class ConversationLocks:
@@ -80,7 +80,7 @@ class ConversationLocks:
         self._clock = clock
         self._leaving: set[asyncio.Task[Any]] = set()
 
-    async def take(self, talk: ConversationKey, run_id: str, *, patience_seconds: float) -> ConversationLock:
+    async def take(self, talk: ConversationKey, agui_run_id: str, *, patience_seconds: float) -> ConversationLock:
         """Takes a conversation for a run, after the end of the present run, if there is one.
 
         Raises Conflict if that end does not come in time, Unavailable without the database, and when the process stops.
@@ -88,7 +88,7 @@ class ConversationLocks:
         ends_at = asyncio.get_running_loop().time() + patience_seconds
         while True:
             seen = self._database.wakeups.generation(conversation_locks.LOCKS)
-            if held := await self._taken(talk, run_id):
+            if held := await self._taken(talk, agui_run_id):
                 return held
             left = ends_at - asyncio.get_running_loop().time()  # of the time for the other run, not for the database
             if left <= 0:
@@ -109,13 +109,15 @@ class ConversationLocks:
             if held.ends_at > self._clock() and await self._is_lost(held):
                 why = TAKEN
                 break
-        _log.warning("A run has lost its conversation, and ends.", action="agent_talk_lost", run_id=held.run_id)
+        _log.warning("A run has lost its conversation, and ends.", action="agent_talk_lost", run_id=held.agui_run_id)
         lost(why)
 
     def leave(self, held: ConversationLock) -> None:
         """Releases the conversation after the run."""
         self._own(
-            attempt(self._database.write(conversation_locks.release, *held.row), "agent_talk_leave", run_id=held.run_id)
+            attempt(
+                self._database.write(conversation_locks.release, *held.row), "agent_talk_leave", run_id=held.agui_run_id
+            )
         )
 
     async def close(self) -> None:
@@ -123,9 +125,9 @@ class ConversationLocks:
         if self._leaving:
             await asyncio.wait(set(self._leaving), timeout=LEAVING_SECONDS)
 
-    async def _taken(self, talk: ConversationKey, run_id: str) -> ConversationLock | None:
+    async def _taken(self, talk: ConversationKey, agui_run_id: str) -> ConversationLock | None:
         held = ConversationLock(
-            talk=talk, run_id=run_id, ends_at=self._clock() + self._lease_seconds - self._stop_seconds
+            talk=talk, agui_run_id=agui_run_id, ends_at=self._clock() + self._lease_seconds - self._stop_seconds
         )
         taking = asyncio.create_task(self._database.write(conversation_locks.acquire, *held.row, self._lease_seconds))
         try:
@@ -151,7 +153,9 @@ class ConversationLocks:
             async with asyncio.timeout(held.ends_at - asked_at):
                 is_ours = await self._database.write(conversation_locks.renew, *held.row, self._lease_seconds)
         except Exception as error:  # noqa: BLE001 - after any failure the run ends when its time does
-            _log.warning("A conversation cannot be kept.", action="agent_talk", run_id=held.run_id, error=repr(error))
+            _log.warning(
+                "A conversation cannot be kept.", action="agent_talk", run_id=held.agui_run_id, error=repr(error)
+            )
             return False
         if is_ours:
             held.ends_at = asked_at + self._lease_seconds - self._stop_seconds

@@ -63,22 +63,22 @@ class DatabaseMemory:
         return await self._database.write(sessions.use, self._agent, name, plain(metadata or {}))
 
     async def get_messages(
-        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+        self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
         """Returns the messages for the agent, oldest first: the summary, if there is one, and the later messages.
 
         With ``limit``, the last so many, and more where a tool's use and its result would be separated. Messages
-        without their other half and messages without text are left out. Empty for an unknown session. With ``turn_id``,
+        without their other half and messages without text are left out. Empty for an unknown session. With ``run_id``,
         nothing of other attempts at the same trigger; if the summary includes such an attempt, the last messages
         themselves replace the summary.
         """
         if limit is not None and limit < 0:
             raise Invalid("A limit is 0 or more.", fields={"limit": "0 or more"})
-        return recent_messages((await self._told(session_id, turn_id)).messages, limit)
+        return recent_messages((await self._told(session_id, run_id)).messages, limit)
 
-    async def shown_before(self, turn_id: str) -> frozenset[str]:
+    async def shown_before(self, run_id: str) -> frozenset[str]:
         """Returns the Slack timestamps (``ts``) of messages shown by other attempts at the trigger of a run."""
-        return await self._database.read(attempts.shown, turn_id)
+        return await self._database.read(attempts.shown, run_id)
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
         """Returns all messages ever added, oldest first, with all attempts and halves, and without summaries."""
@@ -102,7 +102,7 @@ class DatabaseMemory:
         run: str,
         messages: Sequence[SessionMessage],
         *,
-        turn_id: str = "",
+        run_id: str = "",
         has_answered: bool = True,
     ) -> None:
         """Adds all messages of a run, named by its id, at once; messages already stored stay unchanged.
@@ -114,7 +114,7 @@ class DatabaseMemory:
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
         block = [kept(each) for each in messages]
-        is_told = await self._database.write(sessions.add_run, self._agent, name, of_run, block, turn_id, has_answered)
+        is_told = await self._database.write(sessions.add_run, self._agent, name, of_run, block, run_id, has_answered)
         if not is_told:
             _log.warning(
                 "an attempt came when a newer one was remembered, and is not told",
@@ -172,5 +172,5 @@ class DatabaseMemory:
             )
         return summary
 
-    async def _told(self, session_id: str, turn_id: str = "") -> SessionContext:
-        return await self._database.read(sessions.context, self._agent, checked_name(session_id, "session"), turn_id)
+    async def _told(self, session_id: str, run_id: str = "") -> SessionContext:
+        return await self._database.read(sessions.context, self._agent, checked_name(session_id, "session"), run_id)

@@ -73,31 +73,31 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim |
     return UploadClaim(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
 
 
-def settle(tx: Transaction, upload: Upload, turn: UploadClaim, ts: str | None) -> Shared:
+def settle(tx: Transaction, upload: Upload, claim: UploadClaim, ts: str | None) -> Shared:
     """Stores the result of the call, and adds the message to the transcript. Without its ``ts`` the thread is stale."""
-    threads.locked(tx, turn.thread.id)
-    stage = _stage(tx, turn.key)
+    threads.locked(tx, claim.thread.id)
+    stage = _stage(tx, claim.key)
     if isinstance(stage, Shared):
         return stage
-    agent, sharing = upload.caller.agent, turn.sharing
+    agent, sharing = upload.caller.agent, claim.sharing
     if ts is None:
-        threads.doubt(tx, turn.thread.id)
+        threads.doubt(tx, claim.thread.id)
     else:
         author = Author(id=agent.id, kind=AuthorKind.AGENT, name=agent.name)
-        transcript.store_own_post(tx, turn.thread.team, _message(turn.thread, sharing, ts, author))
-    threads.touch(tx, turn.thread.id)
+        transcript.store_own_post(tx, claim.thread.team, _message(claim.thread, sharing, ts, author))
+    threads.touch(tx, claim.thread.id)
     shared = Shared(file_id=sharing.file_id, name=sharing.name, size_bytes=sharing.size_bytes, ts=ts)
-    _save(tx, turn.key, shared)
-    history.record(tx, "file.confirm", shared.file_id, thread_id=turn.thread.id, agent_id=agent.id)
+    _save(tx, claim.key, shared)
+    history.record(tx, "file.confirm", shared.file_id, thread_id=claim.thread.id, agent_id=agent.id)
     return shared
 
 
-def drop(tx: Transaction, upload: Upload, turn: UploadClaim, reason: str) -> None:
+def drop(tx: Transaction, upload: Upload, claim: UploadClaim, reason: str) -> None:
     """Drops a call that Slack certainly did not execute: it may be repeated as if never made."""
-    threads.locked(tx, turn.thread.id)
-    if _stage(tx, turn.key) == turn.sharing:
-        idempotency_keys.complete(tx, turn.key, _NOTHING)
-        _record(tx, "file.fail", upload, turn.thread, turn.sharing.file_id, reason)
+    threads.locked(tx, claim.thread.id)
+    if _stage(tx, claim.key) == claim.sharing:
+        idempotency_keys.complete(tx, claim.key, _NOTHING)
+        _record(tx, "file.fail", upload, claim.thread, claim.sharing.file_id, reason)
 
 
 def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: str) -> UploadClaim:
@@ -154,8 +154,8 @@ def _key(tx: Transaction, upload: Upload) -> str | None:
 
 def _last_lease(tx: Transaction, about: ThreadReference) -> str | None:
     if about.inbox_message_id is not None:
-        entry = inbox.get(tx, about.inbox_message_id)
-        return entry.lease_token if entry else None
+        inbox_message = inbox.get(tx, about.inbox_message_id)
+        return inbox_message.lease_token if inbox_message else None
     task = tasks.get(tx, about.task_id) if about.task_id is not None else None
     return task.lease_token if task else None
 

@@ -103,71 +103,71 @@ class Uploads:
             case None:
                 raise AssertionError("a placed file has a stage")
 
-    async def _repeat(self, upload: Upload, turn: UploadClaim) -> Shared:
+    async def _repeat(self, upload: Upload, claim: UploadClaim) -> Shared:
         """Shares the file only if Slack does not have it, and the previous call can no longer arrive."""
-        ts = await self._look(turn)
+        ts = await self._look(claim)
         if ts is not None:
-            return await self._database.write(stages.settle, upload, turn, ts)
-        if not turn.ours:
+            return await self._database.write(stages.settle, upload, claim, ts)
+        if not claim.ours:
             raise _unknown(upload)
         await self._slack.ready_to_share()
-        return await self._share(upload, turn)
+        return await self._share(upload, claim)
 
-    async def _share(self, upload: Upload, turn: UploadClaim) -> Shared:
-        answer = await self._slack.share(_share(turn))
+    async def _share(self, upload: Upload, claim: UploadClaim) -> Shared:
+        answer = await self._slack.share(_share(claim))
         match answer:
             case DeliveryAccepted():
-                return await self._database.write(stages.settle, upload, turn, await self._message_of(turn))
+                return await self._database.write(stages.settle, upload, claim, await self._message_of(claim))
             case DeliveryRefused(error=code):
                 return await self._give_up(
-                    upload, turn, code, Conflict(f"Slack does not put the file into the thread: {code}.")
+                    upload, claim, code, Conflict(f"Slack does not put the file into the thread: {code}.")
                 )
             case NotSent(reason=reason, retry_after_seconds=seconds):
                 error = RateLimited(f"Slack does not take the file now: {reason}.", retry_after_seconds=seconds)
-                return await self._give_up(upload, turn, reason, error)
+                return await self._give_up(upload, claim, reason, error)
             case InDoubt():
-                ts = await self._look(turn)
+                ts = await self._look(claim)
                 if ts is None:
                     raise _unknown(upload)
-                return await self._database.write(stages.settle, upload, turn, ts)
+                return await self._database.write(stages.settle, upload, claim, ts)
             case _:
                 assert_never(answer)
 
-    async def _give_up(self, upload: Upload, turn: UploadClaim, reason: str, error: SwarmError) -> Shared:
+    async def _give_up(self, upload: Upload, claim: UploadClaim, reason: str, error: SwarmError) -> Shared:
         """Drops the call and raises ``error``. A refusal after a repetition may mean that the file is there already."""
-        ts = await self._look(turn) if turn.is_repeat else None
+        ts = await self._look(claim) if claim.is_repeat else None
         if ts is not None:
-            return await self._database.write(stages.settle, upload, turn, ts)
-        await self._database.write(stages.drop, upload, turn, reason)
+            return await self._database.write(stages.settle, upload, claim, ts)
+        await self._database.write(stages.drop, upload, claim, reason)
         raise error
 
-    async def _message_of(self, turn: UploadClaim) -> str | None:
+    async def _message_of(self, claim: UploadClaim) -> str | None:
         """Returns the message with the file, which Slack creates a moment after accepting it; None if it is late."""
         for pause_seconds in LOOKS_SECONDS:
             await asyncio.sleep(pause_seconds)
             try:
-                ts = await self._look(turn)
+                ts = await self._look(claim)
             except SwarmError as error:
                 _log.warning(
-                    "Cannot look for a file.", action="file_look", file=turn.sharing.file_id, why=error.message
+                    "Cannot look for a file.", action="file_look", file=claim.sharing.file_id, why=error.message
                 )
                 return None
             if ts is not None:
                 return ts
-        _log.warning("Slack accepted a file and does not show it.", action="file_late", file=turn.sharing.file_id)
+        _log.warning("Slack accepted a file and does not show it.", action="file_late", file=claim.sharing.file_id)
         return None
 
-    async def _look(self, turn: UploadClaim) -> str | None:
-        return await self._slack.shared_as(turn.sharing.file_id, turn.thread.channel, turn.thread.thread_ts)
+    async def _look(self, claim: UploadClaim) -> str | None:
+        return await self._slack.shared_as(claim.sharing.file_id, claim.thread.channel, claim.thread.thread_ts)
 
 
-def _share(turn: UploadClaim) -> Share:
+def _share(claim: UploadClaim) -> Share:
     return Share(
-        file_id=turn.sharing.file_id,
-        channel=turn.thread.channel,
-        thread_ts=turn.thread.thread_ts,
-        title=turn.sharing.title,
-        comment=turn.sharing.comment,
+        file_id=claim.sharing.file_id,
+        channel=claim.thread.channel,
+        thread_ts=claim.thread.thread_ts,
+        title=claim.sharing.title,
+        comment=claim.sharing.comment,
     )
 
 

@@ -242,8 +242,12 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
         return True
     if notice.kind is not NoticeKind.TASK_FOLLOW_UP or notice.inbox_message_id is None:
         return False
-    entry = inbox.get(tx, notice.inbox_message_id)
-    return entry is None or entry.agent_id != notice.agent_id or entry.status is not InboxStatus.UNREAD
+    inbox_message = inbox.get(tx, notice.inbox_message_id)
+    return (
+        inbox_message is None
+        or inbox_message.agent_id != notice.agent_id
+        or inbox_message.status is not InboxStatus.UNREAD
+    )
 
 
 def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
@@ -266,7 +270,7 @@ def _take_messages(
     tx: Transaction, agent_id: str, head: QueueHead, due: list[InboxMessage], hold: bool, lease_seconds: float
 ) -> Claimed | None:
     thread_id = head.lane_id
-    wanted = due[: bundle([entry.attempts for entry in due])]
+    wanted = due[: bundle([inbox_message.attempts for inbox_message in due])]
     first = wanted[0]
     lease = leases.grant(
         tx,
@@ -281,18 +285,22 @@ def _take_messages(
     )
     if lease is None:
         return None
-    got = tuple(entry for entry in (inbox.claim(tx, entry, lease.token) for entry in wanted) if entry)
+    got = tuple(
+        inbox_message
+        for inbox_message in (inbox.claim(tx, inbox_message, lease.token) for inbox_message in wanted)
+        if inbox_message
+    )
     if not got:
         leases.take_back(tx, lease.token)
         return None
-    leases.join(tx, lease.token, [entry.id for entry in got])
-    for entry in got:
-        history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
+    leases.join(tx, lease.token, [inbox_message.id for inbox_message in got])
+    for inbox_message in got:
+        history.record(tx, "inbox.claim", inbox_message.id, thread_id=thread_id, agent_id=agent_id)
     if len(got) == len(due) < BUNDLE_LIMIT and not head.has_tasks:
         queues.exhausted(tx, agent_id, thread_id)
     else:
         queues.refresh(tx, agent_id, thread_id)
-    return Claimed(lease=lease, entries=got)
+    return Claimed(lease=lease, inbox_messages=got)
 
 
 def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) -> Claimed | None:
@@ -316,8 +324,8 @@ def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) ->
     if claimed is None:
         leases.take_back(tx, lease.token)
         return None
-    for entry in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
-        follow_up(tx, claimed, entry)
+    for inbox_message in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
+        follow_up(tx, claimed, inbox_message)
     queues.refresh(tx, task.agent_id, task.lane_id)
     return Claimed(lease=lease, task=claimed)
 

@@ -29,7 +29,7 @@ class Claimed:
     """The work leased by a claim: inbox messages of one thread, a task, or a notice."""
 
     lease: Lease
-    entries: tuple[InboxMessage, ...] = ()
+    inbox_messages: tuple[InboxMessage, ...] = ()
     task: Task | None = None
     notice: Notice | None = None
 
@@ -42,7 +42,7 @@ class Claimed:
 
     @property
     def created_at(self) -> int:
-        return (self.notice or self.task or self.entries[0]).created_at
+        return (self.notice or self.task or self.inbox_messages[0]).created_at
 
     def told(self, now: int) -> TriggerClaimed:
         """Returns the metric event of the claim."""
@@ -59,7 +59,7 @@ class Claimed:
     def _also(self) -> tuple[str, ...]:
         """The ids of further messages of the trigger: the later ones of a bundle, or the source of a delegated task."""
         delegated = (self.task.inbox_message_id,) if self.task and self.task.inbox_message_id else ()
-        return (*(entry.id for entry in self.entries[1:]), *delegated)
+        return (*(inbox_message.id for inbox_message in self.inbox_messages[1:]), *delegated)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ class ThreadTranscript:
 
     thread: Thread
     said: tuple[TranscriptMessage, ...]
-    entries: tuple[InboxMessage, ...]
+    inbox_messages: tuple[InboxMessage, ...]
     previous_answer: str | None
 
 
@@ -102,38 +102,38 @@ def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
 
 def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
     """Returns the origin: for messages by their authors; for a task, and notices about a task, by the task's origin."""
-    if task and not claimed.entries:
+    if task and not claimed.inbox_messages:
         return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
     stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
-    entries = conversation.entries if conversation else ()
-    standings = {stood.get(entry.ts, Standing.UNVERIFIED) for entry in entries}
+    inbox_messages = conversation.inbox_messages if conversation else ()
+    standings = {stood.get(inbox_message.ts, Standing.UNVERIFIED) for inbox_message in inbox_messages}
     return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
 
 
-def read_conversation(tx: Transaction, entries: Sequence[InboxMessage]) -> ThreadTranscript | None:
+def read_conversation(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> ThreadTranscript | None:
     """Reads the thread of inbox messages up to the last of them."""
-    if not entries:
+    if not inbox_messages:
         return None
-    last = max(entries, key=lambda entry: entry.ts)
-    return _of_thread(tx, entries[0].thread_id, tuple(entries), last.ts)
+    last = max(inbox_messages, key=lambda inbox_message: inbox_message.ts)
+    return _of_thread(tx, inbox_messages[0].thread_id, tuple(inbox_messages), last.ts)
 
 
 def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
     """Reads the thread of a claim: up to its messages, or whole for a task and for notices about a task."""
-    if claimed.entries:
-        return read_conversation(tx, claimed.entries)
+    if claimed.inbox_messages:
+        return read_conversation(tx, claimed.inbox_messages)
     notice = claimed.notice
-    entry = inbox.get(tx, notice.inbox_message_id) if notice and notice.inbox_message_id else None
-    concerned = (entry,) if entry else ()
+    inbox_message = inbox.get(tx, notice.inbox_message_id) if notice and notice.inbox_message_id else None
+    concerned = (inbox_message,) if inbox_message else ()
     if notice and task is None:
         return read_conversation(tx, concerned)
     thread_id = claimed.lease.thread_id
-    up_to = entry.ts if entry and notice and notice.kind is NoticeKind.TASK_FOLLOW_UP else _TO_THE_END
+    up_to = inbox_message.ts if inbox_message and notice and notice.kind is NoticeKind.TASK_FOLLOW_UP else _TO_THE_END
     return _of_thread(tx, thread_id, concerned, up_to) if thread_id else None
 
 
 def _of_thread(
-    tx: Transaction, thread_id: str, entries: tuple[InboxMessage, ...], up_to: str
+    tx: Transaction, thread_id: str, inbox_messages: tuple[InboxMessage, ...], up_to: str
 ) -> ThreadTranscript | None:
     thread = threads.get(tx, thread_id)
     if thread is None:
@@ -142,6 +142,6 @@ def _of_thread(
     return ThreadTranscript(
         thread=thread,
         said=tuple(message for message in said if message.ts <= up_to),
-        entries=entries,
+        inbox_messages=inbox_messages,
         previous_answer=transcript.last_answer(said),
     )

@@ -62,4 +62,4 @@ def _page(
     said = transcript.page(tx, thread, after_ts, limit + 1)
     shown = tuple(said[:limit])
     more = shown[-1].ts if len(said) > limit else None
-    return ThreadTranscript(thread=thread, said=shown, entries=(), previous_answer=None), more
+    return ThreadTranscript(thread=thread, said=shown, inbox_messages=(), previous_answer=None), more

@@ -26,7 +26,7 @@ from swarm.store.threads import threads
 class InboxMessageDetails:
     """An inbox message with its context."""
 
-    entry: InboxMessageView
+    inbox_message: InboxMessageView
     place: ThreadView
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
@@ -42,12 +42,12 @@ class Inbox:
         self._triggers = triggers
         self._reactions = reactions
 
-    async def read(self, agent: Agent, entry_id: str) -> InboxMessageDetails:
+    async def read(self, agent: Agent, inbox_message_id: str) -> InboxMessageDetails:
         """Returns an agent's own inbox message, without a lease. Raises NotFound, also for another agent's message."""
-        raw, task = await self._database.read(_read, agent.id, entry_id)
+        raw, task = await self._database.read(_read, agent.id, inbox_message_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
-            entry=inbox_message_views(conversation)[0],
+            inbox_message=inbox_message_views(conversation)[0],
             place=place,
             thread_context=conversation.said,
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
@@ -59,31 +59,31 @@ class Inbox:
         """Returns the newest inbox messages, for an operator."""
         return await self._database.read(inbox.latest, status, limit)
 
-    async def redrive(self, entry_id: str) -> InboxMessage:
+    async def redrive(self, inbox_message_id: str) -> InboxMessage:
         """Hands out a dead message again, with its attempts reset. Raises NotFound, or Conflict if it is not dead."""
-        return await self._database.write(_redrive, entry_id, self._reactions)
+        return await self._database.write(_redrive, inbox_message_id, self._reactions)
 
 
-def _read(tx: Transaction, agent_id: str, entry_id: str) -> tuple[ThreadTranscript, TaskView | None]:
-    entry = inbox.get(tx, entry_id)
-    if entry is None or entry.agent_id != agent_id:
-        raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
-    conversation = read_conversation(tx, [entry])
+def _read(tx: Transaction, agent_id: str, inbox_message_id: str) -> tuple[ThreadTranscript, TaskView | None]:
+    inbox_message = inbox.get(tx, inbox_message_id)
+    if inbox_message is None or inbox_message.agent_id != agent_id:
+        raise NotFound(f"You have no inbox message '{inbox_message_id}'.", hint="Use an id from your own poll or tray.")
+    conversation = read_conversation(tx, [inbox_message])
     assert conversation is not None  # an inbox message always has a thread
-    task = tasks.get(tx, entry.task_id) if entry.task_id else None
+    task = tasks.get(tx, inbox_message.task_id) if inbox_message.task_id else None
     return conversation, view(tx, task) if task else None
 
 
-def _redrive(tx: Transaction, entry_id: str, reactions: Reactions) -> InboxMessage:
-    found = inbox.get(tx, entry_id)
+def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> InboxMessage:
+    found = inbox.get(tx, inbox_message_id)
     thread = threads.locked(tx, found.thread_id) if found else None
-    entry = inbox.locked(tx, entry_id)
-    if entry is None or thread is None:
-        raise NotFound(f"There is no inbox message '{entry_id}'.")
-    if not inbox.move(tx, InboxStep.REDRIVE, entry, reason="redriven by an operator"):
-        raise Conflict(f"This inbox message is {entry.status}; only dead ones can be redriven.")
-    show_anew(tx, thread, entry, reactions)
-    retire_retry_of_message(tx, thread, entry)
-    changed = inbox.get(tx, entry_id)
+    inbox_message = inbox.locked(tx, inbox_message_id)
+    if inbox_message is None or thread is None:
+        raise NotFound(f"There is no inbox message '{inbox_message_id}'.")
+    if not inbox.move(tx, InboxStep.REDRIVE, inbox_message, reason="redriven by an operator"):
+        raise Conflict(f"This inbox message is {inbox_message.status}; only dead ones can be redriven.")
+    show_anew(tx, thread, inbox_message, reactions)
+    retire_retry_of_message(tx, thread, inbox_message)
+    changed = inbox.get(tx, inbox_message_id)
     assert changed is not None
     return changed

@@ -55,14 +55,17 @@ class Trays:
 
     async def _preview(self, raw: ThreadTranscript) -> Preview:
         place, conversation = await self._triggers.conversation(raw)
-        (entry,) = inbox_message_views(conversation)
+        (inbox_message,) = inbox_message_views(conversation)
         return Preview(
-            inbox_message_id=entry.id, sender=entry.user_name, channel=place.channel_name, preview=entry.preview
+            inbox_message_id=inbox_message.id,
+            sender=inbox_message.user_name,
+            channel=place.channel_name,
+            preview=inbox_message.preview,
         )
 
 
 def _read(tx: Transaction, agent_id: str) -> _Raw:
-    unread = [_alone(tx, entry) for entry in inbox.unread(tx, agent_id, PREVIEWS)]
+    unread = [_alone(tx, inbox_message) for inbox_message in inbox.unread(tx, agent_id, PREVIEWS)]
     return _Raw(
         unread=inbox.count_unread(tx, agent_id),
         newest=tuple(unread),
@@ -73,10 +76,10 @@ def _read(tx: Transaction, agent_id: str) -> _Raw:
     )
 
 
-def _alone(tx: Transaction, entry: InboxMessage) -> ThreadTranscript:
+def _alone(tx: Transaction, inbox_message: InboxMessage) -> ThreadTranscript:
     """Returns an inbox message with its own text and no other message of the thread, as needed for a preview."""
-    thread = threads.get(tx, entry.thread_id)
+    thread = threads.get(tx, inbox_message.thread_id)
     assert thread is not None  # threads of inbox messages are never removed
-    row = transcript.find(tx, thread.team, thread.channel, entry.ts)
+    row = transcript.find(tx, thread.team, thread.channel, inbox_message.ts)
     said = (transcript.transcript_message(row),) if row else ()
-    return ThreadTranscript(thread=thread, said=said, entries=(entry,), previous_answer=None)
+    return ThreadTranscript(thread=thread, said=said, inbox_messages=(inbox_message,), previous_answer=None)

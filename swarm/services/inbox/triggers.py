@@ -165,25 +165,25 @@ def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageVie
     A deleted message has no text.
     """
     messages = {message.ts: message for message in conversation.said}
-    return tuple(_view(entry, messages.get(entry.ts)) for entry in conversation.entries)
+    return tuple(_view(inbox_message, messages.get(inbox_message.ts)) for inbox_message in conversation.inbox_messages)
 
 
-def _view(entry: InboxMessage, message: TranscriptMessage | None) -> InboxMessageView:
+def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> InboxMessageView:
     text = message.text if message else ""
     return InboxMessageView(
-        id=entry.id,
+        id=inbox_message.id,
         text=text,
         preview=preview(text),
         user_id=message.author_id if message else "",
         user_name=message.author if message else "",
-        ts=entry.ts,
-        received_at=entry.created_at,
-        matched_by=entry.matched_by,
-        routing_reason=entry.reason,
-        status=entry.status,
+        ts=inbox_message.ts,
+        received_at=inbox_message.created_at,
+        matched_by=inbox_message.matched_by,
+        routing_reason=inbox_message.reason,
+        status=inbox_message.status,
         files=message.files if message else (),
         standing=message.standing if message else Standing.UNVERIFIED,
-        task_id=entry.task_id,
+        task_id=inbox_message.task_id,
     )
 
 

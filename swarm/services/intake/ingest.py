@@ -233,32 +233,32 @@ class Ingest:
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return True  # a late event: its text is outdated
-        entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
+        inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._marked(message)])
-        decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
+        decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(inbox_messages))
         if stored and stored["text"] != message.text:
-            erase_edited(tx, thread, stored, message.text, entries)
+            erase_edited(tx, thread, stored, message.text, inbox_messages)
         if decision.outcome is RoutingOutcome.EDITED:
             if stored is None or stored["text"] != message.text:
-                self._tell_of_edit(tx, message, entries)
+                self._tell_of_edit(tx, message, inbox_messages)
         elif is_unsure:
             early.park(tx, team, message)
         elif adds_mention:
             self._route_edit(tx, message, thread, decision, roster)
         return True
 
-    def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.InboxMessage]) -> None:
+    def _tell_of_edit(self, tx: Transaction, message: SlackMessage, inbox_messages: list[inbox.InboxMessage]) -> None:
         """Notifies the agents whose runs have the old text. Unread messages are read from the transcript anyway."""
-        for entry in entries:
-            agent_id, task_id = concerned(tx, entry)
+        for inbox_message in inbox_messages:
+            agent_id, task_id = concerned(tx, inbox_message)
             if agent_id:
                 notices.add(
                     tx,
                     NoticeKind.MESSAGE_CHANGED,
                     agent_id,
-                    thread_id=entry.thread_id,
-                    inbox_message_id=entry.id,
+                    thread_id=inbox_message.thread_id,
+                    inbox_message_id=inbox_message.id,
                     actor=message.author.id,
                     text=message.text,
                     task_id=task_id,
@@ -284,10 +284,10 @@ class Ingest:
         was = transcript.find(tx, team, event.channel, event.ts)
         if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
             return
-        entries = inbox.of_message_locked(tx, team, event.channel, event.ts)
+        inbox_messages = inbox.of_message_locked(tx, team, event.channel, event.ts)
         if was:
-            erase_deleted(tx, thread, was, entries)
-        withdraw(tx, entries, "deleted in Slack")
+            erase_deleted(tx, thread, was, inbox_messages)
+        withdraw(tx, inbox_messages, "deleted in Slack")
 
     def _situation(
         self,
@@ -369,7 +369,7 @@ class Ingest:
             threads.want_whole(tx, thread)
         if asks and message.author.kind is AuthorKind.USER:
             answer(tx, thread)  # before the message and its queue head exist, in lock order
-        entry_id = inbox.add(
+        inbox_message_id = inbox.add(
             tx,
             thread_id=thread.id,
             agent_id=target.agent_id,
@@ -381,9 +381,9 @@ class Ingest:
             wait_for_context_seconds=None if whole else CONTEXT_WAIT_SECONDS,
             task_id=task.id if task else None,
         )
-        if entry_id and asks:
-            stored(tx, entry_id, task)
-        return entry_id is not None
+        if inbox_message_id and asks:
+            stored(tx, inbox_message_id, task)
+        return inbox_message_id is not None
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
         """Records the reason for ``explain``. Of a message without concern for the swarm, nothing else is kept."""

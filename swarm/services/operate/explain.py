@@ -64,7 +64,7 @@ class Explanation:
     stored: bool
     routing: tuple[Step, ...]
     owner: str | None
-    entries: tuple[InboxMessageExplanation, ...]
+    inbox_messages: tuple[InboxMessageExplanation, ...]
     tasks: tuple[TaskExplanation, ...]
 
 
@@ -101,14 +101,14 @@ class Explanations:
 
 def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
     task = tasks.get(tx, reference.strip())
-    entry = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
-    if task and entry is None:
+    inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
+    if task and inbox_message is None:
         return _of_task_alone(tx, task)
-    channel, ts = (entry.channel, entry.ts) if entry else parse_reference(reference)
+    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else parse_reference(reference)
     message = transcript.find(tx, team, channel, ts)
     names = agents.names(tx)
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
-    entries = inbox.of_message(tx, team, channel, ts)
+    inbox_messages = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
         raise NotFound(
             f"Nothing is known of the message {ts} in {channel}.",
@@ -121,20 +121,20 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
         stored=message is not None,
         routing=routing,
         owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
-        entries=tuple(_entry(tx, found, names) for found in entries),
-        tasks=tuple(_tasks(tx, entries, names)),
+        inbox_messages=tuple(_inbox_message(tx, found, names) for found in inbox_messages),
+        tasks=tuple(_tasks(tx, inbox_messages, names)),
     )
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explanation:
     """Explains a task that came from no message."""
     explained = _task(tx, task, agents.names(tx))
-    return Explanation(channel="", ts="", stored=False, routing=(), owner=None, entries=(), tasks=(explained,))
+    return Explanation(channel="", ts="", stored=False, routing=(), owner=None, inbox_messages=(), tasks=(explained,))
 
 
-def _tasks(tx: Transaction, entries: list[InboxMessage], names: dict[str, str]) -> Iterator[TaskExplanation]:
+def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[TaskExplanation]:
     """Yields the tasks of which the message is the source or a follow-up."""
-    for task_id in dict.fromkeys(entry.task_id for entry in entries if entry.task_id):
+    for task_id in dict.fromkeys(inbox_message.task_id for inbox_message in inbox_messages if inbox_message.task_id):
         task = tasks.get(tx, task_id)
         if task:
             yield _task(tx, task, names)
@@ -151,15 +151,15 @@ def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplanation
     )
 
 
-def _entry(tx: Transaction, entry: InboxMessage, names: dict[str, str]) -> InboxMessageExplanation:
+def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str, str]) -> InboxMessageExplanation:
     return InboxMessageExplanation(
-        inbox_message_id=entry.id,
-        agent=names.get(entry.agent_id or ""),
-        status=entry.status,
-        matched_by=entry.matched_by,
-        attempts=entry.attempts,
-        steps=steps(history.of_subject(tx, entry.id), names),
-        deliveries=tuple(_delivery(row) for row in deliveries.of_entry(tx, entry.id)),
+        inbox_message_id=inbox_message.id,
+        agent=names.get(inbox_message.agent_id or ""),
+        status=inbox_message.status,
+        matched_by=inbox_message.matched_by,
+        attempts=inbox_message.attempts,
+        steps=steps(history.of_subject(tx, inbox_message.id), names),
+        deliveries=tuple(_delivery(row) for row in deliveries.of_inbox_message(tx, inbox_message.id)),
     )
 
 

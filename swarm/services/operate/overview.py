@@ -73,7 +73,9 @@ class Overview:
 def _timeline(tx: Transaction, thread_id: str) -> Timeline:
     thread = threads.get(tx, thread_id)
     if thread is None:
-        raise NotFound(f"There is no thread '{thread_id}'.", hint="Use the thread_id of an entry of GET /inbox.")
+        raise NotFound(
+            f"There is no thread '{thread_id}'.", hint="Use the thread_id of an inbox_message of GET /inbox."
+        )
     names = _names(tx)
     owner = names.get(thread.owner_id) if thread.owner_id else None
     return Timeline(thread=thread, owner=owner, steps=steps(history.of_thread(tx, thread_id), names))

@@ -119,10 +119,10 @@ class PersonalData:
 def _forget_message(tx: Transaction, message: Row) -> int:
     """Erases a message as if it were deleted in Slack. Returns the number of rows with a part of it."""
     thread = threads.at(tx, message["team"], message["channel"], message["thread_ts"])
-    entries = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
+    inbox_messages = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
     forgotten.blank(tx, message)
-    erased = erase_deleted(tx, thread, message, entries)
-    withdraw(tx, entries, "whoever wrote it is forgotten")
+    erased = erase_deleted(tx, thread, message, inbox_messages)
+    withdraw(tx, inbox_messages, "whoever wrote it is forgotten")
     return erased
 
 

@@ -355,11 +355,11 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
     answers = row["inbox_message_id"] or _delegated(tx, row)
     if row["kind"] != DeliveryKind.POST or answers is None or reason in _GONE:
         return
-    entry, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
-    if entry and thread:
+    inbox_message, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
+    if inbox_message and thread:
         if answered := terms.reactions.answered:
-            reactions.take_back(tx, thread, entry.ts, answered, "its answer is lost")
-        reactions.react(tx, thread, entry.ts, terms.reactions.failed, Mark.END, lasting=True)
+            reactions.take_back(tx, thread, inbox_message.ts, answered, "its answer is lost")
+        reactions.react(tx, thread, inbox_message.ts, terms.reactions.failed, Mark.END, lasting=True)
 
 
 def _delegated(tx: Transaction, row: Row) -> str | None:

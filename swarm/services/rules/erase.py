@@ -29,39 +29,41 @@ CLOCKS_APART: Final = 60 * SECOND
 """A text written at most this long before a message was stored may be a copy of the message."""
 
 
-def withdraw(tx: Transaction, entries: Iterable[InboxMessage], reason: str) -> None:
+def withdraw(tx: Transaction, inbox_messages: Iterable[InboxMessage], reason: str) -> None:
     """Withdraws the unanswered inbox messages of a deleted message, and notifies agents at work. They are locked."""
-    for entry in entries:
-        agent_id, task_id = concerned(tx, entry)
-        withdrawn = inbox.move(tx, InboxStep.WITHDRAW, entry, reason=reason)
-        if agent_id and (withdrawn or entry.status is InboxStatus.DELEGATED):
+    for inbox_message in inbox_messages:
+        agent_id, task_id = concerned(tx, inbox_message)
+        withdrawn = inbox.move(tx, InboxStep.WITHDRAW, inbox_message, reason=reason)
+        if agent_id and (withdrawn or inbox_message.status is InboxStatus.DELEGATED):
             notices.add(
                 tx,
                 NoticeKind.MESSAGE_DELETED,
                 agent_id,
-                thread_id=entry.thread_id,
-                inbox_message_id=entry.id,
+                thread_id=inbox_message.thread_id,
+                inbox_message_id=inbox_message.id,
                 task_id=task_id,
             )
 
 
-def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Iterable[InboxMessage]) -> int:
+def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messages: Iterable[InboxMessage]) -> int:
     """Erases everything derived from a message with the stored row ``was``. Returns the number of changed rows."""
     erased = 0
-    for entry in entries:
-        erased += erasure.reword_notices(tx, entry.thread_id, entry.id, "")
-        erased += erasure.forget_remembered(tx, entry.thread_id, entry.id)
+    for inbox_message in inbox_messages:
+        erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, "")
+        erased += erasure.forget_remembered(tx, inbox_message.thread_id, inbox_message.id)
     if thread and was["author_kind"] == AuthorKind.AGENT:
         erased += erasure.forget_answer(tx, thread, was["ts"])
     return erased + _erase_copies(tx, thread, was, "")
 
 
-def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, entries: Iterable[InboxMessage]) -> int:
+def erase_edited(
+    tx: Transaction, thread: Thread | None, was: Row, text: str, inbox_messages: Iterable[InboxMessage]
+) -> int:
     """Erases the old text of an edited message, the row ``was``; notices and sessions get ``text`` in its place."""
     erased = 0
-    for entry in entries:
-        erased += erasure.reword_notices(tx, entry.thread_id, entry.id, text)
-        erased += erasure.reword_remembered(tx, entry.id, without_leading_mention(text))
+    for inbox_message in inbox_messages:
+        erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, text)
+        erased += erasure.reword_remembered(tx, inbox_message.id, without_leading_mention(text))
     return erased + _erase_copies(tx, thread, was, text)
 
 

@@ -95,7 +95,7 @@ def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[Unread
         lead_is_online=lead is not None and lead.online,
         limit=BATCH,
     )
-    unaddressed = {entry.thread_id for entry in inbox.unaddressed(tx, BATCH)} if lead else set()
+    unaddressed = {inbox_message.thread_id for inbox_message in inbox.unaddressed(tx, BATCH)} if lead else set()
     return [UnreadOfOffline(thread_id, None) for thread_id in sorted(unaddressed)] + [
         UnreadOfOffline(thread_id, agent_id) for thread_id, agent_id in sorted(found)
     ]
@@ -126,8 +126,8 @@ def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
     """Gives messages without an agent to the default lead after a lead is registered."""
     lead = roster.default_lead
     if lead:
-        for entry in inbox.unaddressed_in_thread(tx, thread.id):
-            _give(tx, thread, entry, lead.id, "a lead is registered now")
+        for inbox_message in inbox.unaddressed_in_thread(tx, thread.id):
+            _give(tx, thread, inbox_message, lead.id, "a lead is registered now")
 
 
 def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> None:
@@ -139,16 +139,16 @@ def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> 
         return
     reason = f"{gone.name} is offline" if gone else "its agent was removed"
     unread = inbox.unread_in_thread(tx, agent_id, thread.id)
-    for entry in unread:
-        _give(tx, thread, entry, lead.id, f"{reason}, so the default lead gets it")
+    for inbox_message in unread:
+        _give(tx, thread, inbox_message, lead.id, f"{reason}, so the default lead gets it")
     if not lead.online:
         tell_queued(tx, thread, roster, [lead])
-    elif gone and any(entry.matched_by is MatchedBy.ADDRESS for entry in unread):
+    elif gone and any(inbox_message.matched_by is MatchedBy.ADDRESS for inbox_message in unread):
         tell_failover(tx, thread, [gone], lead)
 
 
-def _give(tx: Transaction, thread: Thread, entry: inbox.InboxMessage, agent_id: str, reason: str) -> None:
+def _give(tx: Transaction, thread: Thread, inbox_message: inbox.InboxMessage, agent_id: str, reason: str) -> None:
     """Reassigns an unread message to an agent, and the thread too if it has no other owner."""
-    inbox.readdress(tx, entry, agent_id, reason)
-    if thread.owner_id in (None, entry.agent_id):
+    inbox.readdress(tx, inbox_message, agent_id, reason)
+    if thread.owner_id in (None, inbox_message.agent_id):
         threads.hand_over(tx, threads.locked(tx, thread.id), agent_id, reason)

@@ -37,7 +37,7 @@ NAME_LEASE = "Pass the lease token of your own run as lease_token or in the head
 class AuthorizedMessage:
     """The right of a run to act on an inbox message: all rows locked, all conditions checked."""
 
-    entry: InboxMessage
+    inbox_message: InboxMessage
     thread: Thread
     lease: Lease
 
@@ -78,35 +78,35 @@ class ThreadReference:
         return "&".join(f"{name}={value}" for name, value in self.named.items() if value is not None)
 
 
-def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> AuthorizedMessage:
+def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, token: str | None) -> AuthorizedMessage:
     """Returns the inbox message for a run that may act on it.
 
     Raises NotFound for an unknown message and equally for another agent's, Withdrawn for a message deleted in Slack,
     LeaseLost without a valid lease. A lease that ended because everything under it was answered still lets its run add
     to the answer.
     """
-    found = inbox.get(tx, entry_id)
+    found = inbox.get(tx, inbox_message_id)
     if found and found.agent_id != agent.id and _had(tx, agent, found, token):
         raise LeaseLost(hint="The message has gone to another agent: stop working on it.")
     if found is None or found.agent_id != agent.id:
-        raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
+        raise NotFound(f"You have no inbox message '{inbox_message_id}'.", hint="Use an id from your own poll or tray.")
     thread = threads.locked(tx, found.thread_id)
     lease = _of_task_run(tx, agent, found, token) or _named(tx, agent, found.lease_token, token)
-    entry = inbox.locked(tx, entry_id)  # after the lease: finish locks in this order
-    assert entry is not None  # inbox messages are never removed
-    if entry.status is InboxStatus.WITHDRAWN:
+    inbox_message = inbox.locked(tx, inbox_message_id)  # after the lease: finish locks in this order
+    assert inbox_message is not None  # inbox messages are never removed
+    if inbox_message.status is InboxStatus.WITHDRAWN:
         raise Withdrawn(hint="Say nothing; finish the lease.")
-    if lease and entry.status is InboxStatus.DELEGATED and _told_of(tx, lease, entry):
-        return AuthorizedMessage(entry=entry, thread=thread, lease=lease)
-    if lease and lease.task_id and entry.status is InboxStatus.UNREAD:
-        entry = _draw_in(tx, entry, lease)
-    held = _checked(tx, entry, token, lease)
-    if entry.status is InboxStatus.UNREAD:
+    if lease and inbox_message.status is InboxStatus.DELEGATED and _told_of(tx, lease, inbox_message):
+        return AuthorizedMessage(inbox_message=inbox_message, thread=thread, lease=lease)
+    if lease and lease.task_id and inbox_message.status is InboxStatus.UNREAD:
+        inbox_message = _draw_in(tx, inbox_message, lease)
+    held = _checked(tx, inbox_message, token, lease)
+    if inbox_message.status is InboxStatus.UNREAD:
         raise Conflict(
             "Somebody has answered what you asked, so this inbox message is unread again.",
             hint="Finish your lease; the message comes by the next poll, together with the answer.",
         )
-    return AuthorizedMessage(entry=entry, thread=thread, lease=held)
+    return AuthorizedMessage(inbox_message=inbox_message, thread=thread, lease=held)
 
 
 def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> AuthorizedTask:
@@ -172,8 +172,8 @@ def lock_task(tx: Transaction, task_id: str) -> Task | None:
 
 def _thread_id(tx: Transaction, agent: Agent, about: ThreadReference) -> str | None:
     if about.inbox_message_id is not None:
-        entry = inbox.get(tx, about.inbox_message_id)
-        return entry.thread_id if entry else None
+        inbox_message = inbox.get(tx, about.inbox_message_id)
+        return inbox_message.thread_id if inbox_message else None
     if about.task_id is not None:
         return transcript.thread_of_task(tx, agent.id, about.task_id)
     return about.thread_id
@@ -184,9 +184,13 @@ def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | No
     return leases.get(tx, (own_token or "") if token is None else token, agent.id)
 
 
-def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> Lease | None:
+def _of_task_run(tx: Transaction, agent: Agent, inbox_message: InboxMessage, token: str | None) -> Lease | None:
     """Returns the lease of the running task for an unread follow-up, if the caller is the task's run."""
-    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.UNREAD else None
+    task = (
+        tasks.get(tx, inbox_message.task_id)
+        if inbox_message.task_id and inbox_message.status is InboxStatus.UNREAD
+        else None
+    )
     if task is None or task.agent_id != agent.id or task.status is not TaskStatus.IN_PROGRESS or not task.lease_token:
         return None
     if token is None and task.claims > 1:
@@ -194,29 +198,31 @@ def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str 
     if token not in (None, task.lease_token):
         # The token may be of the notice about the follow-up, but only while that lease holds.
         named = leases.get(tx, token, agent.id)
-        if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, entry):
+        if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, inbox_message):
             return None
     lease = leases.get(tx, task.lease_token, agent.id)
     return lease if leases.holds(lease, tx.now) else None
 
 
-def _draw_in(tx: Transaction, entry: InboxMessage, lease: Lease) -> InboxMessage:
+def _draw_in(tx: Transaction, inbox_message: InboxMessage, lease: Lease) -> InboxMessage:
     """Adds a follow-up to the lease of the task's run: it is answered or returned with that lease."""
-    claimed = inbox.claim(tx, entry, lease.token)
+    claimed = inbox.claim(tx, inbox_message, lease.token)
     if claimed is None:
-        return entry
-    leases.join(tx, lease.token, [entry.id])
-    history.record(tx, "inbox.claim", entry.id, thread_id=entry.thread_id, agent_id=lease.agent_id)
-    inbox.refresh_queue_head(tx, entry)
+        return inbox_message
+    leases.join(tx, lease.token, [inbox_message.id])
+    history.record(tx, "inbox.claim", inbox_message.id, thread_id=inbox_message.thread_id, agent_id=lease.agent_id)
+    inbox.refresh_queue_head(tx, inbox_message)
     return replace(claimed, claims=1)  # the claims of the task count in its place
 
 
-def _told_of(tx: Transaction, lease: Lease, entry: InboxMessage) -> bool:
+def _told_of(tx: Transaction, lease: Lease, inbox_message: InboxMessage) -> bool:
     """Whether a lease is of a notice about the inbox message, or about the task of its delegation."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or not leases.holds(lease, tx.now):
         return False
-    return notice.inbox_message_id == entry.id or (notice.task_id is not None and notice.task_id == entry.task_id)
+    return notice.inbox_message_id == inbox_message.id or (
+        notice.task_id is not None and notice.task_id == inbox_message.task_id
+    )
 
 
 def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
@@ -228,10 +234,10 @@ def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
     return task.created_by == lease.agent_id or notice.kind in FOR_CREATORS
 
 
-def _had(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> bool:
+def _had(tx: Transaction, agent: Agent, inbox_message: InboxMessage, token: str | None) -> bool:
     """Whether the token is of an earlier lease of the agent on the inbox message."""
     lease = leases.get(tx, token or "", agent.id)
-    return lease is not None and entry.id in (member.id for member in inbox.members(tx, lease.token))
+    return lease is not None and inbox_message.id in (member.id for member in inbox.members(tx, lease.token))
 
 
 def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
@@ -243,11 +249,11 @@ def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> b
     return notice is not None and notice.task_id == task.id
 
 
-def _checked(tx: Transaction, entry: InboxMessage, token: str | None, lease: Lease | None) -> Lease:
+def _checked(tx: Transaction, inbox_message: InboxMessage, token: str | None, lease: Lease | None) -> Lease:
     """Returns the lease if it is the lease of the message and lets its run act."""
-    if entry.claims == 0:
+    if inbox_message.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
-    return _current(tx, entry, "inbox message", token, lease)
+    return _current(tx, inbox_message, "inbox message", token, lease)
 
 
 def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease | None) -> Lease:

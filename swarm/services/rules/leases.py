@@ -82,8 +82,8 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
             _give_back(tx, lease, 0)
             if lease.task_id:
                 tasks.uncount_claim(tx, lease.task_id)
-            for entry in inbox.members(tx, token):
-                inbox.uncount_claim(tx, entry.id)
+            for inbox_message in inbox.members(tx, token):
+                inbox.uncount_claim(tx, inbox_message.id)
 
 
 def finish(
@@ -119,8 +119,8 @@ def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
     """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
-    turn = runs.of_lease(tx, token)
-    if turn and run_events.last(tx, turn.id) is None:
+    run = runs.of_lease(tx, token)
+    if run and run_events.last(tx, run.id) is None:
         return
     if lease and lease.expires_at <= tx.now:
         agent = agents.by_id(tx, lease.agent_id)
@@ -148,11 +148,11 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Op
         return
     if lease.task_id:
         _lose_task(tx, lease, lease.task_id, reason, conduct)
-    for entry in _to_return(tx, lease):
-        if entry.attempts + 1 >= MAX_ATTEMPTS:
-            dead_letter(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
+    for inbox_message in _to_return(tx, lease):
+        if inbox_message.attempts + 1 >= MAX_ATTEMPTS:
+            dead_letter(tx, inbox_message, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
         else:
-            inbox.move(tx, InboxStep.LOSE, entry, reason=reason)
+            inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason)
     _unlock(tx, lease)
 
 
@@ -191,10 +191,10 @@ def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct
         tasks.move(tx, TaskStep.LOSE, task, reason=reason)
 
 
-def dead_letter(tx: Transaction, entry: InboxMessage, reason: str, reactions: Reactions) -> None:
+def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, reactions: Reactions) -> None:
     """Dead-letters a message and posts the reason in its thread."""
-    if inbox.move(tx, InboxStep.BURY, entry, reason=reason):
-        show_failed(tx, _thread(tx, entry), entry.ts, reason, reactions)
+    if inbox.move(tx, InboxStep.BURY, inbox_message, reason=reason):
+        show_failed(tx, _thread(tx, inbox_message), inbox_message.ts, reason, reactions)
 
 
 def end_if_resolved(tx: Transaction, lease: Lease) -> None:
@@ -217,8 +217,12 @@ def _to_return(tx: Transaction, lease: Lease) -> list[InboxMessage]:
     return _claimed(lease, inbox.members_locked(tx, lease.token))
 
 
-def _claimed(lease: Lease, entries: Iterable[InboxMessage]) -> list[InboxMessage]:
-    return [entry for entry in entries if entry.status is InboxStatus.CLAIMED and entry.lease_token == lease.token]
+def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[InboxMessage]:
+    return [
+        inbox_message
+        for inbox_message in inbox_messages
+        if inbox_message.status is InboxStatus.CLAIMED and inbox_message.lease_token == lease.token
+    ]
 
 
 def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, conduct: OperatingPolicy) -> None:
@@ -229,9 +233,9 @@ def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, 
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
         agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
     dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
-    for entry in dismissed:
-        inbox.move(tx, InboxStep.DISMISS, entry, reason=reason)
-        show_answered(tx, _thread(tx, entry), entry.ts, conduct.reactions)
+    for inbox_message in dismissed:
+        inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
+        show_answered(tx, _thread(tx, inbox_message), inbox_message.ts, conduct.reactions)
     leases.end(tx, lease.token, LeaseEnd.FINISHED)
     _unlock(tx, lease)
 
@@ -245,10 +249,10 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
     task = tasks.locked(tx, lease.task_id) if lease.task_id else None
     if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task) and delay_seconds > 0:
         tasks.delay(tx, task, delay_seconds)
-    for entry in _to_return(tx, lease):
-        inbox.move(tx, InboxStep.RELEASE, entry)
+    for inbox_message in _to_return(tx, lease):
+        inbox.move(tx, InboxStep.RELEASE, inbox_message)
         if delay_seconds > 0:
-            queues.delay(tx, entry.id, entry.agent_id, entry.thread_id, delay_seconds)
+            queues.delay(tx, inbox_message.id, inbox_message.agent_id, inbox_message.thread_id, delay_seconds)
     _unlock(tx, lease)
 
 
@@ -269,7 +273,7 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutco
         )
     if outcome is FinishOutcome.DISMISSED:
         return
-    open_ids = [entry.id for lease in working for entry in claimed_members(tx, lease)]
+    open_ids = [inbox_message.id for lease in working for inbox_message in claimed_members(tx, lease)]
     if open_ids:
         raise Unresolved(
             f"These inbox messages have no answer yet: {', '.join(open_ids)}.",
@@ -312,9 +316,9 @@ def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lea
     return held
 
 
-def _thread(tx: Transaction, entry: InboxMessage) -> Thread:
+def _thread(tx: Transaction, inbox_message: InboxMessage) -> Thread:
     """Returns the thread of a message, not locked: the lease is locked here already, and threads come before leases."""
-    thread = threads.get(tx, entry.thread_id)
+    thread = threads.get(tx, inbox_message.thread_id)
     assert thread is not None  # threads of inbox messages are never removed
     return thread
 

@@ -99,24 +99,24 @@ class Replies:
             raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
         return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
 
-    def _reply(self, tx: Transaction, caller: Caller, entry_id: str, words: ReplyText) -> ReplyPosted:
-        said = {"inbox_message_id": entry_id, **asdict(words)}
-        call = _call(tx, caller, "slack-reply", entry_id, said)
+    def _reply(self, tx: Transaction, caller: Caller, inbox_message_id: str, words: ReplyText) -> ReplyPosted:
+        said = {"inbox_message_id": inbox_message_id, **asdict(words)}
+        call = _call(tx, caller, "slack-reply", inbox_message_id, said)
 
         def act() -> dict[str, object]:
-            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
-            return {"delivery_ids": self._answer(tx, hold, words), "status": _status(tx, entry_id)}
+            hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
+            return {"delivery_ids": self._answer(tx, hold, words), "status": _status(tx, inbox_message_id)}
 
         result = idempotent(tx, call, act)
         return ReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=InboxStatus(result["status"]))
 
     def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
-        sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.entry.id)
+        sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.inbox_message.id)
         # A reply to a delegated message answers no other.
-        alone = words.only or hold.entry.status is InboxStatus.DELEGATED
-        for entry in [hold.entry] if alone else [hold.entry, *claimed_members(tx, hold.lease)]:
-            if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, entry) and not words.wait:
-                show_answered(tx, hold.thread, entry.ts, self._reactions)
+        alone = words.only or hold.inbox_message.status is InboxStatus.DELEGATED
+        for inbox_message in [hold.inbox_message] if alone else [hold.inbox_message, *claimed_members(tx, hold.lease)]:
+            if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, inbox_message) and not words.wait:
+                show_answered(tx, hold.thread, inbox_message.ts, self._reactions)
         threads.answered(tx, hold.thread.id)
         if words.wait:
             answered_before(tx, hold.thread, hold.lease.agent_id)
@@ -145,15 +145,15 @@ class Replies:
             end_if_resolved(tx, hold.lease)
         return sent
 
-    def _dismiss(self, tx: Transaction, caller: Caller, entry_id: str, reason: str) -> InboxStatus:
-        said = {"inbox_message_id": entry_id, "reason": reason}
-        call = _call(tx, caller, "dismiss-message", entry_id, said)
+    def _dismiss(self, tx: Transaction, caller: Caller, inbox_message_id: str, reason: str) -> InboxStatus:
+        said = {"inbox_message_id": inbox_message_id, "reason": reason}
+        call = _call(tx, caller, "dismiss-message", inbox_message_id, said)
 
         def act() -> dict[str, object]:
-            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
-            if not inbox.move(tx, InboxStep.DISMISS, hold.entry, reason=reason):
-                raise Conflict(f"This inbox message is {hold.entry.status} already, so it cannot be dismissed.")
-            show_answered(tx, hold.thread, hold.entry.ts, self._reactions)
+            hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
+            if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
+                raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be dismissed.")
+            show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
             end_if_resolved(tx, hold.lease)
             return {"status": InboxStatus.DISMISSED}
 
@@ -162,7 +162,14 @@ class Replies:
 
 def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:
     """Returns the inbox message and the other unanswered messages of its lease."""
-    return [hold.entry, *(entry for entry in claimed_members(tx, hold.lease) if entry.id != hold.entry.id)]
+    return [
+        hold.inbox_message,
+        *(
+            inbox_message
+            for inbox_message in claimed_members(tx, hold.lease)
+            if inbox_message.id != hold.inbox_message.id
+        ),
+    ]
 
 
 def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> IdempotentCall:
@@ -170,10 +177,12 @@ def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: 
     return IdempotentCall.of(caller, tool, task_id, said, task.lease_token if task else None)
 
 
-def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> IdempotentCall:
+def _call(
+    tx: Transaction, caller: Caller, tool: str, inbox_message_id: str, said: Mapping[str, object]
+) -> IdempotentCall:
     """Returns the call, under the given lease or by default the lease of the message."""
-    entry = inbox.get(tx, entry_id)
-    return IdempotentCall.of(caller, tool, entry_id, said, entry.lease_token if entry else None)
+    inbox_message = inbox.get(tx, inbox_message_id)
+    return IdempotentCall.of(caller, tool, inbox_message_id, said, inbox_message.lease_token if inbox_message else None)
 
 
 def post(
@@ -245,7 +254,7 @@ def _task_status(tx: Transaction, task_id: str) -> str:
     return task.status.value
 
 
-def _status(tx: Transaction, entry_id: str) -> str:
-    entry = inbox.get(tx, entry_id)
-    assert entry is not None  # locked a moment ago
-    return entry.status.value
+def _status(tx: Transaction, inbox_message_id: str) -> str:
+    inbox_message = inbox.get(tx, inbox_message_id)
+    assert inbox_message is not None  # locked a moment ago
+    return inbox_message.status.value

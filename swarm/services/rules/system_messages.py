@@ -173,7 +173,7 @@ def why_refused(author: Author) -> str:
     return (_REFUSED.get(author.standing) if author.standing else None) or _NOT_LISTED
 
 
-def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, once_key: str) -> None:
+def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, idempotency_key: str) -> None:
     """Answers a message so that only the author sees the answer, at most once per key."""
     is_private = thread.channel_type is ChannelType.DM  # a direct message has no other readers
     deliveries.add(
@@ -181,7 +181,7 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
         DeliveryKind.POST,
         thread,
         text=text,
-        once_key=once_key,
+        idempotency_key=idempotency_key,
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
     )
@@ -207,12 +207,16 @@ def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions)
     react(tx, thread, ts, reactions.stopped, Mark.END)
 
 
-def show_anew(tx: Transaction, thread: Thread, entry: InboxMessage, reactions: Reactions) -> None:
+def show_anew(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reactions: Reactions) -> None:
     """Removes the end marks of a message that is handed out again, except the marks of other agents."""
-    others = [one for one in inbox.of_message(tx, entry.team, entry.channel, entry.ts) if one.id != entry.id]
+    others = [
+        one
+        for one in inbox.of_message(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+        if one.id != inbox_message.id
+    ]
     kept = {emoji for other in others for emoji in _end_marks(other.status, reactions)}
     for emoji in _end_marks(InboxStatus.DELEGATED, reactions) - kept:
-        take_back(tx, thread, entry.ts, emoji, "its message is worked on again")
+        take_back(tx, thread, inbox_message.ts, emoji, "its message is worked on again")
 
 
 def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
@@ -244,7 +248,7 @@ def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percen
             thread,
             text=words,
             agent_id=task.agent_id,
-            once_key=key,
+            idempotency_key=key,
             task_id=task.id,
             stops_task_id=task.id,
         )
@@ -279,7 +283,7 @@ def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], 
     day = tx.now // (24 * 3600 * SECOND)
     key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
     text = FAILOVER_TEXT.format(who=names_and_verb(absent), lead=lead.name)
-    deliveries.add(tx, DeliveryKind.POST, thread, text=text, once_key=key)
+    deliveries.add(tx, DeliveryKind.POST, thread, text=text, idempotency_key=key)
 
 
 def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, roster: Roster) -> None:
@@ -308,7 +312,7 @@ def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Ro
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
     """Posts a refusal to the author alone; for bots to the thread, because a bot reads no ephemeral message."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
-        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, once_key=key)
+        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key)
         return
     text = LIMITED_TEXT if decision.outcome is RoutingOutcome.RATE_LIMITED else refused_text(message.author)
     post_ephemeral(tx, thread, message, text, key)
@@ -319,17 +323,17 @@ def replace_retry(tx: Transaction, thread: Thread, message_ts: str, text: str) -
     _replace(tx, thread, text, target_ts=message_ts)
 
 
-def retire_retry_of_message(tx: Transaction, thread: Thread, entry: InboxMessage) -> None:
+def retire_retry_of_message(tx: Transaction, thread: Thread, inbox_message: InboxMessage) -> None:
     """Removes the Retry buttons below the answers to a message after an operator has handed out the message again."""
-    for turn in runs.of_thread(tx, thread.id):
-        if entry.id in turn.entry_ids:
-            _redriven(tx, thread, turn)
+    for run in runs.of_thread(tx, thread.id):
+        if inbox_message.id in run.inbox_message_ids:
+            _redriven(tx, thread, run)
 
 
 def retire_retry_of_task(tx: Transaction, thread: Thread, task: Task) -> None:
     """Removes the Retry buttons of a task after an operator has handed out the task again."""
-    for turn in runs.of_task(tx, task.id):
-        _redriven(tx, thread, turn)
+    for run in runs.of_task(tx, task.id):
+        _redriven(tx, thread, run)
 
 
 def _progress_key(task: Task) -> str:
@@ -358,24 +362,24 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
-def _redriven(tx: Transaction, thread: Thread, turn: Run) -> None:
-    if turn.status is not RunStatus.FAILED or turn.retried_at is not None:
+def _redriven(tx: Transaction, thread: Thread, run: Run) -> None:
+    if run.status is not RunStatus.FAILED or run.retried_at is not None:
         return
-    posted = _posted_with_button(tx, turn)
-    page = next((page for page in reversed(run_pages.of_turn(tx, turn.id)) if page.ts), None)
+    posted = _posted_with_button(tx, run)
+    page = next((page for page in reversed(run_pages.of_run(tx, run.id)) if page.ts), None)
     if posted:
         _replace(tx, thread, RETRY_BY_OPERATOR, updates_id=posted)
     elif page:
         _replace(tx, thread, RETRY_BY_OPERATOR, target_ts=page.ts)
 
 
-def _posted_with_button(tx: Transaction, turn: Run) -> str | None:
+def _posted_with_button(tx: Transaction, run: Run) -> str | None:
     """Returns the id of the post with an answer's Retry button; None if the last page has the button."""
-    about = deliveries.of_task(tx, turn.task_id) if turn.task_id else []
-    about += deliveries.of_entry(tx, turn.entry_ids[0]) if turn.entry_ids else []
+    about = deliveries.of_task(tx, run.task_id) if run.task_id else []
+    about += deliveries.of_inbox_message(tx, run.inbox_message_ids[0]) if run.inbox_message_ids else []
     for row in reversed(about):
         below = below_of(row["closing"])
-        if below and below.closing.retry and below.place.turn_id == turn.id:
+        if below and below.closing.retry and below.place.run_id == run.id:
             return str(row["id"])
     return None
 

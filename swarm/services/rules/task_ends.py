@@ -122,10 +122,10 @@ def decline(tx: Transaction, task: Task, reason: str) -> bool:
     """Declines an offer: its messages are unread again for the offering agent. False if the offer is over."""
     if not tasks.move(tx, TaskStep.DECLINE, task, said=reason):
         return False
-    for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
-        inbox.move(tx, InboxStep.DECLINE, entry, reason=reason)
-        if transcript.is_deleted(tx, entry.team, entry.channel, entry.ts):
-            inbox.withdraw_unread(tx, entry.id, "deleted in Slack")
+    for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+        inbox.move(tx, InboxStep.DECLINE, inbox_message, reason=reason)
+        if transcript.is_deleted(tx, inbox_message.team, inbox_message.channel, inbox_message.ts):
+            inbox.withdraw_unread(tx, inbox_message.id, "deleted in Slack")
     _report(tx, task, NoticeKind.TASK_DECLINED, reason)
     return True
 
@@ -153,9 +153,9 @@ def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, rea
     """Ends the lease of a run that has lost its task, and notifies the run, unless the run itself acts."""
     if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
         leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
-        for entry in inbox.members(tx, task.lease_token):
-            if entry.status is InboxStatus.CLAIMED and entry.lease_token == task.lease_token:
-                inbox.move(tx, InboxStep.RELEASE, entry)
+        for inbox_message in inbox.members(tx, task.lease_token):
+            if inbox_message.status is InboxStatus.CLAIMED and inbox_message.lease_token == task.lease_token:
+                inbox.move(tx, InboxStep.RELEASE, inbox_message)
     if task.agent_id and task.agent_id != by and task.status not in (TaskStatus.OFFERED, TaskStatus.BLOCKED):
         notices.add(
             tx,
@@ -208,8 +208,8 @@ def tell_result(tx: Transaction, task_id: str) -> None:
 def take_marks_back(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
     """Removes the end marks of delegated messages whose task is handed out again."""
     if thread := _thread(tx, task):
-        for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
-            show_anew(tx, thread, entry, conduct.reactions)
+        for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+            show_anew(tx, thread, inbox_message, conduct.reactions)
 
 
 def _react(
@@ -220,8 +220,8 @@ def _react(
     show: Callable[[Transaction, Thread, str, Reactions], None],
 ) -> None:
     """Adds ✅, ❌ or 🛑 to the delegated messages."""
-    for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
-        show(tx, thread, entry.ts, conduct.reactions)
+    for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+        show(tx, thread, inbox_message.ts, conduct.reactions)
 
 
 def _thread(tx: Transaction, task: Task) -> Thread | None:

@@ -93,32 +93,32 @@ def _to_return_to(tx: Transaction, above: list[Task], roster: Roster) -> Task | 
 
 def _bring_along(tx: Transaction, thread: Thread, owner_id: str, reason: str, task_id: str | None) -> None:
     if thread.owner_id and thread.owner_id != owner_id:
-        for entry in inbox.unread_in_thread(tx, thread.owner_id, thread.id):
-            inbox.readdress(tx, entry, owner_id, reason, task_id=task_id)
+        for inbox_message in inbox.unread_in_thread(tx, thread.owner_id, thread.id):
+            inbox.readdress(tx, inbox_message, owner_id, reason, task_id=task_id)
 
 
-def follow_up(tx: Transaction, task: Task, entry: InboxMessage) -> None:
+def follow_up(tx: Transaction, task: Task, inbox_message: InboxMessage) -> None:
     """Adds a follow-up notice about a message for the agent of a running task, unless the same notice already waits."""
-    if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, task.agent_id, entry.id):
+    if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, task.agent_id, inbox_message.id):
         notices.add(
             tx,
             NoticeKind.TASK_FOLLOW_UP,
             task.agent_id,
-            thread_id=entry.thread_id,
-            inbox_message_id=entry.id,
+            thread_id=inbox_message.thread_id,
+            inbox_message_id=inbox_message.id,
             task_id=task.id,
         )
 
 
-def stored(tx: Transaction, entry_id: str, task: Task | None) -> None:
+def stored(tx: Transaction, inbox_message_id: str, task: Task | None) -> None:
     """Adds a follow-up notice for a new message in the thread if the agent's task ``task`` is running."""
     # Read again: a claim may have started the task before the inbox message and its queue head were there to prevent
     # it.
     current = tasks.get(tx, task.id) if task else None
     if current and current.status is TaskStatus.IN_PROGRESS:
-        entry = inbox.get(tx, entry_id)
-        assert entry is not None  # stored a moment ago
-        follow_up(tx, current, entry)
+        inbox_message = inbox.get(tx, inbox_message_id)
+        assert inbox_message is not None  # stored a moment ago
+        follow_up(tx, current, inbox_message)
 
 
 def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
@@ -127,11 +127,15 @@ def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
         answer(tx, thread)
 
 
-def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | None]:
+def concerned(tx: Transaction, inbox_message: InboxMessage) -> tuple[str | None, str | None]:
     """Returns the agent that works on a message now, and the task if the message was delegated; None without one."""
-    if entry.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):
-        return entry.agent_id, None
-    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.DELEGATED else None
+    if inbox_message.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):
+        return inbox_message.agent_id, None
+    task = (
+        tasks.get(tx, inbox_message.task_id)
+        if inbox_message.task_id and inbox_message.status is InboxStatus.DELEGATED
+        else None
+    )
     if task and task.ended_at is None:
         return task.agent_id, task.id
     return None, None
@@ -141,6 +145,6 @@ def answer(tx: Transaction, thread: Thread) -> None:
     """Makes all tasks and messages that wait for an answer in this thread due again, whichever agent owns it now."""
     for task in task_queries.waiting_in_thread(tx, thread.id):
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
-    for entry in inbox.waiting_in_thread(tx, thread.id):
-        inbox.move(tx, InboxStep.ANSWER, entry, reason="somebody answered in the thread")
+    for inbox_message in inbox.waiting_in_thread(tx, thread.id):
+        inbox.move(tx, InboxStep.ANSWER, inbox_message, reason="somebody answered in the thread")
     runs.supersede_waiting(tx, thread.id)

@@ -56,14 +56,14 @@ class ActiveRuns:
 
     async def begin_streams(self) -> None:
         """Begins to show every open answer of a polling agent that this process does not show yet."""
-        for turn_id in await self._crew.database.read(run_events.running):
-            if not self.runs(turn_id):
-                self._begin(StreamSource(self._crew, turn_id))
+        for run_id in await self._crew.database.read(run_events.running):
+            if not self.runs(run_id):
+                self._begin(StreamSource(self._crew, run_id))
 
-    def stop(self, turn_id: str, by: str | None) -> None:
+    def stop(self, run_id: str, by: str | None) -> None:
         """Stops a run for a person, by user id. A run of another process is stopped there."""
         for run in self._runs:
-            if run.turn_id == turn_id:
+            if run.run_id == run_id:
                 run.stop(by)
 
     def stop_for_task(self, task_id: str, by: str | None) -> None:
@@ -72,12 +72,12 @@ class ActiveRuns:
             if run.source.task_id == task_id:
                 run.stop(by)
 
-    def withdraw(self, entry_id: str) -> None:
+    def withdraw(self, inbox_message_id: str) -> None:
         """Stops a run after the deletion of its last remaining message."""
         for run in self._runs:
-            if entry_id in run.source.entry_ids:
-                run.source.entry_ids.remove(entry_id)
-                if not run.source.entry_ids:
+            if inbox_message_id in run.source.inbox_message_ids:
+                run.source.inbox_message_ids.remove(inbox_message_id)
+                if not run.source.inbox_message_ids:
                     run.stop(None)
 
     def lose(self, agent_id: str) -> None:
@@ -86,9 +86,9 @@ class ActiveRuns:
             if run.source.agent_id == agent_id:
                 run.lose()
 
-    def runs(self, turn_id: str) -> bool:
+    def runs(self, run_id: str) -> bool:
         """Whether this process executes a run, including its beginning and end."""
-        return any(run.turn_id == turn_id for run in self._runs)
+        return any(run.run_id == run_id for run in self._runs)
 
     async def end_all(self) -> None:
         """Ends every run, and waits until all shown messages are sealed."""
@@ -99,14 +99,14 @@ class ActiveRuns:
 
     def _begin(self, source: RunSource) -> None:
         run = AnswerRun(self._crew, source, self._term)
-        task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
+        task = asyncio.create_task(run.run(), name=f"run {run.run_id}")
         self._runs[run] = task
         task.add_done_callback(lambda done: self._ended(run, done))
 
     def _ended(self, run: AnswerRun, task: asyncio.Task[None]) -> None:
         self._runs.pop(run, None)
         if not task.cancelled() and task.exception() is not None:
-            _log.error("a turn failed", action="turn", turn=run.turn_id, exc_info=task.exception())
+            _log.error("a run failed", action="turn", turn=run.run_id, exc_info=task.exception())
         self._crew.background(self._tell())
 
     async def _tell(self) -> None:

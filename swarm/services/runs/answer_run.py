@@ -79,10 +79,10 @@ class Opening:
 class RunSource(Protocol):
     """The events of one run, and the right to show them. Each method gets the run, to stop it or to end it as lost."""
 
-    turn_id: str
+    run_id: str
     agent_id: str | None  # the agent whose limit of parallel runs counts this run; None: its agent runs elsewhere
     task_id: str | None  # a task whose cancellation stops the run
-    entry_ids: set[str]  # messages whose deletion stops the run, once all are deleted
+    inbox_message_ids: set[str]  # messages whose deletion stops the run, once all are deleted
     was_called: bool  # the agent may have begun
 
     async def ready(self, run: AnswerRun) -> bool:
@@ -115,7 +115,7 @@ class AnswerRun:
 
     def __init__(self, crew: RunContext, source: RunSource, term: OfficeTerm) -> None:
         self.source = source
-        self.turn_id = source.turn_id
+        self.run_id = source.run_id
         self.term = term
         self._crew = crew
         self._showing: Showing | None = None
@@ -171,7 +171,7 @@ class AnswerRun:
 
         async def offer() -> None:
             await asyncio.sleep(seconds)
-            await self._crew.database.write(offer_stop, self.turn_id)
+            await self._crew.database.write(offer_stop, self.run_id)
 
         return [self._crew.background(offer())]
 
@@ -183,7 +183,7 @@ class AnswerRun:
         showing = self._crew.stage.answer(
             place,
             mentionable=opening.mentionable,
-            record=RunRecord(self._crew.database, self.turn_id),
+            record=RunRecord(self._crew.database, self.run_id),
             may_call=self.may_call,
             pages=opening.sealed_pages,
         )
@@ -214,34 +214,34 @@ class AnswerRun:
         ending = Ending(outcome=shown.outcome, text=shown.text, leftover=shown.leftover, closing=shown.closing)
         while True:
             try:
-                await self._crew.database.write(end_run, self.turn_id, ending, place, self._crew.conduct)
+                await self._crew.database.write(end_run, self.run_id, ending, place, self._crew.conduct)
             except Unavailable as error:
-                _log.warning("the end of a turn cannot be stored yet", action="turn", error=error.message)
+                _log.warning("the end of a run cannot be stored yet", action="turn", error=error.message)
                 await asyncio.sleep(_AGAIN_SECONDS)
             else:
-                _log.info("a turn has ended", action="turn", turn=self.turn_id, outcome=type(shown.outcome).__name__)
+                _log.info("a run has ended", action="turn", turn=self.run_id, outcome=type(shown.outcome).__name__)
                 return
 
     async def _give_up(self, error: BaseException, place: AnswerTarget | None) -> None:
         """Seals the shown messages: as after a crash, but at once."""
         is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, AnswerLost)
         if is_lost:
-            _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
+            _log.info("a run is somebody else's by now", action="turn", turn=self.run_id)
         elif isinstance(error, SwarmError):
-            _log.warning("a turn breaks off", action="turn", turn=self.turn_id, error=error.message)
+            _log.warning("a run breaks off", action="turn", turn=self.run_id, error=error.message)
         elif not is_told:
-            _log.error("a turn failed inside", action="turn", turn=self.turn_id, exc_info=error)
+            _log.error("a run failed inside", action="turn", turn=self.run_id, exc_info=error)
         if not self.term.holds():
             return  # the process now in office ends the run
         try:
             await self._crew.recovery.bring_to_end(
-                self.turn_id, self.term.is_ours, counts=not is_told, was_called=self.source.was_called
+                self.run_id, self.term.is_ours, counts=not is_told, was_called=self.source.was_called
             )
             stored = None if place is None or is_told or is_lost else await self.source.stored()
             if stored:
                 await self._end(stored, place)
         except SwarmError as trouble:
-            _log.warning("a turn is to be ended later", action="turn", turn=self.turn_id, error=trouble.message)
+            _log.warning("a run is to be ended later", action="turn", turn=self.run_id, error=trouble.message)
 
 
 async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector) -> None:
@@ -255,67 +255,67 @@ async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector
 class RunRecord:
     """The messages of one run, recorded in the database for recovery. Raises AnswerLost once the run is over."""
 
-    def __init__(self, database: Database, turn_id: str) -> None:
+    def __init__(self, database: Database, run_id: str) -> None:
         self._database = database
-        self._turn_id = turn_id
+        self._run_id = run_id
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
         """Records a message before Slack is asked for it."""
         kind = PageKind.POST if is_post else PageKind.STREAM
-        if not await self._database.write(_beginning, self._turn_id, page, kind):
+        if not await self._database.write(_beginning, self._run_id, page, kind):
             raise AnswerLost
 
     async def began(self, page: int, ts: str) -> None:
         """Records the timestamp of a message. If the run has ended meanwhile, recovery seals the message."""
-        if not await self._database.write(_began, self._turn_id, page, ts):
+        if not await self._database.write(_began, self._run_id, page, ts):
             raise AnswerLost
 
     async def leaving(self, page: int, text: str) -> None:
         """Records the text of a message before the next one begins: recovery can still add a note
         to a closed message.
         """
-        await self._database.write(run_pages.page_text, self._turn_id, page, text)
+        await self._database.write(run_pages.page_text, self._run_id, page, text)
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
         """Records the end before the last call: from now on any process can complete the answer."""
-        if not await self._database.write(_closing, self._turn_id, call, outcome):
+        if not await self._database.write(_closing, self._run_id, call, outcome):
             raise AnswerLost
 
     async def ended(self, page: int, text: str) -> None:
         """Records that a message will not change any more."""
-        await self._database.write(_page_ended, self._turn_id, page, text)
+        await self._database.write(_page_ended, self._run_id, page, text)
 
 
-def _is_running(tx: Transaction, turn_id: str) -> bool:
-    turn = runs.get(tx, turn_id)
-    return turn is not None and turn.ended_at is None
+def _is_running(tx: Transaction, run_id: str) -> bool:
+    run = runs.get(tx, run_id)
+    return run is not None and run.ended_at is None
 
 
-def _beginning(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool:
-    if not _is_running(tx, turn_id):
+def _beginning(tx: Transaction, run_id: str, page: int, kind: PageKind) -> bool:
+    if not _is_running(tx, run_id):
         return False
-    run_pages.open_page(tx, turn_id, page, kind)
+    run_pages.open_page(tx, run_id, page, kind)
     return True
 
 
-def _began(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
-    if not run_pages.page_opened(tx, turn_id, page, ts):
-        given_up = [one for one in run_pages.of_turn(tx, turn_id) if one.page == page and one.ts is None]
+def _began(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
+    if not run_pages.page_opened(tx, run_id, page, ts):
+        given_up = [one for one in run_pages.of_run(tx, run_id) if one.page == page and one.ts is None]
         if given_up:  # recovery has searched for it in vain, but it has reached Slack after all
-            run_pages.page_reopened(tx, turn_id, page, ts)
-    return _is_running(tx, turn_id)
+            run_pages.page_reopened(tx, run_id, page, ts)
+    return _is_running(tx, run_id)
 
 
-def _closing(tx: Transaction, turn_id: str, call: Last, outcome: AnswerOutcome) -> bool:
+def _closing(tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome) -> bool:
     known, note = outcome_of(outcome)
-    if runs.closing(tx, turn_id, text=call.text, closing=call.closing, outcome=known, note=note):
+    if runs.closing(tx, run_id, text=call.text, closing=call.closing, outcome=known, note=note):
         if isinstance(outcome, NeedsInput):
-            interrupts.add(tx, turn_id, outcome.asked)
+            interrupts.add(tx, run_id, outcome.asked)
         return True
-    turn = runs.get(tx, turn_id)  # a repeated call finds the run closing
-    return turn is not None and turn.outcome is known and turn.ended_at is None
+    run = runs.get(tx, run_id)  # a repeated call finds the run closing
+    return run is not None and run.outcome is known and run.ended_at is None
 
 
-def _page_ended(tx: Transaction, turn_id: str, page: int, text: str) -> None:
-    run_pages.page_text(tx, turn_id, page, text)
-    run_pages.page_closed(tx, turn_id, page)
+def _page_ended(tx: Transaction, run_id: str, page: int, text: str) -> None:
+    run_pages.page_text(tx, run_id, page, text)
+    run_pages.page_closed(tx, run_id, page)

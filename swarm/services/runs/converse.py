@@ -69,7 +69,7 @@ class Converse:
     ) -> None:
         self._database = database
         self._polls = polls
-        self._turns = running
+        self._runs = running
         self._recovery = recovery
         self._news = news
         self._hired = {one.spec.name: one for one in hired}
@@ -79,17 +79,17 @@ class Converse:
 
         On cancellation, running answers are sealed and their work is given back.
         """
-        self._turns.begin_term(term)
+        self._runs.begin_term(term)
         try:
             async with asyncio.TaskGroup() as works:
                 works.create_task(self._recover(term), name="recovery")
-                works.create_task(self._watch(), name="turns")
+                works.create_task(self._watch(), name="runs")
                 for one in self._hired.values():
                     works.create_task(self._employ(one), name=f"agent {one.spec.name}")
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDING_SECONDS):
-                    await self._turns.end_all()
+                    await self._runs.end_all()
 
     async def introduce(self, names: Collection[str] | None = None) -> None:
         """Registers all agents, or the named ones: before the first message comes, and after a removal."""
@@ -103,7 +103,7 @@ class Converse:
     async def _recover(self, term: OfficeTerm) -> None:
         """Ends the unfinished runs of a predecessor, and runs that could not be ended since."""
         while True:
-            await attempt(self._recovery.recover(self._turns.runs, term.is_ours), "turn_recover")
+            await attempt(self._recovery.recover(self._runs.runs, term.is_ours), "turn_recover")
             await asyncio.sleep(RECOVER_SECONDS)
 
     async def _employ(self, one: ManagedAgent) -> None:
@@ -112,7 +112,7 @@ class Converse:
         while True:
             with contextlib.suppress(Removed):
                 await self._serve(agent, one)
-            self._turns.lose(agent.id)
+            self._runs.lose(agent.id)
             _log.warning(
                 "an agent was removed; it comes back with the next reload or start",
                 action="agent_removed",
@@ -185,11 +185,11 @@ class Converse:
             return
         if await self._database.read(agents.by_id, agent.id) is None:
             raise Removed
-        limit = max(1, min(AT_ONCE, self._turns.places(agent.id, one.spec.parallel)))
+        limit = max(1, min(AT_ONCE, self._runs.places(agent.id, one.spec.parallel)))
         news = []
         for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=limit):
             if trigger.kind in WORK:
-                self._turns.begin(agent, one, trigger, self._news.take)
+                self._runs.begin(agent, one, trigger, self._news.take)
             else:
                 news.append(trigger)
         for trigger in news:  # after all work has begun: a failure here must not leave work claimed
@@ -198,10 +198,10 @@ class Converse:
     async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
         """Waits until another run may begin. Meanwhile notices are taken: a notice may end one of the present runs."""
         wakeups = self._database.wakeups
-        while not self._turns.has_room(agent.id, parallel) and not wakeups.closed:
+        while not self._runs.has_room(agent.id, parallel) and not wakeups.closed:
             seen = wakeups.generation(agent.id)
             await attempt(self._news.hear(agent), "turn_news", agent=agent.name)
-            room = asyncio.create_task(self._turns.room(agent.id, parallel))
+            room = asyncio.create_task(self._runs.room(agent.id, parallel))
             waits: list[asyncio.Task[Any]] = [room, asyncio.create_task(wakeups.wait(agent.id, seen, POLL_SECONDS))]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -213,17 +213,17 @@ class Converse:
         """Begins the streams of polling agents at once, and stops runs on request from any process."""
         wakeups = self._database.wakeups
         while True:
-            seen = wakeups.generation(runs.TURNS)
-            await attempt(self._turns.begin_streams(), "stream_begin")
+            seen = wakeups.generation(runs.RUNS)
+            await attempt(self._runs.begin_streams(), "stream_begin")
             await attempt(self._stop_wanted(), "turn_stop")
             if wakeups.closed:
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
-                await wakeups.wait(runs.TURNS, seen, AGAIN_SECONDS)
+                await wakeups.wait(runs.RUNS, seen, AGAIN_SECONDS)
 
     async def _stop_wanted(self) -> None:
-        for turn in await self._database.read(_stops_wanted):
-            self._turns.stop(turn.id, turn.stop_requested_by)
+        for run in await self._database.read(_stops_wanted):
+            self._runs.stop(run.id, run.stop_requested_by)
 
 
 def register(tx: Transaction, spec: StreamingAgent) -> Agent:
@@ -234,5 +234,5 @@ def register(tx: Transaction, spec: StreamingAgent) -> Agent:
 
 
 def _stops_wanted(tx: Transaction) -> list[runs.Run]:
-    found = (runs.get(tx, turn_id) for turn_id in runs.stops_wanted(tx))
-    return [turn for turn in found if turn]
+    found = (runs.get(tx, run_id) for run_id in runs.stops_wanted(tx))
+    return [run for run in found if run]

@@ -85,7 +85,7 @@ class RunControl:
         if person.standing is None:
             raise Unavailable("Slack does not say who pressed its Stop.")
         count = await self._database.write(self._stop_session, stopped, person)
-        _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, turns=count)
+        _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, runs=count)
 
     def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int:
         if not idempotency_keys.record(tx, stopped.key) or denial(person, self._conduct.policy(stopped.channel)):
@@ -190,70 +190,78 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, conduct:
 
 
 def retry_run(
-    tx: Transaction, turn_id: str, channel: str, person: str, conduct: OperatingPolicy, message_ts: str | None = None
+    tx: Transaction, run_id: str, channel: str, person: str, conduct: OperatingPolicy, message_ts: str | None = None
 ) -> Retried:
     """Retries a failed or stopped run at a person's request: once, and while its work can still be done.
 
     ``message_ts`` is the message with the button, which is removed, because a second press would have no effect.
     """
-    turn = _shown_in(tx, turn_id, channel)
-    if turn is None or turn.thread_id is None:
+    run = _shown_in(tx, run_id, channel)
+    if run is None or run.thread_id is None:
         return Retried.IMPOSSIBLE
-    thread = threads.locked(tx, turn.thread_id)
-    turn = runs.get(tx, turn_id)  # read again under the lock
-    if turn is None or turn.status in UNFINISHED:
+    thread = threads.locked(tx, run.thread_id)
+    run = runs.get(tx, run_id)  # read again under the lock
+    if run is None or run.status in UNFINISHED:
         return Retried.IMPOSSIBLE
-    retried = _retry(tx, turn, thread, person, conduct)
+    retried = _retry(tx, run, thread, person, conduct)
     if message_ts:
         replace_retry(tx, thread, message_ts, _INSTEAD[retried].format(person=person))
     return retried
 
 
-def _retry(tx: Transaction, turn: Run, thread: Thread, person: str, conduct: OperatingPolicy) -> Retried:
-    if turn.status not in RETRYABLE:
+def _retry(tx: Transaction, run: Run, thread: Thread, person: str, conduct: OperatingPolicy) -> Retried:
+    if run.status not in RETRYABLE:
         return Retried.IMPOSSIBLE
-    if turn.retried_at is not None:
+    if run.retried_at is not None:
         return Retried.BEFORE
     reason = f"run again for <@{person}>"
-    if turn.task_id:
-        retried = _redrive_task(tx, turn, reason, conduct)
+    if run.task_id:
+        retried = _redrive_task(tx, run, reason, conduct)
     else:
-        retried = _redrive_entries(tx, turn, thread, reason, conduct)
+        retried = _redrive_entries(tx, run, thread, reason, conduct)
     if retried is Retried.DONE:
-        runs.retry(tx, turn, person)
+        runs.retry(tx, run, person)
         threads.touch(tx, thread.id)
     return retried
 
 
-def _shown_in(tx: Transaction, turn_id: str, channel: str) -> Run | None:
+def _shown_in(tx: Transaction, run_id: str, channel: str) -> Run | None:
     """Returns the run if it belongs to that channel: the value of a button proves nothing."""
-    turn = runs.get(tx, turn_id)
-    thread = threads.get(tx, turn.thread_id) if turn and turn.thread_id else None
-    return turn if thread and thread.channel == channel else None
+    run = runs.get(tx, run_id)
+    thread = threads.get(tx, run.thread_id) if run and run.thread_id else None
+    return run if thread and thread.channel == channel else None
 
 
-def _is_being_stopped(tx: Transaction, turn_id: str) -> bool:
-    turn = runs.get(tx, turn_id)
-    return turn is not None and turn.status is RunStatus.RUNNING and turn.stop_requested_at is not None
+def _is_being_stopped(tx: Transaction, run_id: str) -> bool:
+    run = runs.get(tx, run_id)
+    return run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is not None
 
 
-def _redrive_task(tx: Transaction, turn: Run, reason: str, conduct: OperatingPolicy) -> Retried:
-    task = lock_task(tx, turn.task_id or "")
+def _redrive_task(tx: Transaction, run: Run, reason: str, conduct: OperatingPolicy) -> Retried:
+    task = lock_task(tx, run.task_id or "")
     if task and redrive_dead(tx, task, reason, conduct):
         return Retried.DONE
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
 
 
-def _redrive_entries(tx: Transaction, turn: Run, thread: Thread, reason: str, conduct: OperatingPolicy) -> Retried:
+def _redrive_entries(tx: Transaction, run: Run, thread: Thread, reason: str, conduct: OperatingPolicy) -> Retried:
     """Locks all messages before the first queue head."""
-    found = [inbox.locked(tx, entry_id) for entry_id in sorted(turn.entry_ids)]
-    entries = [entry for entry in found if entry]
-    redriven = [entry for entry in entries if inbox.move(tx, InboxStep.RETRY, entry, reason=reason)]
-    for entry in redriven:
-        show_anew(tx, thread, entry, conduct.reactions)
+    found = [inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(run.inbox_message_ids)]
+    inbox_messages = [inbox_message for inbox_message in found if inbox_message]
+    redriven = [
+        inbox_message
+        for inbox_message in inbox_messages
+        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason)
+    ]
+    for inbox_message in redriven:
+        show_anew(tx, thread, inbox_message, conduct.reactions)
     if redriven:
         return Retried.DONE
-    return Retried.BEFORE if any(entry.status in _UNDER_WAY for entry in entries) else Retried.IMPOSSIBLE
+    return (
+        Retried.BEFORE
+        if any(inbox_message.status in _UNDER_WAY for inbox_message in inbox_messages)
+        else Retried.IMPOSSIBLE
+    )
 
 
 def _stop_receipt(team: str, message: SlackMessage) -> str:
@@ -265,13 +273,13 @@ def _stop_task(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) 
     return None if stopped else OVER_TEXT
 
 
-def _stop_turn(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
-    turn = _shown_in(tx, press.value, press.channel)
-    stopped = turn and (runs.request_stop(tx, press.user_id, turn_id=turn.id) or _is_being_stopped(tx, turn.id))
+def _stop_run(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
+    run = _shown_in(tx, press.value, press.channel)
+    stopped = run and (runs.request_stop(tx, press.user_id, run_id=run.id) or _is_being_stopped(tx, run.id))
     return None if stopped else COMPLETE_TEXT
 
 
-def _retry_turn(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
+def _retry_run(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
     return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, conduct, press.message_ts)]
 
 
@@ -279,10 +287,10 @@ def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: OperatingPol
     said = feedback_of(press.value)
     if said is None:
         return None
-    turn = _shown_in(tx, said.turn_id, press.channel)
-    if turn is None:
+    run = _shown_in(tx, said.run_id, press.channel)
+    if run is None:
         return FORGOTTEN_TEXT
-    feedback.give(tx, turn.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
+    feedback.give(tx, run.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
     return THANKS_TEXT
 
 
@@ -290,8 +298,8 @@ Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]
 
 _ACTS: Final[Mapping[str, Act]] = {
     STOP_TASK_ACTION: _stop_task,
-    STOP_RUN_ACTION: _stop_turn,
-    RETRY_RUN_ACTION: _retry_turn,
+    STOP_RUN_ACTION: _stop_run,
+    RETRY_RUN_ACTION: _retry_run,
     FEEDBACK_ACTION: _give_feedback,
 }
 _ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

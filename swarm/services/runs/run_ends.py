@@ -93,7 +93,7 @@ def place_of(
     thread: Thread | triggers.ThreadView,
     conduct: OperatingPolicy,
     *,
-    turn_id: str,
+    run_id: str,
     requester: str | None,
     agent_name: str,
     footer: str = "",
@@ -106,7 +106,7 @@ def place_of(
         is_direct=thread.channel_type is ChannelType.DM,
         requester=requester,
         agent_name=agent_name,
-        turn_id=turn_id,
+        run_id=run_id,
         display=conduct.policy(thread.channel).display,
         footer=footer,
     )
@@ -127,137 +127,135 @@ def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
             assert_never(outcome)
 
 
-def offer_stop(tx: Transaction, turn_id: str) -> None:
+def offer_stop(tx: Transaction, run_id: str) -> None:
     """Posts a Stop button for a long run, unless the run is over."""
-    turn, thread = _in_locked_thread(tx, turn_id)
-    if turn and thread and turn.status in UNFINISHED:
+    run, thread = _in_locked_thread(tx, run_id)
+    if run and thread and run.status in UNFINISHED:
         deliveries.add(
             tx,
             DeliveryKind.POST,
             thread,
             text=STOP_TEXT,
-            once_key=_stop_key(turn_id),
-            agent_id=turn.agent_id,
-            stops_turn_id=turn_id,
+            idempotency_key=_stop_key(run_id),
+            agent_id=run.agent_id,
+            stops_run_id=run_id,
         )
 
 
-def end_run(
-    tx: Transaction, turn_id: str, ending: Ending, place: AnswerTarget | None, conduct: OperatingPolicy
-) -> bool:
+def end_run(tx: Transaction, run_id: str, ending: Ending, place: AnswerTarget | None, conduct: OperatingPolicy) -> bool:
     """Ends a run; False if the run has ended before. ``place`` is None for a task without a thread."""
-    found = runs.get(tx, turn_id)
+    found = runs.get(tx, run_id)
     assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
-    turn = runs.get(tx, turn_id)
-    if turn is None or turn.status not in UNFINISHED:
+    run = runs.get(tx, run_id)
+    if run is None or run.status not in UNFINISHED:
         return False
-    polls = is_polling(tx, turn)
+    polls = is_polling(tx, run)
     holds = _still_holds(tx, lease, polls=polls)
-    if lease and holds and is_ours_to_settle(tx, turn, ending.outcome):
-        _settle_work(tx, turn, lease, thread, ending, conduct)
-    _end(tx, turn, ending, in_time=holds or polls)
+    if lease and holds and is_ours_to_settle(tx, run, ending.outcome):
+        _settle_work(tx, run, lease, thread, ending, conduct)
+    _end(tx, run, ending, in_time=holds or polls)
     if polls:
-        tx.wake(runs.TURNS)  # a run that waits for the end of this answer may begin
+        tx.wake(runs.RUNS)  # a run that waits for the end of this answer may begin
     if thread and holds and isinstance(ending.outcome, NeedsInput):
-        answered_before(tx, thread, turn.agent_id)
+        answered_before(tx, thread, run.agent_id)
     if thread and place:
-        show_settled(tx, turn, thread, conduct)
-        _remember_pages(tx, turn, thread, place)
-        close_pages(tx, turn)
-        _say(tx, turn, thread, place, ending.closing, ending.leftover)
+        show_settled(tx, run, thread, conduct)
+        _remember_pages(tx, run, thread, place)
+        close_pages(tx, run)
+        _say(tx, run, thread, place, ending.closing, ending.leftover)
         # Last, because Slack's limit for deletions is lower than for posts.
-        deliveries.take_down(tx, thread, _stop_key(turn.id))
+        deliveries.take_down(tx, thread, _stop_key(run.id))
     return True
 
 
-def break_off(tx: Transaction, turn_id: str, loss: Loss, place: AnswerTarget | None, conduct: OperatingPolicy) -> None:
+def break_off(tx: Transaction, run_id: str, loss: Loss, place: AnswerTarget | None, conduct: OperatingPolicy) -> None:
     """Decides the outcome of a lost run. A run that is not running any more stays unchanged.
 
     The messages visible to people are sealed later with `below_of`; without any, a post has the same note.
     """
-    found = runs.get(tx, turn_id)
+    found = runs.get(tx, run_id)
     assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
-    turn = runs.locked(tx, turn_id)  # the run may store its end at this moment
-    if turn is None or turn.status is not RunStatus.RUNNING:
+    run = runs.locked(tx, run_id)  # the run may store its end at this moment
+    if run is None or run.status is not RunStatus.RUNNING:
         return
-    outcome = _outcome_of_lost(tx, turn, lease, loss)
+    outcome = _outcome_of_lost(tx, run, lease, loss)
     if outcome is None:
-        runs.end(tx, turn.id, RunStep.ABANDON, RESTARTED)
-        _hand_out_again(tx, turn, lease, loss, conduct)
+        runs.end(tx, run.id, RunStep.ABANDON, RESTARTED)
+        _hand_out_again(tx, run, lease, loss, conduct)
     else:
         known, note = outcome_of(outcome)
-        runs.end(tx, turn.id, known.step, note)
-        if lease and _still_holds(tx, lease, polls=is_polling(tx, turn)) and is_ours_to_settle(tx, turn, outcome):
-            _settle_work(tx, turn, lease, thread, Ending(outcome=outcome), conduct)
+        runs.end(tx, run.id, known.step, note)
+        if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
+            _settle_work(tx, run, lease, thread, Ending(outcome=outcome), conduct)
     if thread and place:
-        show_settled(tx, turn, thread, conduct)
-        _remember_pages(tx, turn, thread, place)
-        over = runs.get(tx, turn.id)
+        show_settled(tx, run, thread, conduct)
+        _remember_pages(tx, run, thread, place)
+        over = runs.get(tx, run.id)
         assert over is not None
         _leave_to_be_sealed(tx, over, thread, place, says_so=outcome is not None or loss.was_called)
-        deliveries.take_down(tx, thread, _stop_key(turn.id))
+        deliveries.take_down(tx, thread, _stop_key(run.id))
 
 
-def keep(tx: Transaction, turn_id: str, seconds: float) -> LeaseLossOutcome:
+def keep(tx: Transaction, run_id: str, seconds: float) -> LeaseLossOutcome:
     """Prolongs the lease of a running run, even after its expiry, until `break_off` has decided."""
-    found = runs.get(tx, turn_id)
+    found = runs.get(tx, run_id)
     lease = leases.by_token(tx, found.lease_token) if found else None
-    turn = runs.get(tx, turn_id)
-    if turn is None or turn.ended_at is not None or lease is None or lease.ended_as in _COMES_AGAIN:
+    run = runs.get(tx, run_id)
+    if run is None or run.ended_at is not None or lease is None or lease.ended_as in _COMES_AGAIN:
         return LeaseLossOutcome.TAKEN
     return LeaseLossOutcome.OURS if leases.prolong(tx, lease.token, seconds) else LeaseLossOutcome.SETTLED
 
 
-def below_of(turn: Run, *, is_partial: bool) -> Closing:
+def below_of(run: Run, *, is_partial: bool) -> Closing:
     """Returns the note below the messages of an interrupted run."""
-    match turn.status:
+    match run.status:
         case RunStatus.ABANDONED:
             return Closing(note=RESTARTED_TEXT)
         case RunStatus.STOPPED:
-            return Closing(note=wording.stopped(turn.stop_requested_by))
+            return Closing(note=wording.stopped(run.stop_requested_by))
         case RunStatus.FAILED:
-            return Closing(note=wording.broke_off(turn.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
+            return Closing(note=wording.broke_off(run.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
         case _:
             return NOTHING_BELOW
 
 
-def sealed(tx: Transaction, turn_id: str, place: AnswerTarget | None, still_below: Closing) -> None:
+def sealed(tx: Transaction, run_id: str, place: AnswerTarget | None, still_below: Closing) -> None:
     """Records that every message of a run is sealed, as far as Slack allows, and posts the missing rest."""
-    turn, thread = _in_locked_thread(tx, turn_id)
-    if turn is None or not _is_open(tx, turn):
+    run, thread = _in_locked_thread(tx, run_id)
+    if run is None or not _is_open(tx, run):
         return
-    close_pages(tx, turn)
+    close_pages(tx, run)
     if thread and place:
-        _say(tx, turn, thread, place, still_below)
+        _say(tx, run, thread, place, still_below)
 
 
-def first_page_is_open(tx: Transaction, turn: Run) -> None:
+def first_page_is_open(tx: Transaction, run: Run) -> None:
     """Reopens the first message of a run for a further note, if its text is known."""
-    first = next(iter(run_pages.of_turn(tx, turn.id)), None)
+    first = next(iter(run_pages.of_run(tx, run.id)), None)
     if first and first.ts and first.text is not None:
-        run_pages.page_reopened(tx, turn.id, first.page, first.ts)
+        run_pages.page_reopened(tx, run.id, first.page, first.ts)
 
 
-def close_pages(tx: Transaction, turn: Run) -> None:
+def close_pages(tx: Transaction, run: Run) -> None:
     """Closes all present messages of a run; they are not changed any more."""
-    for page in run_pages.of_turn(tx, turn.id):
-        run_pages.page_closed(tx, turn.id, page.page)
+    for page in run_pages.of_run(tx, run.id):
+        run_pages.page_closed(tx, run.id, page.page)
 
 
-def _in_locked_thread(tx: Transaction, turn_id: str) -> tuple[Run | None, Thread | None]:
+def _in_locked_thread(tx: Transaction, run_id: str) -> tuple[Run | None, Thread | None]:
     """Returns a run, read after its thread was locked, and the thread."""
-    found = runs.get(tx, turn_id)
+    found = runs.get(tx, run_id)
     thread = threads.locked(tx, found.thread_id) if found and found.thread_id else None
-    return runs.get(tx, turn_id), thread
+    return runs.get(tx, run_id), thread
 
 
-def _stop_key(turn_id: str) -> str:
+def _stop_key(run_id: str) -> str:
     """Returns the key under which the Stop button of a run is posted once."""
-    return f"stop:{turn_id}"
+    return f"stop:{run_id}"
 
 
 def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
@@ -270,18 +268,18 @@ def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
 
 
 def _settle_work(
-    tx: Transaction, turn: Run, lease: Lease, thread: Thread | None, ending: Ending, conduct: OperatingPolicy
+    tx: Transaction, run: Run, lease: Lease, thread: Thread | None, ending: Ending, conduct: OperatingPolicy
 ) -> None:
     """Settles the work of the run: answered, waiting, dead, or dismissed."""
-    task = tasks.locked(tx, turn.task_id) if turn.task_id else None
+    task = tasks.locked(tx, run.task_id) if run.task_id else None
     if task and task.status is TaskStatus.IN_PROGRESS:
         _settle_task(tx, task, ending, conduct)
     if thread:
         known, reason = outcome_of(ending.outcome)
         step = _ENTRY_STEPS[known]
-        for entry in claimed_members(tx, lease):
-            if inbox.move(tx, step, entry, reason=reason) and (show := _END_MARKS.get(step)):
-                show(tx, thread, entry.ts, conduct.reactions)
+        for inbox_message in claimed_members(tx, lease):
+            if inbox.move(tx, step, inbox_message, reason=reason) and (show := _END_MARKS.get(step)):
+                show(tx, thread, inbox_message.ts, conduct.reactions)
         threads.answered(tx, thread.id)
     end_if_resolved(tx, lease)
 
@@ -298,72 +296,76 @@ def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Operating
             task_ends.complete(tx, task, ending.text.strip() or "done", conduct)
 
 
-def _end(tx: Transaction, turn: Run, ending: Ending, *, in_time: bool) -> None:
+def _end(tx: Transaction, run: Run, ending: Ending, *, in_time: bool) -> None:
     """Stores the end of a run.
 
     A run without its lease is abandoned unless it was stopped: its work belongs to another run.
     """
     known, note = outcome_of(ending.outcome)
     if not in_time and known is not RunOutcome.STOPPED:
-        runs.end(tx, turn.id, RunStep.ABANDON, "its lease was lost")
+        runs.end(tx, run.id, RunStep.ABANDON, "its lease was lost")
         return
-    runs.end(tx, turn.id, known.step, note)
-    if isinstance(ending.outcome, NeedsInput) and not interrupts.of_turn(tx, turn.id):
-        interrupts.add(tx, turn.id, ending.outcome.asked)
+    runs.end(tx, run.id, known.step, note)
+    if isinstance(ending.outcome, NeedsInput) and not interrupts.of_run(tx, run.id):
+        interrupts.add(tx, run.id, ending.outcome.asked)
 
 
-def _outcome_of_lost(tx: Transaction, turn: Run, lease: Lease | None, loss: Loss) -> AnswerOutcome | None:
+def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss) -> AnswerOutcome | None:
     """Returns the outcome of a lost run; None if its work is to be done again."""
-    if turn.stop_requested_at is not None:
-        return RunStopped(by=turn.stop_requested_by)
+    if run.stop_requested_at is not None:
+        return RunStopped(by=run.stop_requested_by)
     how = lease.ended_as if lease else None
     if how is LeaseEnd.CANCELLED:
         return RunStopped(by=None)
-    polls = is_polling(tx, turn)
+    polls = is_polling(tx, run)
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Answered() if polls else RunFailed(reason=RESTARTED)
     if how in _COMES_AGAIN or polls:
         return None
     if lease is None or not loss.runs_again:
         return RunFailed(reason=RESTARTED)
-    last = _last_attempt(tx, turn, lease) if loss.counts else None
+    last = _last_attempt(tx, run, lease) if loss.counts else None
     return RunFailed(reason=f"{RESTARTED}, {last} times") if last else None
 
 
-def _last_attempt(tx: Transaction, turn: Run, lease: Lease) -> int | None:
+def _last_attempt(tx: Transaction, run: Run, lease: Lease) -> int | None:
     """Returns the number of attempts if none is left for any of the work."""
-    task = tasks.locked(tx, turn.task_id) if turn.task_id else None
+    task = tasks.locked(tx, run.task_id) if run.task_id else None
     if task:
         return MAX_TASK_ATTEMPTS if task.attempts + 1 >= MAX_TASK_ATTEMPTS else None
-    entries = claimed_members(tx, lease)
-    return MAX_ATTEMPTS if entries and all(entry.attempts + 1 >= MAX_ATTEMPTS for entry in entries) else None
+    inbox_messages = claimed_members(tx, lease)
+    return (
+        MAX_ATTEMPTS
+        if inbox_messages and all(inbox_message.attempts + 1 >= MAX_ATTEMPTS for inbox_message in inbox_messages)
+        else None
+    )
 
 
-def _hand_out_again(tx: Transaction, turn: Run, lease: Lease | None, loss: Loss, conduct: OperatingPolicy) -> None:
+def _hand_out_again(tx: Transaction, run: Run, lease: Lease | None, loss: Loss, conduct: OperatingPolicy) -> None:
     if loss.counts or not leases.holds(lease, tx.now):
-        lose(tx, turn.lease_token, LeaseEnd.EXPIRED, RESTARTED, conduct)
+        lose(tx, run.lease_token, LeaseEnd.EXPIRED, RESTARTED, conduct)
     else:
-        give_back(tx, [turn.lease_token])
+        give_back(tx, [run.lease_token])
 
 
-def _leave_to_be_sealed(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget, *, says_so: bool) -> None:
+def _leave_to_be_sealed(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, *, says_so: bool) -> None:
     """Also opens the first message for the note: people begin to read there, and it may have been closed long ago."""
-    pages = run_pages.of_turn(tx, turn.id)
-    below = below_of(turn, is_partial=bool(pages)) if says_so else NOTHING_BELOW
+    pages = run_pages.of_run(tx, run.id)
+    below = below_of(run, is_partial=bool(pages)) if says_so else NOTHING_BELOW
     if below != NOTHING_BELOW:
-        first_page_is_open(tx, turn)
-    if not _is_open(tx, turn):
-        _say(tx, turn, thread, place, below)
+        first_page_is_open(tx, run)
+    if not _is_open(tx, run):
+        _say(tx, run, thread, place, below)
 
 
-def _is_open(tx: Transaction, turn: Run) -> bool:
-    return any(page.phase is not PagePhase.CLOSED for page in run_pages.of_turn(tx, turn.id))
+def _is_open(tx: Transaction, run: Run) -> bool:
+    return any(page.phase is not PagePhase.CLOSED for page in run_pages.of_run(tx, run.id))
 
 
-def _remember_pages(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget) -> None:
+def _remember_pages(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget) -> None:
     """Adds the messages of a run to the transcript, as far as their text is known."""
-    author = Author(id=turn.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
-    for page in run_pages.of_turn(tx, turn.id):
+    author = Author(id=run.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
+    for page in run_pages.of_run(tx, run.id):
         if page.ts and page.text:
             message = SlackMessage(
                 channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
@@ -371,11 +373,11 @@ def _remember_pages(tx: Transaction, turn: Run, thread: Thread, place: AnswerTar
             transcript.store_own_post(tx, thread.team, message)
 
 
-def _say(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget, below: Closing, text: str = "") -> None:
+def _say(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, below: Closing, text: str = "") -> None:
     """Posts text that no message of the run shows. A post of an abandoned run answers no inbox message."""
     if not text.strip() and below == NOTHING_BELOW:
         return
-    is_answer = turn.status is not RunStatus.ABANDONED and turn.entry_ids
+    is_answer = run.status is not RunStatus.ABANDONED and run.inbox_message_ids
     post_closing(
         tx,
         thread,
@@ -383,7 +385,7 @@ def _say(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget, below:
         below,
         place,
         is_safe=True,
-        agent_id=turn.agent_id,
-        inbox_message_id=turn.entry_ids[0] if is_answer else None,
-        task_id=turn.task_id,
+        agent_id=run.agent_id,
+        inbox_message_id=run.inbox_message_ids[0] if is_answer else None,
+        task_id=run.task_id,
     )

@@ -50,8 +50,8 @@ NOTHING_HEARD: Final = KnownMessages()
 class Ids:
     """The ids of a run."""
 
-    turn_id: str
     run_id: str
+    agui_run_id: str
     trace_id: str
     conversation_id: str
 
@@ -75,10 +75,10 @@ def run_input(
     if trigger.task:
         messages = _of_task(trigger.task)
     else:
-        messages = tuple(_new(entry, bot_name) for entry in trigger.inbox_messages)
+        messages = tuple(_new(inbox_message, bot_name) for inbox_message in trigger.inbox_messages)
     return RunInput(
-        turn_id=ids.turn_id,
         run_id=ids.run_id,
+        agui_run_id=ids.agui_run_id,
         trace_id=ids.trace_id,
         conversation_id=ids.conversation_id,
         messages=messages,
@@ -90,7 +90,7 @@ def run_input(
 
 def _origin(trigger: Trigger, *, user_email: str) -> Origin:
     requester, place = requester_of(trigger) or "", trigger.place
-    names = [entry.user_name for entry in trigger.inbox_messages if entry.user_id == requester]
+    names = [inbox_message.user_name for inbox_message in trigger.inbox_messages if inbox_message.user_id == requester]
     return Origin(
         channel=place.channel if place else "",
         thread_ts=place.thread_ts if place else "",
@@ -107,9 +107,9 @@ def requester_of(trigger: Trigger) -> str | None:
         return trigger.task.requester
     kinds = {said.ts: said.kind for said in trigger.thread_context}
     people = [
-        entry.user_id
-        for entry in trigger.inbox_messages
-        if kinds.get(entry.ts, AuthorKind.USER) is AuthorKind.USER and is_user(entry.user_id)
+        inbox_message.user_id
+        for inbox_message in trigger.inbox_messages
+        if kinds.get(inbox_message.ts, AuthorKind.USER) is AuthorKind.USER and is_user(inbox_message.user_id)
     ]
     return people[-1] if people else None
 
@@ -119,14 +119,20 @@ def is_user(author_id: str) -> bool:
     return author_id.startswith(("U", "W"))
 
 
-def _new(entry: InboxMessageView, bot_name: str) -> InputMessage:
-    text = _without_mention(entry.text, bot_name) or _file_names(entry)
-    return InputMessage(id=entry.id, speaker=Speaker.USER, text=text, author=entry.user_name, standing=entry.standing)
+def _new(inbox_message: InboxMessageView, bot_name: str) -> InputMessage:
+    text = _without_mention(inbox_message.text, bot_name) or _file_names(inbox_message)
+    return InputMessage(
+        id=inbox_message.id,
+        speaker=Speaker.USER,
+        text=text,
+        author=inbox_message.user_name,
+        standing=inbox_message.standing,
+    )
 
 
-def _file_names(entry: InboxMessageView) -> str:
+def _file_names(inbox_message: InboxMessageView) -> str:
     """Returns the file names, as the text of a message without text."""
-    return ", ".join(file.name for file in entry.files)
+    return ", ".join(file.name for file in inbox_message.files)
 
 
 def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
@@ -146,7 +152,7 @@ def _history(
     trigger: Trigger, since: Sequence[TranscriptMessage], heard: KnownMessages, bot_name: str
 ) -> tuple[InputMessage, ...]:
     """Returns the earlier messages, without deleted or empty messages."""
-    new = {entry.ts for entry in trigger.inbox_messages}
+    new = {inbox_message.ts for inbox_message in trigger.inbox_messages}
     before = [said for said in trigger.thread_context if said.ts not in new]
     messages = (_said(said, bot_name) for said in (*before, *since) if not heard.has(said))
     return tuple(message for message in messages if message.text.strip())
@@ -183,7 +189,7 @@ async def answered_since(database: Database, directory: Directory, trigger: Trig
     """Returns the agents' messages since the new messages of a trigger, oldest first; raises Unavailable."""
     if trigger.place is None or not trigger.inbox_messages:
         return ()
-    last = max(entry.ts for entry in trigger.inbox_messages)
+    last = max(inbox_message.ts for inbox_message in trigger.inbox_messages)
     said = await database.read(_said_since, trigger.place.id, last)
     ids = {user_id for message in said for user_id in mentioned_ids(message.text)}
     names = {user_id: await directory.author_name(user_id, AuthorKind.USER) for user_id in ids}
@@ -207,11 +213,11 @@ async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> K
 
 def _heard(tx: Transaction, thread_id: str, agent_id: str) -> KnownMessages:
     """Leaves out messages that were read from Slack only after the run began, however old they are."""
-    turn, thread = runs.last_heard(tx, thread_id, agent_id), threads.get(tx, thread_id)
-    if turn is None or thread is None:
+    run, thread = runs.last_heard(tx, thread_id, agent_id), threads.get(tx, thread_id)
+    if run is None or thread is None:
         return NOTHING_HEARD
-    entries = (inbox.get(tx, entry_id) for entry_id in turn.entry_ids)
-    last = max((entry.ts for entry in entries if entry), default=_TO_THE_END)
+    inbox_messages = (inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids)
+    last = max((inbox_message.ts for inbox_message in inbox_messages if inbox_message), default=_TO_THE_END)
     rows = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
-    told = (ts for ts, row in rows.items() if ts <= last and row["stored_at"] <= turn.started_at)
+    told = (ts for ts, row in rows.items() if ts <= last and row["stored_at"] <= run.started_at)
     return KnownMessages(timestamps=frozenset(told), agent_id=agent_id)

@@ -63,7 +63,7 @@ _log = structlog.get_logger(__name__)
 class Unfinished:
     """An unfinished run with all related rows."""
 
-    turn: Run
+    run: Run
     agent_name: str
     thread: Thread | None
     pages: tuple[RunPage, ...]
@@ -88,75 +88,75 @@ class Recovery:
         """
         found = await self._database.read(runs.unfinished)
         streams = await self._database.read(run_events.running)  # `StreamSource` handles the running streams
-        lost = [turn.id for turn in found if turn.id not in streams]
+        lost = [run.id for run in found if run.id not in streams]
         lost += await self._database.read(run_pages.unsealed)
         works = (
-            attempt(self.bring_to_end(turn_id, may_call, counts=True), "turn_recover", turn=turn_id)
-            for turn_id in lost
-            if not is_running(turn_id)
+            attempt(self.bring_to_end(run_id, may_call, counts=True), "turn_recover", turn=run_id)
+            for run_id in lost
+            if not is_running(run_id)
         )
         await asyncio.gather(*works)
 
-    async def bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool = True) -> None:
+    async def bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool = True) -> None:
         """Ends one run that no process executes any more, as long as this process ``may_call`` Slack.
 
         ``counts``: another run uses up one of the attempts. ``was_called``: the agent may have begun.
         """
         try:
-            await self._bring_to_end(turn_id, may_call, counts=counts, was_called=was_called)
+            await self._bring_to_end(run_id, may_call, counts=counts, was_called=was_called)
         except AnswerLost:
-            _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=turn_id)
+            _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=run_id)
 
-    async def _bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
-        found = await self._database.read(unfinished, turn_id, self._conduct)
+    async def _bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
+        found = await self._database.read(unfinished, run_id, self._conduct)
         if found is None:
             return
         if not await may_call():  # the elected process decides
             raise AnswerLost
-        _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=turn_id)
+        _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=run_id)
         place = self._place(found)
-        if found.turn.status is RunStatus.CLOSING:
+        if found.run.status is RunStatus.CLOSING:
             await self._complete(found, place, may_call)
         elif found.goes_on:
             await self._begin_anew(found, place, may_call)
-        elif found.turn.status is RunStatus.RUNNING:
+        elif found.run.status is RunStatus.RUNNING:
             loss = Loss(runs_again=self._runs_again(found.agent_name), counts=counts, was_called=was_called)
-            await self._database.write(break_off, turn_id, loss, place, self._conduct)
-            await self._seal(turn_id, place, may_call)
+            await self._database.write(break_off, run_id, loss, place, self._conduct)
+            await self._seal(run_id, place, may_call)
         else:
-            await self._seal(turn_id, place, may_call)
+            await self._seal(run_id, place, may_call)
 
     async def _begin_anew(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Seals the shown part of a polling agent's answer. The stored events are then shown again from the start."""
-        await self._database.write(first_page_is_open, found.turn)
-        opened = await self._database.read(unfinished, found.turn.id, self._conduct)
+        await self._database.write(first_page_is_open, found.run)
+        opened = await self._database.read(unfinished, found.run.id, self._conduct)
         if place and opened and opened.pages:
             await Seals(self._database, self._slack, opened, place, may_call).seal(Closing(note=RESTARTED_TEXT))
-        await self._database.write(close_pages, found.turn)
+        await self._database.write(close_pages, found.run)
 
-    async def _seal(self, turn_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
+    async def _seal(self, run_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Shows in the messages of a finished run how the run ended."""
-        found = await self._database.read(unfinished, turn_id, self._conduct)
-        if found is None or found.turn.status is RunStatus.CLOSING:  # all is posted, or the run has stored its end
+        found = await self._database.read(unfinished, run_id, self._conduct)
+        if found is None or found.run.status is RunStatus.CLOSING:  # all is posted, or the run has stored its end
             if place and found is None:
                 await self._slack.status(place, "", works=False)
             return
-        below = below_of(found.turn, is_partial=True)
+        below = below_of(found.run, is_partial=True)
         stands = place and await Seals(self._database, self._slack, found, place, may_call).seal(below)
-        await self._database.write(sealed, turn_id, place, NOTHING_BELOW if stands else below)
+        await self._database.write(sealed, run_id, place, NOTHING_BELOW if stands else below)
 
     async def _complete(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Completes the last message of a run whose answer is stored in full."""
-        turn = found.turn
-        text, below = turn.final_text or "", turn.final_closing or NOTHING_BELOW
+        run = found.run
+        text, below = run.final_text or "", run.final_closing or NOTHING_BELOW
         is_shown = place and await Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
         ending = Ending(
-            outcome=_outcome(turn),
+            outcome=_outcome(run),
             text=_said(found.pages, text),
             leftover="" if is_shown else text,
             closing=NOTHING_BELOW if is_shown else below,
         )
-        await self._database.write(end_run, turn.id, ending, place, self._conduct)
+        await self._database.write(end_run, run.id, ending, place, self._conduct)
 
     def _runs_again(self, agent_name: str) -> bool:
         spec = self._specs.get(agent_name)
@@ -169,8 +169,8 @@ class Recovery:
         return place_of(
             found.thread,
             self._conduct,
-            turn_id=found.turn.id,
-            requester=found.turn.requester,
+            run_id=found.run.id,
+            requester=found.run.requester,
             agent_name=found.agent_name,
             footer=spec.footer if spec else "",
         )
@@ -182,34 +182,34 @@ def _said(pages: Sequence[RunPage], last: str) -> str:
     return unescape("\n\n".join(text.strip("\n") for text in texts if text))
 
 
-def _outcome(turn: Run) -> AnswerOutcome:
-    match turn.outcome:
+def _outcome(run: Run) -> AnswerOutcome:
+    match run.outcome:
         case RunOutcome.STOPPED:
-            return RunStopped(by=turn.stop_requested_by)
+            return RunStopped(by=run.stop_requested_by)
         case RunOutcome.FAILED:
-            return RunFailed(reason=turn.outcome_note or RESTARTED)
+            return RunFailed(reason=run.outcome_note or RESTARTED)
         case RunOutcome.WAITING:
             return NeedsInput(asked=())
         case _:
             return Answered()
 
 
-def unfinished(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Unfinished | None:
+def unfinished(tx: Transaction, run_id: str, conduct: OperatingPolicy) -> Unfinished | None:
     """Returns a run that is running, closing, or has messages to seal; None for any other."""
-    turn = runs.get(tx, turn_id)
-    if turn is None or turn.status is RunStatus.WAITING:
+    run = runs.get(tx, run_id)
+    if run is None or run.status is RunStatus.WAITING:
         return None
-    pages = tuple(run_pages.of_turn(tx, turn_id))
-    if turn.ended_at is not None and all(page.phase is PagePhase.CLOSED for page in pages):
+    pages = tuple(run_pages.of_run(tx, run_id))
+    if run.ended_at is not None and all(page.phase is PagePhase.CLOSED for page in pages):
         return None
-    thread = threads.get(tx, turn.thread_id) if turn.thread_id else None
-    name = agents.names(tx).get(turn.agent_id, "swarm")
+    thread = threads.get(tx, run.thread_id) if run.thread_id else None
+    name = agents.names(tx).get(run.agent_id, "swarm")
     return Unfinished(
-        turn=turn,
+        run=run,
         agent_name=name,
         thread=thread,
         pages=pages,
-        goes_on=goes_on(tx, turn, conduct),
+        goes_on=goes_on(tx, run, conduct),
     )
 
 
@@ -249,7 +249,7 @@ class Seals:
         ts = await self._ts(page) if page else None
         if page is None or ts is None or not await self._show(page, ts, text, below):
             return False
-        await self._database.write(_ended, self._found.turn.id, page.page, ts, text)
+        await self._database.write(_ended, self._found.run.id, page.page, ts, text)
         return True
 
     async def _seal_all(self, below: Closing) -> bool:
@@ -259,7 +259,7 @@ class Seals:
             if page.phase is not PagePhase.CLOSED:
                 is_last = page is pages[-1]
                 stands[page.page] = await self._seal(page, below if is_last else replace(below, retry=False))
-        counts = pages[0] if self._found.turn.status is RunStatus.ABANDONED else pages[-1]
+        counts = pages[0] if self._found.run.status is RunStatus.ABANDONED else pages[-1]
         return stands.get(counts.page, below == NOTHING_BELOW)
 
     async def _seal(self, page: RunPage, below: Closing) -> bool:
@@ -283,18 +283,18 @@ class Seals:
         """Returns the timestamp of the message; a message that may have begun is searched for."""
         if page.ts:
             return page.ts
-        turn = self._found.turn
+        run = self._found.run
         known = {other.ts for other in self._found.pages if other.ts} | await self._database.read(
-            run_pages.known_in_thread, turn.thread_id or ""
+            run_pages.known_in_thread, run.thread_id or ""
         )
         try:
             is_post = page.kind is PageKind.POST
-            after_us = await self._database.read(run_pages.begins_after, turn.id, page.page)
+            after_us = await self._database.read(run_pages.begins_after, run.id, page.page)
             ts = await self._slack.find(self.place, page.page, after_us, known, is_post=is_post)
         except NotFound:
             return None
         if ts:
-            await self._database.write(run_pages.page_opened, turn.id, page.page, ts)
+            await self._database.write(run_pages.page_opened, run.id, page.page, ts)
         return ts
 
     async def _call(self, call: StreamCall) -> Answer:
@@ -303,14 +303,14 @@ class Seals:
         slot = Slot.CLOSE if isinstance(call, CloseStream) else Slot.UPDATE
         for number in range(_ATTEMPTS):
             await asyncio.sleep(_PAUSE_SECONDS * number)
-            await self._slack.turn(slot, place.channel)
+            await self._slack.acquire_slot(slot, place.channel)
             if not await self._may_call():
                 raise AnswerLost
             answer = await self._slack.call(place, call)
             if isinstance(answer, DeliveryAccepted | DeliveryRefused):
                 break
         if not isinstance(answer, DeliveryAccepted):
-            _log.info("a message could not be sealed", action="turn_seal", turn=place.turn_id, answer=repr(answer))
+            _log.info("a message could not be sealed", action="turn_seal", turn=place.run_id, answer=repr(answer))
         return answer
 
 
@@ -322,7 +322,7 @@ def _update(page: RunPage, ts: str, text: str, below: Closing) -> UpdatePage:
     return UpdatePage(page=page.page, ts=ts, text=text, cards=(), closing=below, is_last=True)
 
 
-def _ended(tx: Transaction, turn_id: str, page: int, ts: str, text: str) -> None:
-    run_pages.page_opened(tx, turn_id, page, ts)
-    run_pages.page_text(tx, turn_id, page, text)
-    run_pages.page_closed(tx, turn_id, page)
+def _ended(tx: Transaction, run_id: str, page: int, ts: str, text: str) -> None:
+    run_pages.page_opened(tx, run_id, page, ts)
+    run_pages.page_text(tx, run_id, page, text)
+    run_pages.page_closed(tx, run_id, page)

@@ -80,10 +80,10 @@ class AgentSource:
     def __init__(
         self, crew: RunContext, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications
     ) -> None:
-        self.turn_id = new_id()
+        self.run_id = new_id()
         self.agent_id: str | None = agent.id
         self.task_id = trigger.task.id if trigger.task else None
-        self.entry_ids = {entry.id for entry in trigger.inbox_messages}
+        self.inbox_message_ids = {inbox_message.id for inbox_message in trigger.inbox_messages}
         self.was_called = False
         self._crew = crew
         self._agent = agent
@@ -105,7 +105,7 @@ class AgentSource:
         except TimeoutError:
             pass  # `begin` gives the work back, to be handed out again
         except Unavailable as error:
-            _log.warning("a turn cannot begin yet", action="turn", turn=self.turn_id, error=error.message)
+            _log.warning("a run cannot begin yet", action="turn", turn=self.run_id, error=error.message)
         except asyncio.CancelledError:
             await asyncio.shield(self._release(0))
             raise
@@ -126,7 +126,7 @@ class AgentSource:
             place = place_of(
                 thread,
                 self._crew.conduct,
-                turn_id=self.turn_id,
+                run_id=self.run_id,
                 requester=self._requester,
                 agent_name=self._agent.name,
                 footer=self._one.spec.footer,
@@ -186,7 +186,7 @@ class AgentSource:
             return False
         if trigger.place and run_pages.is_unsealed_in_thread(tx, trigger.place.id, self._agent.id):
             return False
-        turn = runs.start(
+        run = runs.start(
             tx,
             agent_id=self._agent.id,
             thread_id=trigger.place.id if trigger.place else None,
@@ -194,13 +194,13 @@ class AgentSource:
             trigger_id=trigger.id,
             attempt=trigger.attempt,
             conversation_id=self._ids.conversation_id,
-            run_id=self._ids.run_id,
+            agui_run_id=self._ids.agui_run_id,
             requester=self._requester,
             task_id=self.task_id,
-            entry_ids=[entry.id for entry in trigger.inbox_messages],
-            turn_id=self.turn_id,
+            inbox_message_ids=[inbox_message.id for inbox_message in trigger.inbox_messages],
+            run_id=self.run_id,
         )
-        return turn is not None
+        return run is not None
 
     @cached_property
     def _ids(self) -> Ids:
@@ -210,7 +210,7 @@ class AgentSource:
             conversation_id = name(team=self._crew.me.team, channel="task", thread_ts=self._trigger.id)
         else:
             conversation_id = name(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
-        return Ids(turn_id=self.turn_id, run_id=new_id(), trace_id=new_trace_id(), conversation_id=conversation_id)
+        return Ids(run_id=self.run_id, agui_run_id=new_id(), trace_id=new_trace_id(), conversation_id=conversation_id)
 
     async def _input(self) -> RunInput:
         database, directory = self._crew.database, self._crew.directory
@@ -243,11 +243,11 @@ class AgentSource:
     async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
         """Keeps the work after the expiry of its lease, unless it was taken away meanwhile."""
         asked_at = boottime()
-        kept = await self._crew.database.write(keep, self.turn_id, self._crew.conduct.lease_seconds)
+        kept = await self._crew.database.write(keep, self.run_id, self._crew.conduct.lease_seconds)
         if kept is LeaseLossOutcome.OURS:
             self._confirmed_at = asked_at
             return kept
-        _log.warning("a turn has lost its lease", action="turn_renew", turn=self.turn_id, work=kept.value)
+        _log.warning("a run has lost its lease", action="turn_renew", turn=self.run_id, work=kept.value)
         if kept is LeaseLossOutcome.SETTLED:
             self._confirmed_at = math.inf
             run.stop(None)
@@ -266,9 +266,9 @@ class StreamSource:
     task_id: str | None = None
     was_called = True
 
-    def __init__(self, crew: RunContext, turn_id: str) -> None:
-        self.turn_id = turn_id
-        self.entry_ids: set[str] = set()
+    def __init__(self, crew: RunContext, run_id: str) -> None:
+        self.run_id = run_id
+        self.inbox_message_ids: set[str] = set()
         self._crew = crew
         self._people: frozenset[str] = frozenset()
         self._found: Unfinished
@@ -277,22 +277,22 @@ class StreamSource:
         """Seals the messages that another process has begun."""
         found = await self._read()
         if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
-            await self._crew.recovery.bring_to_end(self.turn_id, run.term.is_ours, counts=True)
+            await self._crew.recovery.bring_to_end(self.run_id, run.term.is_ours, counts=True)
             found = await self._read()
         if found is None or found.thread is None:
             return False
         self._found = found
-        self._people = await self._crew.database.read(_people, found.turn, found.thread)
+        self._people = await self._crew.database.read(_people, found.run, found.thread)
         return True
 
     async def begin(self) -> Opening | None:
-        turn, thread = self._found.turn, self._found.thread
+        run, thread = self._found.run, self._found.thread
         assert thread is not None  # else the run was not ready
         place = place_of(
             thread,
             self._crew.conduct,
-            turn_id=turn.id,
-            requester=turn.requester,
+            run_id=run.id,
+            requester=run.requester,
             agent_name=self._found.agent_name,
         )
         sealed = max((page.page for page in self._found.pages), default=0)
@@ -309,13 +309,13 @@ class StreamSource:
 
     async def stored(self) -> AnswerShown | None:
         whole = AnswerCollector(self._people)
-        for event in await self._crew.database.read(_told, self.turn_id):
+        for event in await self._crew.database.read(_told, self.run_id):
             whole.hear(event)
         return whole.shown()
 
     async def _tail(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
         """Yields all events from the first piece on. After a stop neither further events nor an end follow."""
-        seq, wakeups, topic = 0, self._crew.database.wakeups, run_events.topic_of(self.turn_id)
+        seq, wakeups, topic = 0, self._crew.database.wakeups, run_events.topic_of(self.run_id)
         while True:
             seen = wakeups.generation(topic)
             pieces, end = await self._look(seq)
@@ -340,24 +340,24 @@ class StreamSource:
     async def _look(self, seq: int) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
         while True:
             try:
-                return await self._crew.database.read(look_at, self.turn_id, seq, self._crew.conduct)
+                return await self._crew.database.read(look_at, self.run_id, seq, self._crew.conduct)
             except Unavailable as error:
                 _log.warning("a stream cannot be read yet", action="stream_read", error=error.message)
                 await asyncio.sleep(_TAIL_SECONDS)
 
     async def _read(self) -> Unfinished | None:
-        found = await self._crew.database.read(unfinished, self.turn_id, self._crew.conduct)
-        return found if found and found.turn.status is RunStatus.RUNNING else None
+        found = await self._crew.database.read(unfinished, self.run_id, self._crew.conduct)
+        return found if found and found.run.status is RunStatus.RUNNING else None
 
 
-def _people(tx: Transaction, turn: Run, thread: Thread) -> frozenset[str]:
+def _people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
     """Returns the people whom the answer may mention: authors in the thread and people mentioned there."""
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
     spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
     mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
-    return frozenset(spoken | mentioned | ({turn.requester} if turn.requester else set()))
+    return frozenset(spoken | mentioned | ({run.requester} if run.requester else set()))
 
 
-def _told(tx: Transaction, turn_id: str) -> list[AgentEvent]:
-    found = (event_of(event.piece) for event in run_events.after(tx, turn_id, 0, MAX_PIECES))
+def _told(tx: Transaction, run_id: str) -> list[AgentEvent]:
+    found = (event_of(event.piece) for event in run_events.after(tx, run_id, 0, MAX_PIECES))
     return [event for event in found if event is not None]

@@ -60,7 +60,7 @@ class StreamStatus(StrEnum):
 class Streamed:
     """An answer after a call: its run, and the number of characters so far."""
 
-    turn_id: str
+    run_id: str
     status: StreamStatus
     characters: int
 
@@ -102,37 +102,37 @@ class AnswerStreams:
         wakeups, now = self._database.wakeups, asyncio.get_running_loop().time
         deadline = now() + SEAL_SECONDS
         while True:
-            seen = wakeups.generation(runs.TURNS)
+            seen = wakeups.generation(runs.RUNS)
             try:
                 return await self._database.write(_open, caller, wanted, text)
             except StillShown:
                 if now() >= deadline or wakeups.closed:
                     raise
-            await wakeups.wait(runs.TURNS, seen, _LOOK_SECONDS)
+            await wakeups.wait(runs.RUNS, seen, _LOOK_SECONDS)
 
-    async def append(self, caller: Caller, turn_id: str, text: str) -> Streamed:
+    async def append(self, caller: Caller, run_id: str, text: str) -> Streamed:
         """Adds a piece. A repeated text is added again: only a ``request_id`` makes a call happen once.
 
         Raises the errors of :meth:`close`.
         """
         _check_text(text)
-        return await self._database.write(_add, caller, turn_id, "append", TextAdded(text=text))
+        return await self._database.write(_add, caller, run_id, "append", TextAdded(text=text))
 
-    async def task(self, caller: Caller, turn_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
+    async def task(self, caller: Caller, run_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
         """Shows a step of the work as a card, or changes the card with this id. Raises the errors of :meth:`close`."""
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
         return await self._database.write(
-            _add, caller, turn_id, "task", StepUpdated(id=step_id, title=title, status=status)
+            _add, caller, run_id, "task", StepUpdated(id=step_id, title=title, status=status)
         )
 
-    async def status(self, caller: Caller, turn_id: str, what: str) -> Streamed:
+    async def status(self, caller: Caller, run_id: str, what: str) -> Streamed:
         """Sets the status line, which people see as long as there is no text. Raises the errors of :meth:`close`."""
         _check_name("title", what)
-        return await self._database.write(_add, caller, turn_id, "status", Doing(what=what))
+        return await self._database.write(_add, caller, run_id, "status", Doing(what=what))
 
     async def close(
-        self, caller: Caller, turn_id: str, text: str = "", result: str | None = None, failed: str | None = None
+        self, caller: Caller, run_id: str, text: str = "", result: str | None = None, failed: str | None = None
     ) -> Streamed:
         """Adds the last piece and settles the work as a reply does: the lease ends, unless it is held.
 
@@ -149,24 +149,24 @@ class AnswerStreams:
         for field, value in {"result": result, "failed": failed}.items():
             if value is not None:
                 checked(value, field)
-        return await self._database.write(self._close, caller, turn_id, Said(text=text, result=result, failed=failed))
+        return await self._database.write(self._close, caller, run_id, Said(text=text, result=result, failed=failed))
 
-    def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: Said) -> Streamed:
-        turn = own(tx, caller, turn_id)
+    def _close(self, tx: Transaction, caller: Caller, run_id: str, said: Said) -> Streamed:
+        run = own(tx, caller, run_id)
 
         def act() -> Mapping[str, object]:
-            thread = threads.locked(tx, turn.thread_id or "")
-            lease = authorize_answer(tx, turn)
+            thread = threads.locked(tx, run.thread_id or "")
+            lease = authorize_answer(tx, run)
             if said.text:
-                _tell(tx, turn, TextAdded(text=said.text))
+                _tell(tx, run, TextAdded(text=said.text))
             if said.failed is None:
-                _check_something_said(tx, turn)
-            settled = _settle(tx, turn, lease, thread, said, self._conduct)
-            return {"characters": run_events.add(tx, turn.id, Closed(failed=said.failed, settled=settled)).characters}
+                _check_something_said(tx, run)
+            settled = _settle(tx, run, lease, thread, said, self._conduct)
+            return {"characters": run_events.add(tx, run.id, Closed(failed=said.failed, settled=settled)).characters}
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
-        done = idempotent(tx, _call(caller, "close", turn_id, turn.lease_token, arguments), act)
-        return Streamed(turn_id=turn_id, status=StreamStatus.CLOSED, characters=done["characters"])
+        done = idempotent(tx, _call(caller, "close", run_id, run.lease_token, arguments), act)
+        return Streamed(run_id=run_id, status=StreamStatus.CLOSED, characters=done["characters"])
 
 
 def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
@@ -175,38 +175,38 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
 
     def stands() -> bool:
         """Valid for this run only: a ``request_id`` forever, equal arguments as long as the answer is open."""
-        turn_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
-        turn = runs.get(tx, turn_id)
-        is_own = turn is not None and turn.lease_token == claim.lease.token
-        return is_own and (caller.request_id is not None or _is_open(tx, turn_id))
+        run_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
+        run = runs.get(tx, run_id)
+        is_own = run is not None and run.lease_token == claim.lease.token
+        return is_own and (caller.request_id is not None or _is_open(tx, run_id))
 
     def act() -> dict[str, str]:
-        turn = begin(tx, wanted, claim)
+        run = begin(tx, wanted, claim)
         if text:
-            _tell(tx, turn, TextAdded(text=text))
-        return {"turn_id": turn.id}
+            _tell(tx, run, TextAdded(text=text))
+        return {"turn_id": run.id}
 
-    turn_id = idempotent(tx, call, act, stands=stands)["turn_id"]
-    last = run_events.last(tx, turn_id)
-    status = StreamStatus.OPEN if _is_open(tx, turn_id) else StreamStatus.CLOSED
-    return Streamed(turn_id=turn_id, status=status, characters=last.characters if last else 0)
-
-
-def _is_open(tx: Transaction, turn_id: str) -> bool:
-    turn = runs.get(tx, turn_id)
-    return turn is not None and turn.ended_at is None and not is_closed(tx, turn_id)
+    run_id = idempotent(tx, call, act, stands=stands)["turn_id"]
+    last = run_events.last(tx, run_id)
+    status = StreamStatus.OPEN if _is_open(tx, run_id) else StreamStatus.CLOSED
+    return Streamed(run_id=run_id, status=status, characters=last.characters if last else 0)
 
 
-def _add(tx: Transaction, caller: Caller, turn_id: str, action: str, piece: Piece) -> Streamed:
-    turn = own(tx, caller, turn_id)
+def _is_open(tx: Transaction, run_id: str) -> bool:
+    run = runs.get(tx, run_id)
+    return run is not None and run.ended_at is None and not is_closed(tx, run_id)
+
+
+def _add(tx: Transaction, caller: Caller, run_id: str, action: str, piece: Piece) -> Streamed:
+    run = own(tx, caller, run_id)
 
     def act() -> dict[str, int]:
-        authorize_answer(tx, turn)
-        return {"characters": _tell(tx, turn, piece)}
+        authorize_answer(tx, run)
+        return {"characters": _tell(tx, run, piece)}
 
     is_once = caller.request_id is not None
-    done = idempotent(tx, _call(caller, action, turn_id, turn.lease_token, {}), act) if is_once else act()
-    return Streamed(turn_id=turn_id, status=StreamStatus.OPEN, characters=done["characters"])
+    done = idempotent(tx, _call(caller, action, run_id, run.lease_token, {}), act) if is_once else act()
+    return Streamed(run_id=run_id, status=StreamStatus.OPEN, characters=done["characters"])
 
 
 def _call(
@@ -216,9 +216,9 @@ def _call(
     return IdempotentCall.of(caller, f"slack-stream {action}", about, said, lease_token)
 
 
-def _tell(tx: Transaction, turn: Run, piece: Piece) -> int:
+def _tell(tx: Transaction, run: Run, piece: Piece) -> int:
     """Stores a piece, within the limits. Returns the number of characters so far."""
-    event = run_events.add(tx, turn.id, piece)
+    event = run_events.add(tx, run.id, piece)
     if event.characters > MAX_ANSWER_CHARACTERS:
         raise TooLarge(
             f"With this the answer would have {event.characters} characters; at most {MAX_ANSWER_CHARACTERS} fit.",
@@ -244,9 +244,9 @@ def _check_name(field: str, value: str) -> None:
         raise Invalid(f"The {field} is empty or too long.", fields={field: f"1 to {_MAX_NAME} characters"})
 
 
-def _check_something_said(tx: Transaction, turn: Run) -> None:
+def _check_something_said(tx: Transaction, run: Run) -> None:
     """Raises Invalid for an answer without text: cards alone are no answer."""
-    pieces = [event.piece for event in run_events.after(tx, turn.id, 0, MAX_PIECES)]
+    pieces = [event.piece for event in run_events.after(tx, run.id, 0, MAX_PIECES)]
     text = "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
     if not without_markers(strip_invisible(text)).strip():
         raise Invalid(
@@ -257,12 +257,12 @@ def _check_something_said(tx: Transaction, turn: Run) -> None:
 
 
 def _settle(
-    tx: Transaction, turn: Run, lease: Lease, thread: Thread, said: Said, conduct: OperatingPolicy
+    tx: Transaction, run: Run, lease: Lease, thread: Thread, said: Said, conduct: OperatingPolicy
 ) -> tuple[str, ...]:
     """Settles the work of a closed answer. Returns the ids of the settled messages. The lease is locked."""
     settled: list[str] = []
-    if turn.task_id is not None:
-        _settle_task(tx, turn.task_id, said, conduct)
+    if run.task_id is not None:
+        _settle_task(tx, run.task_id, said, conduct)
     elif said.result is not None:
         raise Invalid("Only a task has a result.", fields={"result": "leave it out: what you say is the answer"})
     else:
@@ -289,4 +289,4 @@ def _settle_messages(tx: Transaction, lease: Lease, said: Said) -> list[str]:
     """Settles all messages of the lease that wait for an answer."""
     step = InboxStep.RESPOND if said.failed is None else InboxStep.BURY
     waiting = claimed_members(tx, lease)
-    return [entry.id for entry in waiting if inbox.move(tx, step, entry, reason=said.failed)]
+    return [inbox_message.id for inbox_message in waiting if inbox.move(tx, step, inbox_message, reason=said.failed)]

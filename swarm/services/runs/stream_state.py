@@ -74,7 +74,7 @@ class Claim:
 
     lease: Lease
     thread: Thread
-    entry_ids: tuple[str, ...] = ()
+    inbox_message_ids: tuple[str, ...] = ()
     requester: str | None = None
 
 
@@ -98,7 +98,7 @@ def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
         raise Withdrawn("The thread's first message was deleted in Slack, so nothing can be shown there.")
     if run_pages.is_unsealed_in_thread(tx, thread.id, lease.agent_id):
         raise StillShown
-    turn = runs.start(
+    run = runs.start(
         tx,
         agent_id=lease.agent_id,
         thread_id=thread.id,
@@ -106,35 +106,35 @@ def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
         trigger_id=lease.trigger_id,
         attempt=lease.attempt,
         conversation_id=conversation_id(thread.team, thread.channel, thread.thread_ts),
-        run_id=new_id(),
+        agui_run_id=new_id(),
         requester=claim.requester,
         task_id=wanted.task_id,
-        entry_ids=claim.entry_ids,
+        inbox_message_ids=claim.inbox_message_ids,
     )
-    if turn is None:
+    if run is None:
         raise _in_the_way(tx, lease)
-    run_events.add(tx, turn.id, Opened())
-    tx.wake(runs.TURNS)
-    return turn
+    run_events.add(tx, run.id, Opened())
+    tx.wake(runs.RUNS)
+    return run
 
 
-def own(tx: Transaction, caller: Caller, turn_id: str) -> Run:
+def own(tx: Transaction, caller: Caller, run_id: str) -> Run:
     """Returns the run of an answer that the caller's run has opened; raises NotFound or LeaseLost."""
-    turn = runs.get(tx, turn_id)
-    if turn is None or turn.agent_id != caller.agent.id or run_events.last(tx, turn_id) is None:
-        raise NotFound(f"You have no stream '{turn_id}'.", hint="Use the turn_id that action 'open' gave you.")
-    if caller.lease_token not in (None, turn.lease_token):
+    run = runs.get(tx, run_id)
+    if run is None or run.agent_id != caller.agent.id or run_events.last(tx, run_id) is None:
+        raise NotFound(f"You have no stream '{run_id}'.", hint="Use the turn_id that action 'open' gave you.")
+    if caller.lease_token not in (None, run.lease_token):
         raise LeaseLost(hint=f"This stream is another run's. {NAME_LEASE}")
-    return turn
+    return run
 
 
-def authorize_answer(tx: Transaction, turn: Run) -> Lease:
+def authorize_answer(tx: Transaction, run: Run) -> Lease:
     """Returns the lease of an answer that accepts more pieces, locked.
 
     Raises Conflict with the reason if the answer is over, Withdrawn if the answered messages were deleted, LeaseLost.
     """
-    lease = leases.get(tx, turn.lease_token, turn.agent_id)
-    now = runs.get(tx, turn.id)
+    lease = leases.get(tx, run.lease_token, run.agent_id)
+    now = runs.get(tx, run.id)
     assert now is not None  # runs are dropped long after their end
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
@@ -148,33 +148,35 @@ def authorize_answer(tx: Transaction, turn: Run) -> Lease:
     return lease
 
 
-def is_closed(tx: Transaction, turn_id: str) -> bool:
+def is_closed(tx: Transaction, run_id: str) -> bool:
     """Whether the agent has closed an answer."""
-    last = run_events.last(tx, turn_id)
+    last = run_events.last(tx, run_id)
     return last is not None and isinstance(last.piece, Closed)
 
 
-def is_withdrawn(tx: Transaction, turn: Run) -> bool:
+def is_withdrawn(tx: Transaction, run: Run) -> bool:
     """Whether all messages that a run answers were deleted in Slack."""
-    entries = [inbox.get(tx, entry_id) for entry_id in turn.entry_ids]
-    return bool(entries) and all(entry is not None and entry.status is InboxStatus.WITHDRAWN for entry in entries)
+    inbox_messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids]
+    return bool(inbox_messages) and all(
+        inbox_message is not None and inbox_message.status is InboxStatus.WITHDRAWN for inbox_message in inbox_messages
+    )
 
 
-def is_polling(tx: Transaction, turn: Run) -> bool:
+def is_polling(tx: Transaction, run: Run) -> bool:
     """Whether a run is the answer of a polling agent."""
-    return run_events.last(tx, turn.id) is not None
+    return run_events.last(tx, run.id) is not None
 
 
-def goes_on(tx: Transaction, turn: Run, conduct: OperatingPolicy) -> bool:
+def goes_on(tx: Transaction, run: Run, conduct: OperatingPolicy) -> bool:
     """Whether an answer that no process shows at the moment is to be shown further: all its pieces are stored.
 
     False after a Stop request, and for a run without its lease, whose work is handed out again. A lease that could not
     be renewed is about to be prolonged.
     """
-    last = run_events.last(tx, turn.id)
-    if last is None or turn.status is not RunStatus.RUNNING or turn.stop_requested_at is not None:
+    last = run_events.last(tx, run.id)
+    if last is None or run.status is not RunStatus.RUNNING or run.stop_requested_at is not None:
         return False
-    lease = leases.peek(tx, turn.lease_token)
+    lease = leases.peek(tx, run.lease_token)
     return isinstance(last.piece, Closed) or has_lease(tx, lease, conduct)
 
 
@@ -183,45 +185,45 @@ def has_lease(tx: Transaction, lease: Lease | None, conduct: OperatingPolicy) ->
     return leases.holds(lease, tx.now) or bool(lease and not lease.ended_as and could_not_renew(tx, lease, conduct))
 
 
-def is_ours_to_settle(tx: Transaction, turn: Run, outcome: AnswerOutcome) -> bool:
+def is_ours_to_settle(tx: Transaction, run: Run, outcome: AnswerOutcome) -> bool:
     """Whether the end of a run settles its work."""
-    last = run_events.last(tx, turn.id)
+    last = run_events.last(tx, run.id)
     if last is None:
         return True
     return isinstance(outcome, RunStopped) and not isinstance(last.piece, Closed)
 
 
-def show_settled(tx: Transaction, turn: Run, thread: Thread, conduct: OperatingPolicy) -> None:
+def show_settled(tx: Transaction, run: Run, thread: Thread, conduct: OperatingPolicy) -> None:
     """Adds ✅ or ❌ to the messages that were settled when the agent closed its answer."""
-    last = run_events.last(tx, turn.id)
-    for entry_id in last.piece.settled if last and isinstance(last.piece, Closed) else ():
-        entry = inbox.get(tx, entry_id)
-        if entry and entry.status is InboxStatus.RESPONDED:
-            show_answered(tx, thread, entry.ts, conduct.reactions)
-        elif entry and entry.status is InboxStatus.DEAD:
-            react_failed(tx, thread, entry.ts, conduct.reactions)
+    last = run_events.last(tx, run.id)
+    for inbox_message_id in last.piece.settled if last and isinstance(last.piece, Closed) else ():
+        inbox_message = inbox.get(tx, inbox_message_id)
+        if inbox_message and inbox_message.status is InboxStatus.RESPONDED:
+            show_answered(tx, thread, inbox_message.ts, conduct.reactions)
+        elif inbox_message and inbox_message.status is InboxStatus.DEAD:
+            react_failed(tx, thread, inbox_message.ts, conduct.reactions)
 
 
 def look_at(
-    tx: Transaction, turn_id: str, after: int, conduct: OperatingPolicy
+    tx: Transaction, run_id: str, after: int, conduct: OperatingPolicy
 ) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
     """Returns the pieces after number ``after``, and the end of the answer if no more can come.
 
     The lease is read first, so that all pieces stored before its loss are included.
     """
-    end = _end(tx, turn_id, conduct)
-    return run_events.after(tx, turn_id, after), end
+    end = _end(tx, run_id, conduct)
+    return run_events.after(tx, run_id, after), end
 
 
-def _messages(tx: Transaction, caller: Caller, entry_id: str) -> Claim:
-    got = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
-    if got.entry.status is InboxStatus.DELEGATED:
+def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> Claim:
+    got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
+    if got.inbox_message.status is InboxStatus.DELEGATED:
         raise Conflict("You have delegated this message.", hint="Say what is left with slack-reply.")
     members = with_others(tx, got)
     return Claim(
         lease=got.lease,
         thread=got.thread,
-        entry_ids=tuple(entry.id for entry in members),
+        inbox_message_ids=tuple(inbox_message.id for inbox_message in members),
         requester=_requester(tx, members),
     )
 
@@ -236,9 +238,12 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
     return Claim(lease=got.lease, thread=got.thread, requester=got.task.requester)
 
 
-def _requester(tx: Transaction, entries: Sequence[InboxMessage]) -> str | None:
+def _requester(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> str | None:
     """Returns the last author who is a person; None if there are only bots. Slack streams to people only."""
-    rows = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
+    rows = (
+        transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+        for inbox_message in inbox_messages
+    )
     said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
     people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
     return people[-1] if people else None
@@ -253,45 +258,49 @@ def _in_the_way(tx: Transaction, lease: Lease) -> SwarmError:
     )
 
 
-def _check_not_told_over(tx: Transaction, turn: Run) -> None:
+def _check_not_told_over(tx: Transaction, run: Run) -> None:
     """Raises Conflict if the answer was closed or stopped, Withdrawn if its messages were deleted."""
-    if is_closed(tx, turn.id):
+    if is_closed(tx, run.id):
         raise Conflict("This stream is closed.", hint="Say what is left with slack-reply.")
-    if turn.stop_requested_at is not None or RunOutcome.STOPPED in (turn.outcome, turn.status):
-        by = f"by <@{turn.stop_requested_by}>" if turn.stop_requested_by else "in Slack"
+    if run.stop_requested_at is not None or RunOutcome.STOPPED in (run.outcome, run.status):
+        by = f"by <@{run.stop_requested_by}>" if run.stop_requested_by else "in Slack"
         raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and say nothing more.")
-    if is_withdrawn(tx, turn):
+    if is_withdrawn(tx, run):
         raise Withdrawn(hint="Say nothing; finish the lease.")
 
 
-def _end(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> AgentEvent | RunStopped | None:
-    turn = runs.get(tx, turn_id)
-    assert turn is not None  # runs are dropped long after their end
-    lease = leases.peek(tx, turn.lease_token)
-    if turn.stop_requested_at is not None:
-        return RunStopped(by=turn.stop_requested_by)
-    if is_withdrawn(tx, turn) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
+def _end(tx: Transaction, run_id: str, conduct: OperatingPolicy) -> AgentEvent | RunStopped | None:
+    run = runs.get(tx, run_id)
+    assert run is not None  # runs are dropped long after their end
+    lease = leases.peek(tx, run.lease_token)
+    if run.stop_requested_at is not None:
+        return RunStopped(by=run.stop_requested_by)
+    if is_withdrawn(tx, run) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return RunStopped(by=None)
-    return None if has_lease(tx, lease, conduct) else _lost(tx, turn, lease)
+    return None if has_lease(tx, lease, conduct) else _lost(tx, run, lease)
 
 
-def _lost(tx: Transaction, turn: Run, lease: Lease | None) -> AgentEvent:
+def _lost(tx: Transaction, run: Run, lease: Lease | None) -> AgentEvent:
     """Returns the end of an open answer whose work was settled in another way or lost."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Finished(elsewhere=True)
-    return Broken(reason=_WHY_LOST.get(how, SILENT) if how else SILENT, comes_again=_comes_again(tx, turn))
+    return Broken(reason=_WHY_LOST.get(how, SILENT) if how else SILENT, comes_again=_comes_again(tx, run))
 
 
-def _comes_again(tx: Transaction, turn: Run) -> bool:
+def _comes_again(tx: Transaction, run: Run) -> bool:
     """Whether the work is handed out again by itself, now or after the sweep finds the expired lease."""
-    task = tasks.get(tx, turn.task_id) if turn.task_id else None
+    task = tasks.get(tx, run.task_id) if run.task_id else None
     if task:
         has_more = task.status is TaskStatus.IN_PROGRESS and task.attempts + 1 < MAX_TASK_ATTEMPTS
         return has_more or task.status is TaskStatus.PENDING
-    entries = [entry for entry_id in turn.entry_ids if (entry := inbox.get(tx, entry_id))]
+    inbox_messages = [
+        inbox_message
+        for inbox_message_id in run.inbox_message_ids
+        if (inbox_message := inbox.get(tx, inbox_message_id))
+    ]
     return any(
-        entry.status is InboxStatus.UNREAD
-        or (entry.status is InboxStatus.CLAIMED and entry.attempts + 1 < MAX_ATTEMPTS)
-        for entry in entries
+        inbox_message.status is InboxStatus.UNREAD
+        or (inbox_message.status is InboxStatus.CLAIMED and inbox_message.attempts + 1 < MAX_ATTEMPTS)
+        for inbox_message in inbox_messages
     )

@@ -77,19 +77,21 @@ class Delegations:
         return await self._database.write(self._decline, caller, task_id, reason)
 
     def _delegate(
-        self, tx: Transaction, caller: Caller, entry_id: str, agent: str, brief: Brief, offer: bool, only: bool
+        self, tx: Transaction, caller: Caller, inbox_message_id: str, agent: str, brief: Brief, offer: bool, only: bool
     ) -> Delegated:
-        entry = inbox.get(tx, entry_id)
+        inbox_message = inbox.get(tx, inbox_message_id)
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
-        call = IdempotentCall.of(caller, "inbox-delegate", entry_id, said, entry.lease_token if entry else None)
+        call = IdempotentCall.of(
+            caller, "inbox-delegate", inbox_message_id, said, inbox_message.lease_token if inbox_message else None
+        )
 
         def act() -> dict[str, object]:
-            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
+            hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent)
             check_vouched(tx, self._conduct, target, caller.agent, None)
             task = self._make(tx, caller, hold, target, brief, offer)
-            for member in [hold.entry] if only else with_others(tx, hold):
+            for member in [hold.inbox_message] if only else with_others(tx, hold):
                 if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
                     inbox.set_task(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)
@@ -102,7 +104,7 @@ class Delegations:
     def _make(
         self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, brief: Brief, offer: bool
     ) -> Task:
-        parent = tasks.get(tx, hold.entry.task_id) if hold.entry.task_id else None
+        parent = tasks.get(tx, hold.inbox_message.task_id) if hold.inbox_message.task_id else None
         parent = parent if parent and parent.ended_at is None else None
         depth, ancestors = place_below(tx, parent, target.id)
         check_space(tx, hold.thread.id, caller.agent.id)
@@ -113,7 +115,7 @@ class Delegations:
                 hint="Assign it (offer=false), or offer it when the others are done.",
                 fields={"offer": "false, while depends_on names tasks that are not completed"},
             )
-        message = transcript.find(tx, hold.entry.team, hold.entry.channel, hold.entry.ts)
+        message = transcript.find(tx, hold.inbox_message.team, hold.inbox_message.channel, hold.inbox_message.ts)
         return tasks.add(
             tx,
             thread_id=hold.thread.id,
@@ -126,7 +128,7 @@ class Delegations:
             requester=message["author_id"] if message else None,
             parent_id=parent.id if parent else None,
             depth=depth,
-            inbox_message_id=hold.entry.id,
+            inbox_message_id=hold.inbox_message.id,
             epoch=hold.thread.epoch if offer else hold.thread.epoch + 1,
             offer_ends_at=tx.now + OFFER_SECONDS * SECOND if offer else None,
             depends_on=brief.depends_on,
@@ -175,14 +177,14 @@ class Delegations:
 
 
 def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:
-    if hold.entry.status is InboxStatus.CLAIMED:
+    if hold.inbox_message.status is InboxStatus.CLAIMED:
         return
-    if hold.entry.status is not InboxStatus.DELEGATED or hold.entry.task_id is None:
-        raise Conflict(f"This inbox message is {hold.entry.status} already, so it cannot be delegated.")
-    task = tasks.get(tx, hold.entry.task_id)
+    if hold.inbox_message.status is not InboxStatus.DELEGATED or hold.inbox_message.task_id is None:
+        raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be delegated.")
+    task = tasks.get(tx, hold.inbox_message.task_id)
     whose = agents.names(tx).get(task.agent_id or "", "nobody") if task else "nobody"
     raise Conflict(
-        f"This inbox message was delegated already: task {hold.entry.task_id} of {whose}"
+        f"This inbox message was delegated already: task {hold.inbox_message.task_id} of {whose}"
         f"{f', which is {task.status}' if task else ''}.",
         hint="Cancel that task with cancel-task, or give further work with create-task.",
     )

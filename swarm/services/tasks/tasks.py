@@ -255,9 +255,12 @@ def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
     if lease.task_id:
         task = tasks.get(tx, lease.task_id)
         return task is not None and task.by_strangers
-    entries = inbox.members(tx, lease.token)
-    messages = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
-    return bool(entries) and all(transcript.is_by_stranger(message) for message in messages)
+    inbox_messages = inbox.members(tx, lease.token)
+    messages = (
+        transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
+        for inbox_message in inbox_messages
+    )
+    return bool(inbox_messages) and all(transcript.is_by_stranger(message) for message in messages)
 
 
 def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:

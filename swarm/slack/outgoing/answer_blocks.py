@@ -61,11 +61,11 @@ def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
     """The blocks below the last message of an answer, from the note down to 👍 and 👎."""
     blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
     if closing.retry:
-        blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.turn_id)))
+        blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.run_id)))
     if closing.footer:
         blocks.append(_context(footer_text(place)))
     if closing.feedback:
-        blocks.append(_feedback(place.turn_id))
+        blocks.append(_feedback(place.run_id))
     return blocks
 
 
@@ -97,14 +97,14 @@ def stop_task_block(task_id: str) -> Block:
     return _actions(_button(STOP_TASK_ACTION, "Stop", task_id, style="danger"))
 
 
-def stop_run_block(turn_id: str) -> Block:
+def stop_run_block(run_id: str) -> Block:
     """A button that stops a running answer."""
-    return _actions(stop_button(turn_id))
+    return _actions(stop_button(run_id))
 
 
-def stop_button(turn_id: str) -> Block:
+def stop_button(run_id: str) -> Block:
     """The button alone, for blocks that have others."""
-    return _button(STOP_RUN_ACTION, "Stop", turn_id, style="danger")
+    return _button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
 
 
 def _chunk(chunk: Chunk) -> Block:
@@ -142,12 +142,12 @@ def _button(action_id: str, label: str, value: str, *, style: str | None = None)
     return button | ({"style": style} if style else {})
 
 
-def _feedback(turn_id: str) -> Block:
+def _feedback(run_id: str) -> Block:
     element = {
         "type": "feedback_buttons",
         "action_id": FEEDBACK_ACTION,
-        "positive_button": _thumb(Feedback(turn_id=turn_id, is_good=True), "👍", "This answer is good"),
-        "negative_button": _thumb(Feedback(turn_id=turn_id, is_good=False), "👎", "This answer is not good"),
+        "positive_button": _thumb(Feedback(run_id=run_id, is_good=True), "👍", "This answer is good"),
+        "negative_button": _thumb(Feedback(run_id=run_id, is_good=False), "👎", "This answer is not good"),
     }
     return {"type": "context_actions", "elements": [element]}
 

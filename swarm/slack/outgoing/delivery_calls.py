@@ -47,8 +47,8 @@ def content(delivery: Delivery) -> dict[str, object]:
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
-    if delivery.stops_turn_id:
-        blocks.append(stop_run_block(delivery.stops_turn_id))
+    if delivery.stops_run_id:
+        blocks.append(stop_run_block(delivery.stops_run_id))
     if delivery.closing and delivery.place:
         blocks += closing_blocks(delivery.closing, delivery.place)
     is_update = delivery.kind is DeliveryKind.UPDATE

@@ -139,7 +139,7 @@ class SlackFileClient:
 
     async def ready_to_share(self) -> None:
         """Wait until Slack's limits leave room for :meth:`share`."""
-        await self._api.turn(_COMPLETE)
+        await self._api.acquire_slot(_COMPLETE)
 
     async def share(self, share: Share) -> Answer:
         """Show an uploaded file in a thread (``files.completeUploadExternal``): one call. Returns its outcome."""

@@ -134,7 +134,7 @@ class Gateway:
 
     async def ready(self, delivery: Delivery) -> None:
         """Wait until Slack's limits leave room for this delivery. Deliveries for other channels are not held up."""
-        await self._api.turn(method_of(delivery), delivery.channel)
+        await self._api.acquire_slot(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         """The foreseeable wait of :meth:`ready`."""
@@ -304,7 +304,7 @@ class Gateway:
 
     async def _take_back(self, channel: str, ts: str) -> None:
         """Delete a post that landed in the channel itself because its thread's root is gone."""
-        await self._api.turn("chat.delete", channel)
+        await self._api.acquire_slot("chat.delete", channel)
         answer = await self._api.call("chat.delete", {"channel": channel, "ts": ts})
         if isinstance(answer, Failure):
             why = repr(answer)

@@ -159,7 +159,7 @@ class LiveAnswer:
             _log.warning(
                 "A secret was removed from what an agent says.",
                 action="secret_removed",
-                turn=self._place.turn_id,
+                turn=self._place.run_id,
                 agent=self._place.agent_name,
                 channel=self._place.channel,
             )
@@ -187,7 +187,7 @@ class LiveAnswer:
                 _log.warning(
                     "Slack takes no more of an answer live; the rest is posted after its end.",
                     action="stream_given_up",
-                    turn=self._place.turn_id,
+                    turn=self._place.run_id,
                 )
             await self._note_end(before, taken)
             await self._obey(commands)
@@ -258,7 +258,7 @@ class LiveAnswer:
             _log.info(
                 "Slack did not take a piece of an answer",
                 action="stream_call",
-                turn=self._place.turn_id,
+                turn=self._place.run_id,
                 call=call,
                 answer=answer,
             )
@@ -298,7 +298,7 @@ class LiveAnswer:
             return
 
     async def _wait_for_turn(self, ask: AcquireSlot) -> None:
-        await self._slack.turn(ask.slot, self._place.channel)
+        await self._slack.acquire_slot(ask.slot, self._place.channel)
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 
     async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
@@ -311,7 +311,7 @@ class LiveAnswer:
                         _log.warning("an agent warns", action="agent_warning", warning=event.message)
                     await self._heard(event)
         except Exception:  # noqa: BLE001 - the thread is told of every failure of an agent
-            _log.exception("an agent could not be read", action="agent_read", turn=self._place.turn_id)
+            _log.exception("an agent could not be read", action="agent_read", turn=self._place.run_id)
             last = Broken(reason=_CRASHED)
         await self._heard(last)
 

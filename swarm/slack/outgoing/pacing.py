@@ -119,10 +119,10 @@ class Pacing:
             if method not in _ON_ONES_OWN_ACCOUNT:
                 queue.spend(self._spent_at)
 
-    async def turn(self, method: str, channel: str | None = None) -> None:
+    async def acquire_slot(self, method: str, channel: str | None = None) -> None:
         """Wait until ``method`` may be called (for a post: in ``channel``), first come, first served."""
         for queue in self._queues_of(method, channel):
-            await queue.turn(self._monotonic, self._sleep)
+            await queue.acquire_slot(self._monotonic, self._sleep)
 
     def pause(self, method: str, seconds: float, channel: str | None = None) -> None:
         """Stop ``method`` for ``seconds``, as Slack asked; of posts, only those in ``channel``.
@@ -192,7 +192,7 @@ class _Queue:
         self._lock = asyncio.Lock()  # wakes its waiters in the order of their arrival
         self.paused_until = -math.inf
 
-    async def turn(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]]) -> None:
+    async def acquire_slot(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]]) -> None:
         self._waiting += 1
         try:
             async with self._lock:

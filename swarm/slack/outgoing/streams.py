@@ -66,9 +66,9 @@ TakeBack = Callable[[str, str], Awaitable[None]]
 _log = structlog.get_logger(__name__)
 
 
-def page_key(turn_id: str, page: int) -> str:
+def page_key(run_id: str, page: int) -> str:
     """The key of one message of an answer, which stands for a delivery's id in its metadata."""
-    return f"{turn_id}:{page}"
+    return f"{run_id}:{page}"
 
 
 def own_metadata(key: str, agent_name: str) -> JsonObject:
@@ -89,12 +89,12 @@ class SlackStreams:
         self._take_back = take_back
         self._status_methods = [_SESSION_STATUS, _STATUS] if agent_sessions else [_STATUS]
 
-    async def turn(self, slot: Slot, channel: str) -> None:
+    async def acquire_slot(self, slot: Slot, channel: str) -> None:
         """Wait until Slack's limits leave room for a call of this method: first come, first served."""
-        await self._api.turn(slot.value, channel)
+        await self._api.acquire_slot(slot.value, channel)
 
     def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
-        """The foreseeable wait of :meth:`turn`."""
+        """The foreseeable wait of :meth:`acquire_slot`."""
         return self._api.expected_wait_seconds(slot.value, channel)
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
@@ -127,7 +127,7 @@ class SlackStreams:
         means that Slack does not have the message now: ask after the call's timeout. Raises RefusedBySlack if Slack
         will never answer, Unavailable if Slack cannot be asked now.
         """
-        key = page_key(place.turn_id, page)
+        key = page_key(place.run_id, page)
         newest: str | None = None
         try:
             async for message in self._replies_after(place, after_us):
@@ -166,7 +166,7 @@ class SlackStreams:
     async def _show(self, method: str, arguments: JsonObject) -> None:
         if self._api.expected_wait_seconds(method) > EPHEMERAL_SECONDS:
             raise Unavailable("Slack's limits leave no room for it.")
-        await self._api.turn(method)
+        await self._api.acquire_slot(method)
         match await self._api.call(method, arguments):
             case DeliveryRefused(error=code):
                 raise RefusedBySlack(code)
@@ -235,7 +235,7 @@ def _opening_arguments(place: AnswerTarget, call: OpenStream) -> JsonObject:
 def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
     blocks = closing_blocks(call.closing, place)
     arguments = _with_chunks(call.chunks) | ({"blocks": blocks} if blocks else {})
-    return arguments | {"metadata": own_metadata(page_key(place.turn_id, call.page), place.agent_name)}
+    return arguments | {"metadata": own_metadata(page_key(place.run_id, call.page), place.agent_name)}
 
 
 def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
@@ -251,7 +251,7 @@ def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[st
     return {
         "text": cut_text(page.text, limit) if page.text.strip() else _instead_of_text(place, page),
         "blocks": blocks,
-        "metadata": own_metadata(page_key(place.turn_id, page.page), place.agent_name),
+        "metadata": own_metadata(page_key(place.run_id, page.page), place.agent_name),
     }
 
 
@@ -279,7 +279,7 @@ def _not_shown(method: str, place: AnswerTarget, reason: str) -> None:
         "The status of an answer could not be shown.",
         action="slack_status_not_shown",
         method=method,
-        turn_id=place.turn_id,
+        turn_id=place.run_id,
         channel=place.channel,
         reason=reason,
     )

@@ -103,12 +103,12 @@ class WebApi:
         if self.client.session is not None:
             await self.client.session.close()
 
-    async def turn(self, method: str, channel: str | None = None) -> None:
+    async def acquire_slot(self, method: str, channel: str | None = None) -> None:
         """Wait until Slack's limits leave room for a call of ``method``."""
-        await self._pacing.turn(method, channel)
+        await self._pacing.acquire_slot(method, channel)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """The foreseeable wait of :meth:`turn`."""
+        """The foreseeable wait of :meth:`acquire_slot`."""
         return self._pacing.expected_wait_seconds(method, channel)
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
@@ -139,7 +139,7 @@ class WebApi:
         Raises RefusedBySlack, or Unavailable if Slack cannot be asked.
         """
         for _ in range(READ_ATTEMPTS):
-            await self.turn(method)
+            await self.acquire_slot(method)
             answer = await self.call(method, arguments)
             match answer:
                 case NotSent(reason="ratelimited"):

@@ -98,7 +98,7 @@ def afterwards(revision: str) -> list[str]:
     if revision >= "0002":
         statements.append("UPDATE elections SET holder = NULL, expires_at = 0")
     if revision >= "0007":
-        statements.append("DELETE FROM talks")
+        statements.append("DELETE FROM conversation_locks")
     return statements
 
 

@@ -10,7 +10,7 @@ from swarm.clock import new_id
 from swarm.store import idempotency_keys
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.effects import receipts as table
+from swarm.store.tables.effects import idempotency_keys as table
 
 PROBE_BYTES: Final = 16 * 1024
 """The size of a long message: a change of one small row succeeds even on a full disk."""

@@ -32,22 +32,22 @@ from swarm.store.bridge.transaction import Moment, Transaction
 from swarm.store.tables import (
     agent_messages,
     agents,
+    conversation_locks,
     deliveries,
     documents,
     early_messages,
     elections,
-    inbox_heads,
     inbox_messages,
     leases,
     notices,
     people,
+    queue_heads,
+    run_messages,
+    runs,
     sessions,
-    talks,
     tasks,
     thread_messages,
     threads,
-    turn_messages,
-    turns,
 )
 
 STEP_US: Final = 10 * SECOND
@@ -178,11 +178,11 @@ _OPEN_MESSAGES: Final = [
 MOVED: Final = (
     Moved(leases, ("created_at", "expires_at"), leases.c.ended_at.is_(None)),
     Moved(elections, ("since", "expires_at")),
-    Moved(talks, ("expires_at",)),
+    Moved(conversation_locks, ("expires_at",)),
     Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
     Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
     Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
-    Moved(inbox_heads, ("order_key",)),
+    Moved(queue_heads, ("order_key",)),
     Moved(
         notices,
         ("created_at",),
@@ -197,11 +197,11 @@ MOVED: Final = (
     Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
     Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
     Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
-    Moved(turns, ("started_at",), turns.c.ended_at.is_(None), recent=turns.c.started_at),
+    Moved(runs, ("started_at",), runs.c.ended_at.is_(None), recent=runs.c.started_at),
     Moved(
-        turn_messages,
+        run_messages,
         ("began_at",),
-        turn_messages.c.turn_id.in_(select(turns.c.id).where(turns.c.ended_at.is_(None))),
+        run_messages.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at.is_(None))),
     ),
 )
 """All columns that move."""

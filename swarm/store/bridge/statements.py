@@ -151,7 +151,7 @@ def _insert(dialect: Dialect) -> InsertFactory:
 def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
     if isinstance(statement, Insert):
         statement = statement.inline()  # or PostgreSQL would be asked for the new primary key each time
-    # Rendering "post-compile" parameters now turns `IN` over a fixed list into ordinary parameters.
+    # Rendering "post-compile" parameters now runs `IN` over a fixed list into ordinary parameters.
     compiled = cast(ClauseElement, statement).compile(
         dialect=_sql_dialect(dialect), compile_kwargs={"render_postcompile": True}
     )

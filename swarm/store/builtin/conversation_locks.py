@@ -11,36 +11,38 @@ from sqlalchemy.dialects import postgresql
 from swarm.clock import SECOND
 from swarm.store.bridge.statements import AT_MOST_N, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import talks
+from swarm.store.tables import conversation_locks
 
-LOCKS = "talks"
+LOCKS = "conversation_locks"
 """The topic that wakes runs waiting for a conversation."""
 
-_t = talks.c
+_t = conversation_locks.c
 _KEY = (_t.client, _t.agent, _t.conversation)
 
 
 def _take(insert: postgresql.Insert) -> Executable:
     """Of concurrent runs the second waits for the row of the first, and then finds the lock in force."""
-    taken = {name: insert.excluded[name] for name in ("run_id", "expires_at")}
+    taken = {name: insert.excluded[name] for name in ("agui_run_id", "expires_at")}
     return insert.on_conflict_do_update(
         index_elements=["client", "agent", "conversation"], set_=taken, where=_t.expires_at <= bindparam("now")
     )
 
 
-_TAKE = Statement(lambda insert: _take(insert(talks)))
+_TAKE = Statement(lambda insert: _take(insert(conversation_locks)))
 _ours = (
     (_t.client == bindparam("of_client"))
     & (_t.agent == bindparam("of_agent"))
     & (_t.conversation == bindparam("of_conversation"))
-    & (_t.run_id == bindparam("of_run"))
+    & (_t.agui_run_id == bindparam("of_run"))
 )
 _RENEW = Statement(
-    update(talks).where(_ours, _t.expires_at > bindparam("now")).values(expires_at=bindparam("new_expires_at"))
+    update(conversation_locks)
+    .where(_ours, _t.expires_at > bindparam("now"))
+    .values(expires_at=bindparam("new_expires_at"))
 )
-_LEAVE = Statement(delete(talks).where(_ours))
+_LEAVE = Statement(delete(conversation_locks).where(_ours))
 _FORGET = Statement(
-    delete(talks).where(
+    delete(conversation_locks).where(
         tuple_(*_KEY).in_(
             select(*_KEY).where(_t.expires_at < bindparam("before")).order_by(_t.expires_at).limit(AT_MOST_N)
         ),
@@ -49,37 +51,37 @@ _FORGET = Statement(
 )
 
 
-def acquire(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
+def acquire(tx: Transaction, client: str, agent: str, conversation: str, agui_run_id: str, seconds: float) -> bool:
     """Locks a conversation for a run. Returns False while another run holds the lock."""
     taken = _TAKE.run(
         tx,
         client=client,
         agent=agent,
         conversation=conversation,
-        run_id=run_id,
+        agui_run_id=agui_run_id,
         now=tx.now,
         expires_at=_in(tx, seconds),
     )
     return bool(taken)
 
 
-def renew(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
+def renew(tx: Transaction, client: str, agent: str, conversation: str, agui_run_id: str, seconds: float) -> bool:
     """Extends the lock to so many seconds from now. Returns False if the run no longer holds it."""
     renewed = _RENEW.run(
         tx,
         of_client=client,
         of_agent=agent,
         of_conversation=conversation,
-        of_run=run_id,
+        of_run=agui_run_id,
         now=tx.now,
         new_expires_at=_in(tx, seconds),
     )
     return bool(renewed)
 
 
-def release(tx: Transaction, client: str, agent: str, conversation: str, run_id: str) -> bool:
+def release(tx: Transaction, client: str, agent: str, conversation: str, agui_run_id: str) -> bool:
     """Releases the lock and wakes the waiting runs. Returns whether the run held it."""
-    left = bool(_LEAVE.run(tx, of_client=client, of_agent=agent, of_conversation=conversation, of_run=run_id))
+    left = bool(_LEAVE.run(tx, of_client=client, of_agent=agent, of_conversation=conversation, of_run=agui_run_id))
     if left:
         tx.wake(LOCKS)
     return left

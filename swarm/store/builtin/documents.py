@@ -34,7 +34,7 @@ AT_ONCE: Final = 50
 ABANDONED_SECONDS: Final = 600
 """A reading still loading after this time was abandoned by its process."""
 
-_TURN: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.documents'))"
+_RUN: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.documents'))"
 _d = documents.c
 _p = document_pieces.c
 _w = document_words
@@ -94,7 +94,7 @@ def known(tx: Transaction) -> Sequence[IndexedFile]:
 
 def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
     """Writes batches of readings. A last batch makes its reading the current one."""
-    _take_turn(tx)
+    _acquire_slot(tx)
     for part in parts:
         if part.begins and not _begin(tx, part.reading):
             continue
@@ -108,19 +108,19 @@ def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
 
 def note_unchanged(tx: Transaction, files: Sequence[IndexedFile]) -> None:
     """Stores the new state of files whose content is unchanged."""
-    _take_turn(tx)
+    _acquire_slot(tx)
     _LOOKED_AGAIN.many(tx, [_looked_again(file.path, file.digest, file.state) for file in files])
 
 
 def retire(tx: Transaction, paths: Sequence[str]) -> None:
     """Removes documents from the search."""
-    _take_turn(tx)
+    _acquire_slot(tx)
     _OUTDATE.many(tx, [{"of_path": path} for path in paths])
 
 
 def drop_some(tx: Transaction) -> bool:
     """Deletes some unreachable pieces. Returns whether more may remain."""
-    _take_turn(tx)
+    _acquire_slot(tx)
     leftover = _LEFTOVER.first(tx, before=tx.now - ABANDONED_SECONDS * SECOND)
     if leftover is None:
         return False
@@ -139,10 +139,10 @@ def get(tx: Transaction, path: str) -> Document | None:
     return Document(id=path, title=row["title"], text=text)
 
 
-def _take_turn(tx: Transaction) -> None:
+def _acquire_slot(tx: Transaction) -> None:
     """Serializes writers on PostgreSQL; SQLite has one writer anyway."""
     if tx.dialect == "postgresql":
-        tx.fetch(_TURN, {})
+        tx.fetch(_RUN, {})
 
 
 def _begin(tx: Transaction, reading: DocumentReading) -> bool:

@@ -24,7 +24,7 @@ from swarm.domain.model.models import ModelUsage, ModelUsageRecord, UsagePurpose
 from swarm.store import forgotten
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.sessions import model_runs
+from swarm.store.tables.sessions import model_usage
 
 DAY: Final = 24 * 3600 * SECOND
 """Microseconds in a day."""
@@ -38,11 +38,11 @@ _COUNTS: Final = (
     "tool_calls",
 )
 
-_r = model_runs.c
+_r = model_usage.c
 
 
-_NOTE = Statement(lambda insert: insert(model_runs).on_conflict_do_nothing(index_elements=["id"]))
-_PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("run_id")))
+_NOTE = Statement(lambda insert: insert(model_usage).on_conflict_do_nothing(index_elements=["id"]))
+_PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("usage_id")))
 
 
 _of_agent = _r.agent == bindparam("of_agent")
@@ -51,7 +51,7 @@ _older = tuple_(_r.ended_at, _r.id) < tuple_(bindparam("before_ended_at"), bindp
 
 
 def _newest(*conditions: ColumnElement[bool]) -> Statement:
-    return Statement(select(model_runs).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
+    return Statement(select(model_usage).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
 
 
 # By the filters in use: agent, purpose, position.
@@ -88,7 +88,7 @@ def _totals(*conditions: ColumnElement[bool]) -> Statement:
 _TOTALS = _totals()
 _TOTALS_OF_PURPOSE = _totals(_of_purpose)
 _FORGET = Statement(
-    delete(model_runs).where(
+    delete(model_usage).where(
         _r.id.in_(select(_r.id).where(_r.ended_at < bindparam("before")).order_by(_r.ended_at).limit(AT_MOST_N))
     )
 )
@@ -115,7 +115,7 @@ def latest(
     if purpose is not None:
         params["of_purpose"] = purpose.value
     if before is not None:
-        place = _PLACE.first(tx, run_id=before)
+        place = _PLACE.first(tx, usage_id=before)
         if place is None:
             return None
         params |= {"before_ended_at": place["ended_at"], "before_id": place["id"]}

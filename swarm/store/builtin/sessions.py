@@ -136,16 +136,16 @@ def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, obj
     return _session(tx, row)
 
 
-def context(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> SessionContext:
+def context(tx: Transaction, agent: str, session_id: str, run_id: str = "") -> SessionContext:
     """Returns the messages for an agent: the summary, at the position of its last message, and the messages behind it.
 
-    With ``turn_id``, other attempts at the same trigger are left out. A summary that contains one of them is replaced
+    With ``run_id``, other attempts at the same trigger are left out. A summary that contains one of them is replaced
     by the original messages, `MAX_ORIGINALS` at most.
     """
     row = _GET.first(tx, **_named(agent, session_id))
     if row is None:
         return SessionContext(messages=(), edition=0, created_at=0)
-    left_out = _runs(attempts.beside(tx, turn_id))
+    left_out = _runs(attempts.beside(tx, run_id))
     if any(0 < _first(tx, agent, session_id, run) <= row["summarised_to"] for run in left_out):
         newest = _LAST_CURRENT.all(tx, **_named(agent, session_id), n=MAX_ORIGINALS)
         summary, later = [], newest[::-1]
@@ -174,7 +174,7 @@ def add_run(
     session_id: str,
     run: str,
     messages: Sequence[SessionMessage],
-    turn_id: str = "",
+    run_id: str = "",
     has_answered: bool = True,
 ) -> bool:
     """Appends the messages of a run, once.
@@ -188,11 +188,11 @@ def add_run(
     _lock(tx, agent, session_id)
     if _first(tx, agent, session_id, run):
         return True
-    found = attempts.beside(tx, turn_id)
-    is_late = found is not None and any(_first(tx, agent, session_id, later["run_id"]) for later in found.after)
+    found = attempts.beside(tx, run_id)
+    is_late = found is not None and any(_first(tx, agent, session_id, later["agui_run_id"]) for later in found.after)
     _write(tx, agent, session_id, run, messages, is_current=not is_late)
     if found and has_answered and not is_late:
-        _replace(tx, agent, session_id, [earlier["run_id"] for earlier in found.before])
+        _replace(tx, agent, session_id, [earlier["agui_run_id"] for earlier in found.before])
     return not is_late
 
 
@@ -252,7 +252,7 @@ def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
 
 
 def _runs(found: Attempts | None) -> frozenset[str]:
-    return frozenset(other["run_id"] for other in found.others) if found else frozenset()
+    return frozenset(other["agui_run_id"] for other in found.others) if found else frozenset()
 
 
 def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
     BUNDLE_LIMIT,
     INBOX_TRANSITIONS,
-    InboxHold,
+    InboxDelay,
     InboxStatus,
     InboxStep,
     MatchedBy,
@@ -47,7 +47,7 @@ inbox_message = row_mapper(InboxMessage)
 
 _i = inbox_messages.c
 _is_unread = _i.status == literally(InboxStatus.UNREAD)
-_due = _is_unread & _i.held_by.is_(None)
+_due = _is_unread & _i.delay_reason.is_(None)
 
 _ADD = Statement(
     lambda insert: (
@@ -89,7 +89,7 @@ _DUE_OF_THREAD = Statement(
 )
 _CLAIM = Statement(
     update(inbox_messages)
-    .where(_i.id == bindparam("entry_id"), may(_i.status, INBOX_TRANSITIONS[InboxStep.CLAIM]))
+    .where(_i.id == bindparam("inbox_message_id"), may(_i.status, INBOX_TRANSITIONS[InboxStep.CLAIM]))
     .values(**arrive(INBOX_TRANSITIONS[InboxStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
 )
 _members = (
@@ -99,7 +99,7 @@ _members = (
     .order_by(_i.ts)
 )
 _UNCOUNT_CLAIM = Statement(
-    update(inbox_messages).where(_i.id == bindparam("entry_id"), _i.claims > 0).values(claims=_i.claims - 1)
+    update(inbox_messages).where(_i.id == bindparam("inbox_message_id"), _i.claims > 0).values(claims=_i.claims - 1)
 )
 _MEMBERS = Statement(_members)
 _MEMBERS_LOCKED = Statement(_members.with_for_update(of=inbox_messages, key_share=True))
@@ -124,7 +124,7 @@ _UNADDRESSED_IN_THREAD = Statement(
 _ADDRESS = Statement(
     update(inbox_messages)
     .where(
-        _i.id == bindparam("entry_id"),
+        _i.id == bindparam("inbox_message_id"),
         _is_unread,
         func.coalesce(_i.agent_id, "") == func.coalesce(bindparam("old_agent_id"), ""),
     )
@@ -136,7 +136,9 @@ _ADDRESS = Statement(
         attempts=0,
     )
 )
-_TIE = Statement(update(inbox_messages).where(_i.id == bindparam("entry_id")).values(task_id=bindparam("new_task_id")))
+_TIE = Statement(
+    update(inbox_messages).where(_i.id == bindparam("inbox_message_id")).values(task_id=bindparam("new_task_id"))
+)
 _OF_TASK = Statement(
     select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
 )
@@ -172,11 +174,11 @@ def add(
     task_id: str | None = None,
 ) -> str | None:
     """Adds an unread message. Returns its id; None if this agent has the message already."""
-    entry_id = new_id()
+    inbox_message_id = new_id()
     held = wait_for_context_seconds is not None
     added = _ADD.run(
         tx,
-        id=entry_id,
+        id=inbox_message_id,
         thread_id=thread_id,
         agent_id=agent_id,
         team=team,
@@ -185,33 +187,33 @@ def add(
         matched_by=matched_by,
         reason=reason,
         order_key=order_key(tx.now),
-        held_by=InboxHold.CONTEXT if held else None,
+        delay_reason=InboxDelay.CONTEXT if held else None,
         due_at=tx.now + int((wait_for_context_seconds or 0) * SECOND) if held else None,
         task_id=task_id,
         now=tx.now,
     )
     if not added:
         return None
-    history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
+    history.record(tx, "inbox.store", inbox_message_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
     if agent_id and not held:
         queues.add(tx, agent_id, thread_id, order_key(tx.now))
-    return entry_id
+    return inbox_message_id
 
 
-def slack_ts(tx: Transaction, entry_id: str | None) -> str | None:
+def slack_ts(tx: Transaction, inbox_message_id: str | None) -> str | None:
     """Returns the Slack timestamp of an inbox message; None without one."""
-    entry = get(tx, entry_id) if entry_id else None
-    return entry.ts if entry else None
+    inbox_message = get(tx, inbox_message_id) if inbox_message_id else None
+    return inbox_message.ts if inbox_message else None
 
 
-def get(tx: Transaction, entry_id: str) -> InboxMessage | None:
-    row = _GET.first(tx, id=entry_id)
+def get(tx: Transaction, inbox_message_id: str) -> InboxMessage | None:
+    row = _GET.first(tx, id=inbox_message_id)
     return inbox_message(row) if row else None
 
 
-def locked(tx: Transaction, entry_id: str) -> InboxMessage | None:
+def locked(tx: Transaction, inbox_message_id: str) -> InboxMessage | None:
     """Returns a message, locked until the transaction ends."""
-    row = _GET_LOCKED.first(tx, id=entry_id)
+    row = _GET_LOCKED.first(tx, id=inbox_message_id)
     return inbox_message(row) if row else None
 
 
@@ -243,7 +245,7 @@ def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxM
 
 def claim(tx: Transaction, message: InboxMessage, token: str) -> InboxMessage | None:
     """Puts an unread message under a lease. Returns None if it is no longer unread."""
-    if not _CLAIM.run(tx, entry_id=message.id, token=token):
+    if not _CLAIM.run(tx, inbox_message_id=message.id, token=token):
         return None
     return replace(message, status=InboxStatus.CLAIMED, claims=message.claims + 1, lease_token=token)
 
@@ -254,9 +256,9 @@ def refresh_queue_head(tx: Transaction, message: InboxMessage) -> None:
         queues.refresh(tx, message.agent_id, message.thread_id)
 
 
-def uncount_claim(tx: Transaction, entry_id: str) -> None:
+def uncount_claim(tx: Transaction, inbox_message_id: str) -> None:
     """Takes back the count of a claim that no agent has seen, so that the next claim may be the first."""
-    _UNCOUNT_CLAIM.run(tx, entry_id=entry_id)
+    _UNCOUNT_CLAIM.run(tx, inbox_message_id=inbox_message_id)
 
 
 def members(tx: Transaction, token: str) -> list[InboxMessage]:
@@ -284,7 +286,9 @@ def move(
 ) -> bool:
     """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it."""
     resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
-    moved = _MOVES[step].run(tx, entry_id=message.id, held_token=message.lease_token, new_resolved_at=resolved_at)
+    moved = _MOVES[step].run(
+        tx, inbox_message_id=message.id, held_token=message.lease_token, new_resolved_at=resolved_at
+    )
     if moved:
         agent_id = actor or message.agent_id
         history.record(tx, f"inbox.{step}", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
@@ -293,9 +297,9 @@ def move(
     return bool(moved)
 
 
-def withdraw_unread(tx: Transaction, entry_id: str, reason: str) -> None:
+def withdraw_unread(tx: Transaction, inbox_message_id: str, reason: str) -> None:
     """Withdraws a message that has just become unread again."""
-    found = get(tx, entry_id)
+    found = get(tx, inbox_message_id)
     if found:
         move(tx, InboxStep.WITHDRAW, found, reason=reason)
 
@@ -339,9 +343,9 @@ def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMes
     return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
 
 
-def set_task(tx: Transaction, entry_id: str, task_id: str) -> None:
+def set_task(tx: Transaction, inbox_message_id: str, task_id: str) -> None:
     """Stores the task of a message."""
-    _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
+    _TIE.run(tx, inbox_message_id=inbox_message_id, new_task_id=task_id)
 
 
 def readdress(
@@ -358,7 +362,7 @@ def readdress(
         return
     given = _ADDRESS.run(
         tx,
-        entry_id=message.id,
+        inbox_message_id=message.id,
         old_agent_id=message.agent_id,
         new_agent_id=agent_id,
         new_matched_by=MatchedBy.READDRESSED,
@@ -396,8 +400,8 @@ def _move(step: InboxStep) -> Statement:
     if step in _FORGETS_ATTEMPTS:
         values["attempts"] = 0
     if transition.target not in _STILL_OPEN:
-        values |= {"held_by": None, "due_at": None}
-    statement = update(inbox_messages).where(_i.id == bindparam("entry_id"), may(_i.status, transition), guard)
+        values |= {"delay_reason": None, "due_at": None}
+    statement = update(inbox_messages).where(_i.id == bindparam("inbox_message_id"), may(_i.status, transition), guard)
     return Statement(statement.values(**values))
 
 

@@ -101,7 +101,7 @@ _UNREPORTED_RESULTS = Statement(
         ~exists().where(
             deliveries.c.task_id == _n.task_id,
             deliveries.c.kind == literally(DeliveryKind.POST),
-            deliveries.c.once_key.is_(None),
+            deliveries.c.idempotency_key.is_(None),
             deliveries.c.created_at >= tasks.c.ended_at,
         ),
     )

@@ -21,7 +21,7 @@ from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, un
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import InboxHold, InboxStatus, NoticeStatus
+from swarm.domain.model.inbox import InboxDelay, InboxStatus, NoticeStatus
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.tasks import TaskStatus
 from swarm.store.bridge.statements import (
@@ -35,7 +35,7 @@ from swarm.store.bridge.statements import (
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
-from swarm.store.tables.work import inbox_heads, inbox_messages, leases, notices, tasks
+from swarm.store.tables.work import inbox_messages, leases, notices, queue_heads, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,36 +51,36 @@ _queue_head = row_mapper(QueueHead)
 
 _i = inbox_messages.c
 _t = tasks.c
-_due = (_i.status == literally(InboxStatus.UNREAD)) & _i.held_by.is_(None)
-_task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.held_by.is_(None) & _t.ended_at.is_(None)
+_due = (_i.status == literally(InboxStatus.UNREAD)) & _i.delay_reason.is_(None)
+_task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.delay_reason.is_(None) & _t.ended_at.is_(None)
 
 # The lock on the head serializes claims of one thread; a locked head is skipped.
 _heads = (
     select(
-        inbox_heads.c.lane_id,
-        inbox_heads.c.order_key,
+        queue_heads.c.lane_id,
+        queue_heads.c.order_key,
         exists()
-        .where(_t.agent_id == inbox_heads.c.agent_id, _t.lane_id == inbox_heads.c.lane_id, _task_due)
+        .where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, _task_due)
         .label("has_tasks"),
     )
     .where(
-        inbox_heads.c.agent_id == bindparam("agent_id"),
+        queue_heads.c.agent_id == bindparam("agent_id"),
         ~exists().where(
-            leases.c.thread_id == inbox_heads.c.lane_id,
-            leases.c.agent_id == inbox_heads.c.agent_id,
+            leases.c.thread_id == queue_heads.c.lane_id,
+            leases.c.agent_id == queue_heads.c.agent_id,
             leases.c.kind == literally(LeaseKind.WORK),
             leases.c.ended_at.is_(None),
         ),
     )
-    .order_by(inbox_heads.c.order_key)
+    .order_by(queue_heads.c.order_key)
     .limit(AT_MOST_N)
-    .with_for_update(of=inbox_heads, skip_locked=True)
+    .with_for_update(of=queue_heads, skip_locked=True)
 )
 _HEADS = Statement(_heads)
-_HEADS_OF_TOKEN = Statement(with_valid_token(_heads, inbox_heads.c.agent_id))
+_HEADS_OF_TOKEN = Statement(with_valid_token(_heads, queue_heads.c.agent_id))
 _LOCK_HEAD = Statement(
-    select(inbox_heads.c.order_key)
-    .where(inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.lane_id == bindparam("lane_id"))
+    select(queue_heads.c.order_key)
+    .where(queue_heads.c.agent_id == bindparam("agent_id"), queue_heads.c.lane_id == bindparam("lane_id"))
     .with_for_update()
 )
 _LOWEST = Statement(
@@ -96,8 +96,8 @@ _LOWEST = Statement(
     )
 )
 _MOVE_HEAD = Statement(
-    update(inbox_heads)
-    .where(inbox_heads.c.agent_id == bindparam("of_agent"), inbox_heads.c.lane_id == bindparam("of_lane"))
+    update(queue_heads)
+    .where(queue_heads.c.agent_id == bindparam("of_agent"), queue_heads.c.lane_id == bindparam("of_lane"))
     .values(order_key=bindparam("lowest"))
 )
 
@@ -106,41 +106,41 @@ def _make(insert: postgresql.Insert) -> postgresql.Insert:
     """Without a head to lock, another writer may have made one meanwhile: the lower key wins."""
     lowest = insert.excluded.order_key
     return insert.on_conflict_do_update(
-        index_elements=["agent_id", "lane_id"], set_={"order_key": lowest}, where=inbox_heads.c.order_key > lowest
+        index_elements=["agent_id", "lane_id"], set_={"order_key": lowest}, where=queue_heads.c.order_key > lowest
     )
 
 
 _MAKE_HEAD = Statement(
-    lambda insert: _make(insert(inbox_heads).values(every_column(inbox_heads, order_key=bindparam("lowest"))))
+    lambda insert: _make(insert(queue_heads).values(every_column(queue_heads, order_key=bindparam("lowest"))))
 )
 _DROP_HEAD = Statement(
-    delete(inbox_heads).where(
-        inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.lane_id == bindparam("lane_id")
+    delete(queue_heads).where(
+        queue_heads.c.agent_id == bindparam("agent_id"), queue_heads.c.lane_id == bindparam("lane_id")
     )
 )
 _DROP_EXHAUSTED = Statement(
-    delete(inbox_heads).where(
-        inbox_heads.c.agent_id == bindparam("agent_id"),
-        inbox_heads.c.lane_id == bindparam("lane_id"),
-        ~exists().where(_i.agent_id == inbox_heads.c.agent_id, _i.thread_id == inbox_heads.c.lane_id, _due),
-        ~exists().where(_t.agent_id == inbox_heads.c.agent_id, _t.lane_id == inbox_heads.c.lane_id, _task_due),
+    delete(queue_heads).where(
+        queue_heads.c.agent_id == bindparam("agent_id"),
+        queue_heads.c.lane_id == bindparam("lane_id"),
+        ~exists().where(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, _due),
+        ~exists().where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, _task_due),
     )
 )
 _gone = agents.c.revoked_at.is_not(None)
 # Informed threads without another available agent are skipped: they wait.
 _WAITING = Statement(
-    select(inbox_heads.c.lane_id, inbox_heads.c.agent_id)
-    .join(agents, agents.c.id == inbox_heads.c.agent_id)
-    .join(threads, threads.c.id == inbox_heads.c.lane_id)
+    select(queue_heads.c.lane_id, queue_heads.c.agent_id)
+    .join(agents, agents.c.id == queue_heads.c.agent_id)
+    .join(threads, threads.c.id == queue_heads.c.lane_id)
     .where(
         or_(_gone, func.coalesce(agents.c.last_seen_at, 0) < bindparam("cutoff")),
         or_(
-            threads.c.told_queued_at.is_(None),
+            threads.c.queued_notice_at.is_(None),
             bindparam("lead_is_online", type_=Boolean),
             _gone & bindparam("lead_exists", type_=Boolean),
         ),
     )
-    .order_by(inbox_heads.c.order_key)
+    .order_by(queue_heads.c.order_key)
     .limit(AT_MOST_N)
 )
 _MISSING = Statement(
@@ -148,10 +148,10 @@ _MISSING = Statement(
         select(_i.agent_id, _i.thread_id.label("lane_id")).where(
             _due,
             _i.agent_id.is_not(None),
-            ~exists().where(inbox_heads.c.agent_id == _i.agent_id, inbox_heads.c.lane_id == _i.thread_id),
+            ~exists().where(queue_heads.c.agent_id == _i.agent_id, queue_heads.c.lane_id == _i.thread_id),
         ),
         select(_t.agent_id, _t.lane_id).where(
-            _task_due, ~exists().where(inbox_heads.c.agent_id == _t.agent_id, inbox_heads.c.lane_id == _t.lane_id)
+            _task_due, ~exists().where(queue_heads.c.agent_id == _t.agent_id, queue_heads.c.lane_id == _t.lane_id)
         ),
     ).order_by("agent_id", "lane_id")
 )
@@ -241,27 +241,27 @@ _over = _i.due_at.is_not(None) & (_i.due_at <= bindparam("now")) & _is_unread
 
 _DELAY = Statement(
     update(inbox_messages)
-    .where(_i.id == bindparam("entry_id"), _is_unread)
-    .values(held_by=InboxHold.DELAY.value, due_at=bindparam("new_due_at"))
+    .where(_i.id == bindparam("inbox_message_id"), _is_unread)
+    .values(delay_reason=InboxDelay.DELAY.value, due_at=bindparam("new_due_at"))
 )
 _ENDED_DELAYS = Statement(select(_i.thread_id).where(_over))
 _END_ENDED_DELAYS = Statement(
     update(inbox_messages)
     .where(_i.thread_id == bindparam("of_thread"), _over)
-    .values(held_by=None, due_at=None)
+    .values(delay_reason=None, due_at=None)
     .returning(_i.agent_id)
 )
 _CONTEXT_ARRIVED = Statement(
     update(inbox_messages)
-    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == InboxHold.CONTEXT.value)
-    .values(held_by=None, due_at=None)
+    .where(_i.thread_id == bindparam("of_thread"), _i.delay_reason == InboxDelay.CONTEXT.value)
+    .values(delay_reason=None, due_at=None)
     .returning(_i.agent_id)
 )
 
 
 def delay(tx: Transaction, message_id: str, agent_id: str | None, thread_id: str, seconds: float) -> None:
     """Delays an unread message by so many seconds."""
-    _DELAY.run(tx, entry_id=message_id, new_due_at=tx.now + int(seconds * SECOND))
+    _DELAY.run(tx, inbox_message_id=message_id, new_due_at=tx.now + int(seconds * SECOND))
     if agent_id:
         refresh(tx, agent_id, thread_id)
 
@@ -289,8 +289,8 @@ def _refresh_heads(tx: Transaction, rows: Iterable[Row], thread_id: str) -> None
 
 
 _is_worked_on = exists().where(
-    leases.c.thread_id == inbox_heads.c.lane_id,
-    leases.c.agent_id == inbox_heads.c.agent_id,
+    leases.c.thread_id == queue_heads.c.lane_id,
+    leases.c.agent_id == queue_heads.c.agent_id,
     leases.c.kind == literally(LeaseKind.WORK),
     leases.c.ended_at.is_(None),
 )
@@ -299,7 +299,7 @@ _AGENTS = Statement(
     select(agents.c.id).where(
         agents.c.revoked_at.is_(None),
         or_(
-            exists().where(inbox_heads.c.agent_id == agents.c.id, ~_is_worked_on),
+            exists().where(queue_heads.c.agent_id == agents.c.id, ~_is_worked_on),
             exists().where(notices.c.agent_id == agents.c.id, notices.c.status == literally(NoticeStatus.UNREAD)),
         ),
     )

@@ -10,7 +10,7 @@ from swarm.clock import new_id
 from swarm.domain.model.runs import Opinion
 from swarm.store.bridge.statements import InsertFactory, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.turns import feedback
+from swarm.store.tables.runs import feedback
 
 _f = feedback.c
 
@@ -18,28 +18,28 @@ _f = feedback.c
 def _give(insert: InsertFactory) -> Executable:
     new = insert(feedback).values(
         id=bindparam("id"),
-        turn_id=bindparam("turn_id"),
+        run_id=bindparam("run_id"),
         user_id=bindparam("user_id"),
         value=bindparam("value"),
         created_at=bindparam("now"),
     )
     said = new.excluded
     return new.on_conflict_do_update(
-        index_elements=["turn_id", "user_id"],
+        index_elements=["run_id", "user_id"],
         set_={"value": said.value, "created_at": said.created_at},
         where=_f.value != said.value,
     )
 
 
 _GIVE = Statement(_give)
-_OF_TURN = Statement(select(_f.user_id, _f.value).where(_f.turn_id == bindparam("turn_id")).order_by(_f.user_id))
+_OF_RUN = Statement(select(_f.user_id, _f.value).where(_f.run_id == bindparam("run_id")).order_by(_f.user_id))
 
 
-def give(tx: Transaction, turn_id: str, user_id: str, opinion: Opinion) -> bool:
+def give(tx: Transaction, run_id: str, user_id: str, opinion: Opinion) -> bool:
     """Stores a person's opinion of an answer in place of an earlier one. Returns False for the same opinion."""
-    return bool(_GIVE.run(tx, id=new_id(), turn_id=turn_id, user_id=user_id, value=opinion.value, now=tx.now))
+    return bool(_GIVE.run(tx, id=new_id(), run_id=run_id, user_id=user_id, value=opinion.value, now=tx.now))
 
 
-def of_turn(tx: Transaction, turn_id: str) -> Mapping[str, Opinion]:
+def of_run(tx: Transaction, run_id: str) -> Mapping[str, Opinion]:
     """Returns the opinions of a run's answer by Slack user id."""
-    return {row["user_id"]: Opinion(row["value"]) for row in _OF_TURN.all(tx, turn_id=turn_id)}
+    return {row["user_id"]: Opinion(row["value"]) for row in _OF_RUN.all(tx, run_id=run_id)}

@@ -14,7 +14,7 @@ from swarm.domain.answers.events import Asked
 from swarm.domain.model.runs import INTERRUPT_TRANSITIONS, InterruptStatus, InterruptStep
 from swarm.store.bridge.statements import Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables.turns import interrupts
+from swarm.store.tables.runs import interrupts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +22,7 @@ class Interrupt:
     """One row of `interrupts`."""
 
     id: str
-    turn_id: str
+    run_id: str
     asked: Asked  # with the agent's own id
     status: InterruptStatus
     created_at: int
@@ -35,7 +35,7 @@ _i = interrupts.c
 _ADD = Statement(
     insert(interrupts).values(
         id=bindparam("id"),
-        turn_id=bindparam("turn_id"),
+        run_id=bindparam("run_id"),
         agent_interrupt_id=bindparam("agent_interrupt_id"),
         prompt=bindparam("prompt"),
         payload=bindparam("payload"),
@@ -45,7 +45,7 @@ _ADD = Statement(
     )
 )
 _GET = Statement(select(interrupts).where(_i.id == bindparam("id")))
-_OF_TURN = Statement(select(interrupts).where(_i.turn_id == bindparam("turn_id")).order_by(_i.id))
+_OF_RUN = Statement(select(interrupts).where(_i.run_id == bindparam("run_id")).order_by(_i.id))
 
 
 def _moves(column: ColumnElement[str]) -> dict[InterruptStep, Statement]:
@@ -61,10 +61,10 @@ def _moves(column: ColumnElement[str]) -> dict[InterruptStep, Statement]:
 
 
 _MOVES = _moves(_i.id)
-_MOVES_OF_TURN = _moves(_i.turn_id)
+_MOVES_OF_RUN = _moves(_i.run_id)
 
 
-def add(tx: Transaction, turn_id: str, asked: Sequence[Asked]) -> list[Interrupt]:
+def add(tx: Transaction, run_id: str, asked: Sequence[Asked]) -> list[Interrupt]:
     """Stores the questions of a run, in order."""
     ids = [new_id() for _ in asked]
     _ADD.many(
@@ -72,7 +72,7 @@ def add(tx: Transaction, turn_id: str, asked: Sequence[Asked]) -> list[Interrupt
         [
             {
                 "id": interrupt_id,
-                "turn_id": turn_id,
+                "run_id": run_id,
                 "agent_interrupt_id": question.id,
                 "prompt": question.prompt,
                 "payload": _ASKED.dump_json(question).decode(),
@@ -81,7 +81,7 @@ def add(tx: Transaction, turn_id: str, asked: Sequence[Asked]) -> list[Interrupt
             for interrupt_id, question in zip(ids, asked, strict=True)
         ],
     )
-    return [interrupt for interrupt in of_turn(tx, turn_id) if interrupt.id in ids]
+    return [interrupt for interrupt in of_run(tx, run_id) if interrupt.id in ids]
 
 
 def get(tx: Transaction, interrupt_id: str) -> Interrupt | None:
@@ -89,9 +89,9 @@ def get(tx: Transaction, interrupt_id: str) -> Interrupt | None:
     return _interrupt(row) if row else None
 
 
-def of_turn(tx: Transaction, turn_id: str) -> list[Interrupt]:
+def of_run(tx: Transaction, run_id: str) -> list[Interrupt]:
     """Returns all questions of a run, in order."""
-    return [_interrupt(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
+    return [_interrupt(row) for row in _OF_RUN.all(tx, run_id=run_id)]
 
 
 def end(tx: Transaction, interrupt_id: str, step: InterruptStep) -> bool:
@@ -99,15 +99,15 @@ def end(tx: Transaction, interrupt_id: str, step: InterruptStep) -> bool:
     return bool(_MOVES[step].run(tx, of=interrupt_id, now=tx.now))
 
 
-def end_all(tx: Transaction, turn_id: str, step: InterruptStep) -> int:
+def end_all(tx: Transaction, run_id: str, step: InterruptStep) -> int:
     """Takes the step for all open interrupts of a run. Returns their number."""
-    return _MOVES_OF_TURN[step].run(tx, of=turn_id, now=tx.now)
+    return _MOVES_OF_RUN[step].run(tx, of=run_id, now=tx.now)
 
 
 def _interrupt(row: Row) -> Interrupt:
     return Interrupt(
         id=row["id"],
-        turn_id=row["turn_id"],
+        run_id=row["run_id"],
         asked=_ASKED.validate_json(row["payload"]),
         status=InterruptStatus(row["status"]),
         created_at=row["created_at"],

@@ -16,8 +16,8 @@ from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind,
 from swarm.domain.model.runs import RunStatus
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import turns
-from swarm.store.tables.turns import turn_events
+from swarm.store.tables import runs
+from swarm.store.tables.runs import run_events
 
 AT_ONCE: Final = 500
 """The number of pieces read at once."""
@@ -25,7 +25,7 @@ AT_ONCE: Final = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunEvent:
-    """One row of `turn_events`."""
+    """One row of `run_events`."""
 
     seq: int  # 1 is the opening of the answer
     piece: Piece
@@ -40,10 +40,10 @@ _PIECES: Final[dict[PieceKind, TypeAdapter[Any]]] = {
     PieceKind.CLOSED: TypeAdapter(Closed),
 }
 
-_e = turn_events.c
+_e = run_events.c
 _ADD = Statement(
-    insert(turn_events).values(
-        turn_id=bindparam("turn_id"),
+    insert(run_events).values(
+        run_id=bindparam("run_id"),
         seq=bindparam("seq"),
         kind=bindparam("kind"),
         payload=bindparam("payload"),
@@ -51,32 +51,30 @@ _ADD = Statement(
         created_at=bindparam("now"),
     )
 )
-_LAST = Statement(
-    select(turn_events).where(_e.turn_id == bindparam("turn_id")).order_by(_e.seq.desc()).limit(AT_MOST_N)
-)
+_LAST = Statement(select(run_events).where(_e.run_id == bindparam("run_id")).order_by(_e.seq.desc()).limit(AT_MOST_N))
 _AFTER = Statement(
-    select(turn_events)
-    .where(_e.turn_id == bindparam("turn_id"), _e.seq > bindparam("after"))
+    select(run_events)
+    .where(_e.run_id == bindparam("run_id"), _e.seq > bindparam("after"))
     .order_by(_e.seq)
     .limit(AT_MOST_N)
 )
-# The first two conditions are those of the partial index of the turns that are not over.
+# The first two conditions are those of the partial index of the runs that are not over.
 _RUNNING = Statement(
-    select(turns.c.id)
-    .join(turn_events, (_e.turn_id == turns.c.id) & (_e.seq == 1))
-    .where(turns.c.ended_at.is_(None), turns.c.status == literally(RunStatus.RUNNING))
-    .order_by(turns.c.id)
+    select(runs.c.id)
+    .join(run_events, (_e.run_id == runs.c.id) & (_e.seq == 1))
+    .where(runs.c.ended_at.is_(None), runs.c.status == literally(RunStatus.RUNNING))
+    .order_by(runs.c.id)
 )
 
 
-def topic_of(turn_id: str) -> str:
+def topic_of(run_id: str) -> str:
     """Returns the topic of an answer. There are 256 topics, since processes keep a number for each for ever."""
-    return f"turn-events:{turn_id[-2:]}"
+    return f"run-events:{run_id[-2:]}"
 
 
-def add(tx: Transaction, turn_id: str, piece: Piece) -> RunEvent:
+def add(tx: Transaction, run_id: str, piece: Piece) -> RunEvent:
     """Appends a piece and wakes the process that shows the answer. The run's lease must be locked."""
-    before = last(tx, turn_id)
+    before = last(tx, run_id)
     more = len(piece.text) if isinstance(piece, TextAdded) else 0
     event = RunEvent(
         seq=before.seq + 1 if before else 1, piece=piece, characters=(before.characters if before else 0) + more
@@ -84,26 +82,26 @@ def add(tx: Transaction, turn_id: str, piece: Piece) -> RunEvent:
     kind = kind_of(piece)
     _ADD.run(
         tx,
-        turn_id=turn_id,
+        run_id=run_id,
         seq=event.seq,
         kind=kind.value,
         payload=_PIECES[kind].dump_json(piece).decode(),
         characters=event.characters,
         now=tx.now,
     )
-    tx.wake(topic_of(turn_id))
+    tx.wake(topic_of(run_id))
     return event
 
 
-def last(tx: Transaction, turn_id: str) -> RunEvent | None:
+def last(tx: Transaction, run_id: str) -> RunEvent | None:
     """Returns the newest piece; None for a run of an agent that does not poll."""
-    row = _LAST.first(tx, turn_id=turn_id, n=1)
+    row = _LAST.first(tx, run_id=run_id, n=1)
     return _event(row) if row else None
 
 
-def after(tx: Transaction, turn_id: str, seq: int, limit: int = AT_ONCE) -> list[RunEvent]:
+def after(tx: Transaction, run_id: str, seq: int, limit: int = AT_ONCE) -> list[RunEvent]:
     """Returns the pieces behind number ``seq``, in order."""
-    return [_event(row) for row in _AFTER.all(tx, turn_id=turn_id, after=seq, n=limit)]
+    return [_event(row) for row in _AFTER.all(tx, run_id=run_id, after=seq, n=limit)]
 
 
 def running(tx: Transaction) -> list[str]:

@@ -11,16 +11,16 @@ from swarm.clock import slack_ts_to_us
 from swarm.domain.model.runs import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
 from swarm.store.bridge.statements import Row, Statement, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import threads, turns
-from swarm.store.tables.turns import turn_messages
+from swarm.store.tables import runs, threads
+from swarm.store.tables.runs import run_messages
 from swarm.store.tables.work import inbox_messages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPage:
-    """One row of `turn_messages`."""
+    """One row of `run_messages`."""
 
-    turn_id: str
+    run_id: str
     page: int
     kind: PageKind
     ts: str | None  # None: unknown; the message may exist
@@ -29,13 +29,13 @@ class RunPage:
     text: str | None  # the whole text, known since the message is closing
 
 
-_m = turn_messages.c
-_page = (_m.turn_id == bindparam("of_turn")) & (_m.page == bindparam("of_page"))
+_m = run_messages.c
+_page = (_m.run_id == bindparam("of_run")) & (_m.page == bindparam("of_page"))
 _BEGIN = Statement(
     lambda insert: (
-        insert(turn_messages)
+        insert(run_messages)
         .values(
-            turn_id=bindparam("turn_id"),
+            run_id=bindparam("run_id"),
             page=bindparam("page"),
             kind=bindparam("kind"),
             ts=None,
@@ -47,85 +47,85 @@ _BEGIN = Statement(
     )
 )
 _TEXT = Statement(
-    update(turn_messages).where(_page, _m.phase != PagePhase.CLOSED.value).values(text=bindparam("new_text"))
+    update(run_messages).where(_page, _m.phase != PagePhase.CLOSED.value).values(text=bindparam("new_text"))
 )
-_OF_TURN = Statement(select(turn_messages).where(_m.turn_id == bindparam("turn_id")).order_by(_m.page))
+_OF_RUN = Statement(select(run_messages).where(_m.run_id == bindparam("run_id")).order_by(_m.page))
 
 _KNOWN_IN_THREAD = Statement(
     select(_m.ts)
-    .join(turns, turns.c.id == _m.turn_id)
-    .where(turns.c.thread_id == bindparam("thread_id"), _m.ts.is_not(None))
+    .join(runs, runs.c.id == _m.run_id)
+    .where(runs.c.thread_id == bindparam("thread_id"), _m.ts.is_not(None))
 )
 # The first condition is that of the partial index of the messages that are not closed.
 _to_seal = _m.phase != literally(PagePhase.CLOSED)
 _UNSEALED = Statement(
-    select(turns.c.id)
-    .join(turn_messages, _m.turn_id == turns.c.id)
-    .where(_to_seal, turns.c.ended_at.is_not(None))
-    .group_by(turns.c.id)
-    .order_by(turns.c.id)
+    select(runs.c.id)
+    .join(run_messages, _m.run_id == runs.c.id)
+    .where(_to_seal, runs.c.ended_at.is_not(None))
+    .group_by(runs.c.id)
+    .order_by(runs.c.id)
 )
 _UNSEALED_IN_THREAD = Statement(
-    select(_m.turn_id)
-    .join(turns, turns.c.id == _m.turn_id)
+    select(_m.run_id)
+    .join(runs, runs.c.id == _m.run_id)
     .where(
         _to_seal,
-        turns.c.ended_at.is_not(None),
-        turns.c.thread_id == bindparam("thread_id"),
-        turns.c.agent_id == bindparam("agent_id"),
+        runs.c.ended_at.is_not(None),
+        runs.c.thread_id == bindparam("thread_id"),
+        runs.c.agent_id == bindparam("agent_id"),
     )
 )
 
 _PAGES_BEFORE = Statement(
-    select(_m.ts).where(_m.turn_id == bindparam("turn_id"), _m.page < bindparam("page"), _m.ts.is_not(None))
+    select(_m.ts).where(_m.run_id == bindparam("run_id"), _m.page < bindparam("page"), _m.ts.is_not(None))
 )
 _ANSWERED = Statement(
-    select(turns.c.entry_ids, threads.c.thread_ts)
-    .outerjoin(threads, threads.c.id == turns.c.thread_id)
-    .where(turns.c.id == bindparam("turn_id"))
+    select(runs.c.inbox_message_ids, threads.c.thread_ts)
+    .outerjoin(threads, threads.c.id == runs.c.thread_id)
+    .where(runs.c.id == bindparam("run_id"))
 )
-_SAID_AT = Statement(select(inbox_messages.c.ts).where(inbox_messages.c.id == bindparam("entry_id")))
+_SAID_AT = Statement(select(inbox_messages.c.ts).where(inbox_messages.c.id == bindparam("inbox_message_id")))
 
 
 def _move(step: PageStep) -> Statement:
     transition = PAGE_TRANSITIONS[step]
     ts: dict[str, object] = {} if step is PageStep.CLOSE else {"ts": bindparam("new_ts")}
     return Statement(
-        update(turn_messages).where(_page, may(_m.phase, transition)).values(phase=transition.target.value, **ts)
+        update(run_messages).where(_page, may(_m.phase, transition)).values(phase=transition.target.value, **ts)
     )
 
 
 _MOVES = {step: _move(step) for step in PageStep}
 
 
-def open_page(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool:
+def open_page(tx: Transaction, run_id: str, page: int, kind: PageKind) -> bool:
     """Records that Slack is about to be asked for a message. Returns False if recorded before: it may exist already."""
-    return bool(_BEGIN.run(tx, turn_id=turn_id, page=page, kind=kind.value, now=tx.now))
+    return bool(_BEGIN.run(tx, run_id=run_id, page=page, kind=kind.value, now=tx.now))
 
 
-def page_opened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
+def page_opened(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
     """Records that Slack has the message. Returns False if known, or if the message is closed."""
-    return bool(_MOVES[PageStep.OPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
+    return bool(_MOVES[PageStep.OPEN].run(tx, of_run=run_id, of_page=page, new_ts=ts))
 
 
-def page_reopened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
+def page_reopened(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
     """Marks a closed message as unfinished. Returns False if it is not closed."""
-    return bool(_MOVES[PageStep.REOPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
+    return bool(_MOVES[PageStep.REOPEN].run(tx, of_run=run_id, of_page=page, new_ts=ts))
 
 
-def page_text(tx: Transaction, turn_id: str, page: int, text: str) -> bool:
+def page_text(tx: Transaction, run_id: str, page: int, text: str) -> bool:
     """Stores the whole text of a message before its close, for a later repair. Returns False if it is closed."""
-    return bool(_TEXT.run(tx, of_turn=turn_id, of_page=page, new_text=text))
+    return bool(_TEXT.run(tx, of_run=run_id, of_page=page, new_text=text))
 
 
-def page_closed(tx: Transaction, turn_id: str, page: int) -> bool:
+def page_closed(tx: Transaction, run_id: str, page: int) -> bool:
     """Marks a message as final. Returns False if it was."""
-    return bool(_MOVES[PageStep.CLOSE].run(tx, of_turn=turn_id, of_page=page))
+    return bool(_MOVES[PageStep.CLOSE].run(tx, of_run=run_id, of_page=page))
 
 
-def of_turn(tx: Transaction, turn_id: str) -> list[RunPage]:
+def of_run(tx: Transaction, run_id: str) -> list[RunPage]:
     """Returns the messages of a run, in order."""
-    return [_turn_page(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
+    return [_run_page(row) for row in _OF_RUN.all(tx, run_id=run_id)]
 
 
 def unsealed(tx: Transaction) -> list[str]:
@@ -143,23 +143,26 @@ def known_in_thread(tx: Transaction, thread_id: str) -> frozenset[str]:
     return frozenset(row["ts"] for row in _KNOWN_IN_THREAD.all(tx, thread_id=thread_id))
 
 
-def begins_after(tx: Transaction, turn_id: str, page: int) -> int:
+def begins_after(tx: Transaction, run_id: str, page: int) -> int:
     """Returns a moment of Slack's clock, in microseconds, before any possible start of a page.
 
     Derived from earlier pages of the run and the messages it answers: our own clock may be set, or differ from Slack's.
     """
-    turn = _ANSWERED.first(tx, turn_id=turn_id)
-    if turn is None:
+    run = _ANSWERED.first(tx, run_id=run_id)
+    if run is None:
         return 0
-    known = [row["ts"] for row in _PAGES_BEFORE.all(tx, turn_id=turn_id, page=page)]
-    said = [_SAID_AT.first(tx, entry_id=entry_id) for entry_id in from_json(turn["entry_ids"])]
+    known = [row["ts"] for row in _PAGES_BEFORE.all(tx, run_id=run_id, page=page)]
+    said = [
+        _SAID_AT.first(tx, inbox_message_id=inbox_message_id)
+        for inbox_message_id in from_json(run["inbox_message_ids"])
+    ]
     known += [row["ts"] for row in said if row]
-    return max(map(slack_ts_to_us, [*known, turn["thread_ts"] or "0"]))
+    return max(map(slack_ts_to_us, [*known, run["thread_ts"] or "0"]))
 
 
-def _turn_page(row: Row) -> RunPage:
+def _run_page(row: Row) -> RunPage:
     return RunPage(
-        turn_id=row["turn_id"],
+        run_id=row["run_id"],
         page=row["page"],
         kind=PageKind(row["kind"]),
         ts=row["ts"],

@@ -1,6 +1,6 @@
-"""Turns: their rows, and the steps of their state machine.
+"""Runs: their rows, and the steps of their state machine.
 
-Each function looks at the state it finds: a process that was given up, and whose turn somebody else has ended, changes
+Each function looks at the state it finds: a process that was given up, and whose run somebody else has ended, changes
 nothing any more and is told so by False. Whoever locks a thread or a lease as well locks them before.
 """
 
@@ -31,26 +31,26 @@ from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, lit
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import closing_of, closing_text
 from swarm.store.runs import interrupts
-from swarm.store.tables import threads, turns
+from swarm.store.tables import runs, threads
 from swarm.store.tables.work import tasks
 
-TURNS: Final = "turns"
-"""The topic that wakes whoever runs turns: people want one stopped."""
+RUNS: Final = "runs"
+"""The topic that wakes whoever runs runs: people want one stopped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A turn as it stands in its row."""
+    """A run as it stands in its row."""
 
     id: str
     agent_id: str
     thread_id: str | None
     lease_token: str
     trigger_id: str
-    entry_ids: tuple[str, ...]  # the inbox messages that it answers
+    inbox_message_ids: tuple[str, ...]  # the inbox messages that it answers
     task_id: str | None
     conversation_id: str
-    run_id: str
+    agui_run_id: str
     requester: str | None  # a Slack user's id
     status: RunStatus
     attempt: int
@@ -65,19 +65,19 @@ class Run:
     ended_at: int | None
 
 
-_t = turns.c
+_t = runs.c
 _unfinished = _t.status.in_([literally(status) for status in sorted(UNFINISHED)])
 _VALUES: dict[str, BindParameter[object]] = {
     name: bindparam(name)
     for name in (
-        "id", "agent_id", "thread_id", "lease_token", "trigger_id", "entry_ids", "task_id", "conversation_id",
-        "run_id", "requester", "attempt",
+        "id", "agent_id", "thread_id", "lease_token", "trigger_id", "inbox_message_ids", "task_id", "conversation_id",
+        "agui_run_id", "requester", "attempt",
     )
 }  # fmt: skip
 # The conflict is with the partial unique indexes: the trigger, or the lease, is in somebody's hands.
 _START = Statement(
     lambda insert: (
-        insert(turns)
+        insert(runs)
         .values(
             **_VALUES,
             status=RunStatus.RUNNING.value,
@@ -86,21 +86,21 @@ _START = Statement(
         .on_conflict_do_nothing()
     )
 )
-_GET = Statement(select(turns).where(_t.id == bindparam("id")))
-_GET_LOCKED = Statement(select(turns).where(_t.id == bindparam("id")).with_for_update(key_share=True))
-_IN_HAND = Statement(select(turns).where(_t.trigger_id == bindparam("trigger_id"), _unfinished))
-_OF_LEASE = Statement(select(turns).where(_t.lease_token == bindparam("lease_token"), _unfinished))
-_UNFINISHED = Statement(select(turns).where(_t.ended_at.is_(None), _unfinished).order_by(_t.id))
+_GET = Statement(select(runs).where(_t.id == bindparam("id")))
+_GET_LOCKED = Statement(select(runs).where(_t.id == bindparam("id")).with_for_update(key_share=True))
+_IN_HAND = Statement(select(runs).where(_t.trigger_id == bindparam("trigger_id"), _unfinished))
+_OF_LEASE = Statement(select(runs).where(_t.lease_token == bindparam("lease_token"), _unfinished))
+_UNFINISHED = Statement(select(runs).where(_t.ended_at.is_(None), _unfinished).order_by(_t.id))
 
 
 def _newest(column: ColumnElement[Any]) -> Select[Any]:
-    return select(turns).where(column == bindparam("of")).order_by(_t.id.desc()).limit(AT_MOST_N)
+    return select(runs).where(column == bindparam("of")).order_by(_t.id.desc()).limit(AT_MOST_N)
 
 
 _OF_THREAD = Statement(_newest(_t.thread_id))
 _OF_TASK = Statement(_newest(_t.task_id))
 _LAST_HEARD = Statement(
-    select(turns)
+    select(runs)
     .where(
         _t.thread_id == bindparam("thread_id"),
         _t.agent_id == bindparam("agent_id"),
@@ -110,7 +110,7 @@ _LAST_HEARD = Statement(
     .limit(1)
 )
 _WAITING_IN_THREAD = Statement(
-    select(turns)
+    select(runs)
     .where(_t.thread_id == bindparam("thread_id"), _t.status == literally(RunStatus.WAITING))
     .order_by(_t.id)
 )
@@ -118,7 +118,7 @@ _WAITING_IN_THREAD = Statement(
 
 def _request_stop(column: ColumnElement[Any]) -> Statement:
     """Only a run can be stopped: where it is over, what is left is to show its end."""
-    statement = update(turns).where(
+    statement = update(runs).where(
         column == bindparam("of"), _t.status == literally(RunStatus.RUNNING), _t.stop_requested_at.is_(None)
     )
     wanted = statement.values(stop_requested_at=bindparam("now"), stop_requested_by=bindparam("by"))
@@ -135,9 +135,9 @@ _STOPS_WANTED = Statement(
     .order_by(_t.id)
 )  # fmt: skip
 _RETRY = Statement(
-    update(turns)
+    update(runs)
     .where(
-        _t.id == bindparam("turn_id"),
+        _t.id == bindparam("run_id"),
         _t.status.in_([literally(status) for status in sorted(RETRYABLE)]),
         _t.retried_at.is_(None),
     )
@@ -158,7 +158,7 @@ _LATEST_STOPPABLE = Statement(
     .limit(1)
 )
 _FORGET = Statement(
-    delete(turns).where(
+    delete(runs).where(
         _t.id.in_(select(_t.id).where(_t.ended_at < bindparam("before")).order_by(_t.ended_at).limit(AT_MOST_N))
     )
 )
@@ -173,7 +173,7 @@ def _move(step: RunStep) -> Statement:
         values |= {name: bindparam(f"new_{name}") for name in ("outcome", "final_text", "final_closing")}
     elif transition.target is not RunStatus.WAITING:
         values["ended_at"] = bindparam("now")
-    return Statement(update(turns).where(_t.id == bindparam("turn_id"), may(_t.status, transition)).values(**values))
+    return Statement(update(runs).where(_t.id == bindparam("run_id"), may(_t.status, transition)).values(**values))
 
 
 _MOVES = {step: _move(step) for step in RunStep}
@@ -188,90 +188,90 @@ def start(
     trigger_id: str,
     attempt: int,
     conversation_id: str,
-    run_id: str,
+    agui_run_id: str,
     requester: str | None = None,
     task_id: str | None = None,
-    entry_ids: Sequence[str] = (),
-    turn_id: str | None = None,
+    inbox_message_ids: Sequence[str] = (),
+    run_id: str | None = None,
 ) -> Run | None:
-    """A new turn that runs; None if another one for this trigger or lease is not over (`in_hand` finds it)."""
-    turn_id = turn_id or new_id()
+    """A new run that runs; None if another one for this trigger or lease is not over (`in_hand` finds it)."""
+    run_id = run_id or new_id()
     started = _START.run(
         tx,
-        id=turn_id,
+        id=run_id,
         agent_id=agent_id,
         thread_id=thread_id,
         lease_token=lease_token,
         trigger_id=trigger_id,
-        entry_ids=orjson.dumps(list(entry_ids)).decode(),
+        inbox_message_ids=orjson.dumps(list(inbox_message_ids)).decode(),
         task_id=task_id,
         conversation_id=conversation_id,
-        run_id=run_id,
+        agui_run_id=agui_run_id,
         requester=requester,
         attempt=attempt,
         now=tx.now,
     )
     if not started:
         return None
-    history.record(tx, "turn.start", turn_id, thread_id=thread_id, agent_id=agent_id)
-    return get(tx, turn_id)
+    history.record(tx, "turn.start", run_id, thread_id=thread_id, agent_id=agent_id)
+    return get(tx, run_id)
 
 
-def get(tx: Transaction, turn_id: str) -> Run | None:
-    row = _GET.first(tx, id=turn_id)
-    return _turn(row) if row else None
+def get(tx: Transaction, run_id: str) -> Run | None:
+    row = _GET.first(tx, id=run_id)
+    return _run(row) if row else None
 
 
-def locked(tx: Transaction, turn_id: str) -> Run | None:
-    """A turn, locked until the transaction ends: its run cannot tell its end meanwhile."""
-    row = _GET_LOCKED.first(tx, id=turn_id)
-    return _turn(row) if row else None
+def locked(tx: Transaction, run_id: str) -> Run | None:
+    """A run, locked until the transaction ends: its run cannot tell its end meanwhile."""
+    row = _GET_LOCKED.first(tx, id=run_id)
+    return _run(row) if row else None
 
 
 def in_hand(tx: Transaction, trigger_id: str) -> Run | None:
-    """The turn for a trigger that is not over: some process has it, or had it when it went away."""
+    """The run for a trigger that is not over: some process has it, or had it when it went away."""
     row = _IN_HAND.first(tx, trigger_id=trigger_id)
-    return _turn(row) if row else None
+    return _run(row) if row else None
 
 
 def of_lease(tx: Transaction, lease_token: str) -> Run | None:
-    """The turn under a lease that is not over."""
+    """The run under a lease that is not over."""
     row = _OF_LEASE.first(tx, lease_token=lease_token)
-    return _turn(row) if row else None
+    return _run(row) if row else None
 
 
 def unfinished(tx: Transaction) -> list[Run]:
-    """All turns that run or are closing, oldest first: what is to be looked after when their process is gone."""
-    return [_turn(row) for row in _UNFINISHED.all(tx)]
+    """All runs that run or are closing, oldest first: what is to be looked after when their process is gone."""
+    return [_run(row) for row in _UNFINISHED.all(tx)]
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 100) -> list[Run]:
-    """The turns of a thread, newest first."""
-    return [_turn(row) for row in _OF_THREAD.all(tx, of=thread_id, n=limit)]
+    """The runs of a thread, newest first."""
+    return [_run(row) for row in _OF_THREAD.all(tx, of=thread_id, n=limit)]
 
 
 def last_heard(tx: Transaction, thread_id: str, agent_id: str) -> Run | None:
-    """The newest turn of an agent in a thread that went well; None if there was none."""
+    """The newest run of an agent in a thread that went well; None if there was none."""
     row = _LAST_HEARD.first(tx, thread_id=thread_id, agent_id=agent_id)
-    return _turn(row) if row else None
+    return _run(row) if row else None
 
 
 def of_task(tx: Transaction, task_id: str, limit: int = 100) -> list[Run]:
-    """The turns that worked on a task, newest first."""
-    return [_turn(row) for row in _OF_TASK.all(tx, of=task_id, n=limit)]
+    """The runs that worked on a task, newest first."""
+    return [_run(row) for row in _OF_TASK.all(tx, of=task_id, n=limit)]
 
 
 def closing(
-    tx: Transaction, turn_id: str, *, text: str, closing: Closing, outcome: RunOutcome, note: str | None = None
+    tx: Transaction, run_id: str, *, text: str, closing: Closing, outcome: RunOutcome, note: str | None = None
 ) -> bool:
-    """The run is over, and this is how its last message will look; False if the turn does not run any more.
+    """The run is over, and this is how its last message will look; False if the run does not run any more.
 
-    From here on anybody can bring the turn to its end. ``note`` says why it failed.
+    From here on anybody can bring the run to its end. ``note`` says why it failed.
     """
     return _step(
         tx,
         RunStep.CLOSE,
-        turn_id,
+        run_id,
         note,
         new_outcome=outcome.value,
         new_final_text=text,
@@ -279,21 +279,21 @@ def closing(
     )
 
 
-def end(tx: Transaction, turn_id: str, step: RunStep, note: str | None = None) -> bool:
-    """Take any step but CLOSE; False if the turn is in no state that allows it.
+def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) -> bool:
+    """Take any step but CLOSE; False if the run is in no state that allows it.
 
-    The step of a closing turn is that of its outcome (`RunOutcome.step`).
+    The step of a closing run is that of its outcome (`RunOutcome.step`).
     """
-    return _step(tx, step, turn_id, note)
+    return _step(tx, step, run_id, note)
 
 
-def request_stop(tx: Transaction, by: str, *, turn_id: str | None = None, thread_id: str | None = None) -> int:
+def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_id: str | None = None) -> int:
     """A person (a Slack user's id) wants a run stopped, or all runs in a thread; how many were not asked before.
 
     Whoever runs them is woken, and finds them among `stops_wanted`.
     """
-    statement = _REQUEST_STOP if turn_id else _REQUEST_STOP_IN_THREAD
-    asked = statement.all(tx, of=turn_id or thread_id, by=by, now=tx.now)
+    statement = _REQUEST_STOP if run_id else _REQUEST_STOP_IN_THREAD
+    asked = statement.all(tx, of=run_id or thread_id, by=by, now=tx.now)
     for row in asked:
         history.record(
             tx,
@@ -304,17 +304,17 @@ def request_stop(tx: Transaction, by: str, *, turn_id: str | None = None, thread
             reason=f"by <@{by}>",
         )
     if asked:
-        tx.wake(TURNS)
+        tx.wake(RUNS)
     return len(asked)
 
 
 def stops_wanted(tx: Transaction) -> list[str]:
-    """The ids of the turns that run and that people want stopped."""
+    """The ids of the runs that run and that people want stopped."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
 
 
 def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
-    """Whether something runs in a thread that people can stop: a turn, or a task that an agent has."""
+    """Whether something runs in a thread that people can stop: a run, or a task that an agent has."""
     return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
 
 
@@ -324,52 +324,50 @@ def latest_to_stop(tx: Transaction, team: str, channel: str) -> str | None:
     return row["id"] if row else None
 
 
-def retry(tx: Transaction, turn: Run, by: str) -> bool:
-    """Note that a person wants a turn run again; False if it did not fail and was not stopped, or was retried."""
-    marked = bool(_RETRY.run(tx, turn_id=turn.id, by=by, now=tx.now))
+def retry(tx: Transaction, run: Run, by: str) -> bool:
+    """Note that a person wants a run run again; False if it did not fail and was not stopped, or was retried."""
+    marked = bool(_RETRY.run(tx, run_id=run.id, by=by, now=tx.now))
     if marked:
-        history.record(
-            tx, "turn.retry", turn.id, thread_id=turn.thread_id, agent_id=turn.agent_id, reason=f"by <@{by}>"
-        )
+        history.record(tx, "turn.retry", run.id, thread_id=run.thread_id, agent_id=run.agent_id, reason=f"by <@{by}>")
     return marked
 
 
 def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
-    """People have said something else in a thread instead of answering: the turns that are thereby over."""
-    waiting = [_turn(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
-    superseded = [turn for turn in waiting if _step(tx, RunStep.SUPERSEDE, turn.id, None)]
-    for turn in superseded:
-        interrupts.end_all(tx, turn.id, InterruptStep.SUPERSEDE)
+    """People have said something else in a thread instead of answering: the runs that are thereby over."""
+    waiting = [_run(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
+    superseded = [run for run in waiting if _step(tx, RunStep.SUPERSEDE, run.id, None)]
+    for run in superseded:
+        interrupts.end_all(tx, run.id, InterruptStep.SUPERSEDE)
     return superseded
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many turns that ended before then, with all that belongs to them; how many there were."""
+    """Drop so many runs that ended before then, with all that belongs to them; how many there were."""
     return _FORGET.run(tx, before=before, n=limit)
 
 
-def _step(tx: Transaction, step: RunStep, turn_id: str, note: str | None, **values: object) -> bool:
+def _step(tx: Transaction, step: RunStep, run_id: str, note: str | None, **values: object) -> bool:
     ends = RUN_TRANSITIONS[step].target not in (RunStatus.CLOSING, RunStatus.WAITING)
     params = values | ({"now": tx.now} if ends else {})
-    if not _MOVES[step].run(tx, turn_id=turn_id, note=note, **params):
+    if not _MOVES[step].run(tx, run_id=run_id, note=note, **params):
         return False
-    turn = get(tx, turn_id)
-    assert turn is not None  # it was changed just now
-    history.record(tx, f"turn.{step}", turn_id, thread_id=turn.thread_id, agent_id=turn.agent_id, reason=note)
+    run = get(tx, run_id)
+    assert run is not None  # it was changed just now
+    history.record(tx, f"turn.{step}", run_id, thread_id=run.thread_id, agent_id=run.agent_id, reason=note)
     return True
 
 
-def _turn(row: Row) -> Run:
+def _run(row: Row) -> Run:
     return Run(
         id=row["id"],
         agent_id=row["agent_id"],
         thread_id=row["thread_id"],
         lease_token=row["lease_token"],
         trigger_id=row["trigger_id"],
-        entry_ids=tuple(orjson.loads(row["entry_ids"])),
+        inbox_message_ids=tuple(orjson.loads(row["inbox_message_ids"])),
         task_id=row["task_id"],
         conversation_id=row["conversation_id"],
-        run_id=row["run_id"],
+        agui_run_id=row["agui_run_id"],
         requester=row["requester"],
         status=RunStatus(row["status"]),
         attempt=row["attempt"],

@@ -6,17 +6,17 @@ update. Both come from the enums of the domain.
 
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
 from swarm.store.tables.documents import document_pieces, documents, is_described
-from swarm.store.tables.effects import deliveries, elections, history, receipts
+from swarm.store.tables.effects import deliveries, elections, history, idempotency_keys
+from swarm.store.tables.runs import feedback, interrupts, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
-from swarm.store.tables.sessions import model_runs, session_messages, sessions, talks
+from swarm.store.tables.sessions import conversation_locks, model_usage, session_messages, sessions
 from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
-from swarm.store.tables.turns import feedback, interrupts, turn_events, turn_messages, turns
 from swarm.store.tables.work import (
-    inbox_heads,
     inbox_messages,
     lease_members,
     leases,
     notices,
+    queue_heads,
     task_dependencies,
     tasks,
 )
@@ -26,6 +26,7 @@ __all__ = [
     "agent_messages",
     "agent_tokens",
     "agents",
+    "conversation_locks",
     "deliveries",
     "document_pieces",
     "documents",
@@ -34,26 +35,25 @@ __all__ = [
     "feedback",
     "forgotten",
     "history",
-    "inbox_heads",
+    "idempotency_keys",
     "inbox_messages",
     "interrupts",
     "is_described",
     "lease_members",
     "leases",
     "metadata",
-    "model_runs",
+    "model_usage",
     "notices",
     "people",
-    "receipts",
+    "queue_heads",
+    "run_events",
+    "run_messages",
+    "runs",
     "session_messages",
     "sessions",
-    "talks",
     "task_dependencies",
     "tasks",
     "thread_messages",
     "threads",
-    "turn_events",
-    "turn_messages",
-    "turns",
     "watermarks",
 ]

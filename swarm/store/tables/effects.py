@@ -19,14 +19,14 @@ from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 # Idempotency keys of events without a timestamp of their own, and of tool calls with results.
-receipts = Table(
-    "receipts",
+idempotency_keys = Table(
+    "idempotency_keys",
     metadata,
     Column("key", Text, primary_key=True),
     Column("result", Text),  # JSON; of a tool call: its answer
     Column("created_at", BigInteger, nullable=False),
 )
-Index("ix_receipts_created", receipts.c.created_at)
+Index("ix_idempotency_keys_created", idempotency_keys.c.created_at)
 
 deliveries = Table(
     "deliveries",
@@ -43,7 +43,7 @@ deliveries = Table(
     Column("target_ts", Text),
     Column("text", Text, nullable=False),
     Column("broadcast", Boolean, nullable=False),
-    Column("once_key", Text, unique=True),  # idempotency key of the effect
+    Column("idempotency_key", Text, unique=True),  # idempotency key of the effect
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger),  # time of the next attempt; while sending: of the first doubt; null once over
     Column("expires_at", BigInteger),
@@ -54,7 +54,7 @@ deliveries = Table(
     Column("task_id", Text, ForeignKey("tasks.id")),  # the subject of the delivery
     Column("updates_id", Text),  # of an update: the delivery of the changed message
     Column("stops_task_id", Text),  # the task stopped by its button
-    Column("stops_turn_id", Text),  # the run stopped by its button
+    Column("stops_run_id", Text),  # the run stopped by its button
     Column("closing", Text),  # JSON: the part below the text, and its answer
     Column("person", Text),  # of a post: the only user to see it; null: visible in the channel
     Column("mark", Text, one_of("mark", Mark)),  # of a reaction: its meaning

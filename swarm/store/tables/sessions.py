@@ -62,14 +62,14 @@ Index(
     postgresql_where=_has_source,
 )
 
-model_runs = Table(
-    "model_runs",
+model_usage = Table(
+    "model_usage",
     metadata,
     Column("id", Text, primary_key=True),
     Column("agent", Text, nullable=False),  # its name
     Column("door", Text, nullable=False),
     Column("session_id", Text, nullable=False),  # no reference, for sessions are forgotten on their own
-    Column("turn_id", Text, nullable=False),  # empty: not in Slack
+    Column("run_id", Text, nullable=False),  # empty: not in Slack
     Column("requester", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("outcome", Text, nullable=False),
@@ -87,18 +87,18 @@ model_runs = Table(
     one_of("door", Door),
     one_of("outcome", UsageOutcome),
 )
-Index("ix_model_runs_ended", model_runs.c.ended_at, model_runs.c.id)
-Index("ix_model_runs_agent", model_runs.c.agent, model_runs.c.ended_at, model_runs.c.id)
+Index("ix_model_usage_ended", model_usage.c.ended_at, model_usage.c.id)
+Index("ix_model_usage_agent", model_usage.c.agent, model_usage.c.ended_at, model_usage.c.id)
 
 
-talks = Table(
-    "talks",
+conversation_locks = Table(
+    "conversation_locks",
     metadata,
     Column("client", Text, nullable=False),  # owner of the conversation: an agent's id, or "operator"
     Column("agent", Text, nullable=False),  # its name
     Column("conversation", Text, nullable=False),  # the client's name of the conversation
-    Column("run_id", Text, nullable=False),  # the run with the lock
+    Column("agui_run_id", Text, nullable=False),  # the run with the lock
     Column("expires_at", BigInteger, nullable=False),  # end of the lock without renewal
     PrimaryKeyConstraint("client", "agent", "conversation"),
 )
-Index("ix_talks_expires", talks.c.expires_at)
+Index("ix_conversation_locks_expires", conversation_locks.c.expires_at)

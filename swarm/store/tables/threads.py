@@ -30,7 +30,7 @@ threads = Table(
     Column("context", Text, nullable=False),
     Column("context_due_at", BigInteger),  # time of the next read of its history; of a running read: its deadline
     Column("context_failures", Integer, nullable=False),
-    Column("told_queued_at", BigInteger),  # time of the notice that no agent is online; null once answered
+    Column("queued_notice_at", BigInteger),  # time of the notice that no agent is online; null once answered
     Column("active_at", BigInteger, nullable=False),  # the last message or answer
     # Later messages without routing were missed.
     Column("watermark_ts", Text, nullable=False, server_default=""),

@@ -18,9 +18,9 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.model.inbox import InboxHold, InboxStatus, MatchedBy, NoticeKind, NoticeStatus
+from swarm.domain.model.inbox import InboxDelay, InboxStatus, MatchedBy, NoticeKind, NoticeStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
-from swarm.domain.model.tasks import TaskHold, TaskStatus
+from swarm.domain.model.tasks import TaskDelay, TaskStatus
 from swarm.store.tables.schema import metadata, one_of
 
 tasks = Table(
@@ -43,7 +43,7 @@ tasks = Table(
     Column("attempts", Integer, nullable=False),  # lost leases
     Column("claims", Integer, nullable=False),  # leases so far
     Column("order_key", BigInteger, nullable=False),
-    Column("held_by", Text),  # the reason of a delay
+    Column("delay_reason", Text),  # the reason of a delay
     Column("due_at", BigInteger),  # of a held task: end of the delay
     Column("offer_ends_at", BigInteger),  # of an offered task: its deadline; declined afterwards
     Column("lease_token", Text),  # its last lease
@@ -56,11 +56,11 @@ tasks = Table(
     Column("ended_at", BigInteger),
     Column("by_strangers", Boolean, nullable=False, server_default=false()),  # requested by strangers only
     one_of("status", TaskStatus),
-    one_of("held_by", TaskHold),
+    one_of("delay_reason", TaskDelay),
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
     CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),
     CheckConstraint("lane_id = coalesce(thread_id, id)", name="lane"),
-    CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
+    CheckConstraint("(delay_reason IS NULL) = (due_at IS NULL)", name="delay_ends"),
     CheckConstraint("(status = 'offered') = (offer_ends_at IS NOT NULL)", name="offer_ends"),
     CheckConstraint(
         "status NOT IN ('offered', 'pending', 'in_progress', 'waiting') OR agent_id IS NOT NULL", name="somebody_has_it"
@@ -74,8 +74,8 @@ Index("ix_tasks_agent", tasks.c.agent_id, tasks.c.id)
 Index("ix_tasks_created", tasks.c.created_by, tasks.c.id)
 Index("ix_tasks_parent", tasks.c.parent_id)
 Index("ix_tasks_creator", tasks.c.created_by, sqlite_where=_open_task, postgresql_where=_open_task)
-_held_task = tasks.c.due_at.is_not(None)
-Index("ix_tasks_held", tasks.c.due_at, sqlite_where=_held_task, postgresql_where=_held_task)
+_delayed_task = tasks.c.due_at.is_not(None)
+Index("ix_tasks_delayed", tasks.c.due_at, sqlite_where=_delayed_task, postgresql_where=_delayed_task)
 _offered = tasks.c.offer_ends_at.is_not(None)
 Index("ix_tasks_offered", tasks.c.offer_ends_at, sqlite_where=_offered, postgresql_where=_offered)
 
@@ -104,7 +104,7 @@ inbox_messages = Table(
     Column("attempts", Integer, nullable=False),  # lost leases
     Column("claims", Integer, nullable=False),  # leases so far
     Column("order_key", BigInteger, nullable=False),
-    Column("held_by", Text),  # the reason of a delay
+    Column("delay_reason", Text),  # the reason of a delay
     Column("due_at", BigInteger),  # of a held message: end of the delay
     Column("lease_token", Text),  # its last lease
     Column("created_at", BigInteger, nullable=False),
@@ -112,8 +112,8 @@ inbox_messages = Table(
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task it was delegated as, or follows up
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
-    one_of("held_by", InboxHold),
-    CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
+    one_of("delay_reason", InboxDelay),
+    CheckConstraint("(delay_reason IS NULL) = (due_at IS NULL)", name="delay_ends"),
 )
 Index(
     "uq_inbox_messages_message",
@@ -132,23 +132,23 @@ Index(
     sqlite_where=_unread,
     postgresql_where=_unread,
 )
-_held = inbox_messages.c.due_at.is_not(None)
-Index("ix_inbox_messages_held", inbox_messages.c.due_at, sqlite_where=_held, postgresql_where=_held)
+_delayed = inbox_messages.c.due_at.is_not(None)
+Index("ix_inbox_messages_delayed", inbox_messages.c.due_at, sqlite_where=_delayed, postgresql_where=_delayed)
 Index("ix_inbox_messages_thread", inbox_messages.c.thread_id, inbox_messages.c.ts)
 Index("ix_inbox_messages_task", inbox_messages.c.task_id)
 _dead = inbox_messages.c.status == text("'dead'")
 Index("ix_inbox_messages_dead", inbox_messages.c.id, sqlite_where=_dead, postgresql_where=_dead)
 
 # The head of each lane of each agent's queue: a claim reads these few rows instead of the whole backlog.
-inbox_heads = Table(
-    "inbox_heads",
+queue_heads = Table(
+    "queue_heads",
     metadata,
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("lane_id", Text, nullable=False),  # a thread, or a task without one
     Column("order_key", BigInteger, nullable=False),  # the lowest among the lane's due messages and tasks
     PrimaryKeyConstraint("agent_id", "lane_id"),
 )
-Index("ix_inbox_heads_order", inbox_heads.c.agent_id, inbox_heads.c.order_key)
+Index("ix_queue_heads_order", queue_heads.c.agent_id, queue_heads.c.order_key)
 
 leases = Table(
     "leases",

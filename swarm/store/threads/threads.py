@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.inbox import InboxHold, InboxStatus
+from swarm.domain.model.inbox import InboxDelay, InboxStatus
 from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
 from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, literally, may, row_mapper
@@ -34,7 +34,7 @@ _OPEN = Statement(
                 owner_id=None,
                 epoch=0,
                 context_failures=0,
-                told_queued_at=None,
+                queued_notice_at=None,
                 active_at=bindparam("now"),
                 created_at=bindparam("now"),
             )
@@ -59,13 +59,13 @@ _OWN = Statement(
 _ACTIVE = Statement(update(threads).where(threads.c.id == bindparam("thread_id")).values(active_at=bindparam("now")))
 _TELL = Statement(
     update(threads)
-    .where(threads.c.id == bindparam("thread_id"), threads.c.told_queued_at.is_(None))
-    .values(told_queued_at=bindparam("now"))
+    .where(threads.c.id == bindparam("thread_id"), threads.c.queued_notice_at.is_(None))
+    .values(queued_notice_at=bindparam("now"))
 )
 _ANSWERED = Statement(
     update(threads)
     .where(threads.c.id == bindparam("thread_id"))
-    .values(told_queued_at=None, active_at=bindparam("now"))
+    .values(queued_notice_at=None, active_at=bindparam("now"))
 )
 # A locked thread is not idle. Skipping locked rows makes an order of locks unnecessary.
 _OWNED_IDLE = Statement(
@@ -86,7 +86,7 @@ _OWNED = Statement(
     select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
 )
 _is_waited_for = exists().where(
-    inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.held_by == literally(InboxHold.CONTEXT)
+    inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.delay_reason == literally(InboxDelay.CONTEXT)
 )
 _CONTEXTS_DUE = Statement(
     select(threads, _is_waited_for.label("is_waited_for"))
@@ -187,7 +187,7 @@ def is_to_be_read(tx: Transaction, team: str, channel: str, thread_ts: str) -> b
 def locked(tx: Transaction, thread_id: str) -> Thread:
     """Returns a thread, locked until the transaction ends."""
     row = _LOCK.first(tx, thread_id=thread_id)
-    assert row is not None  # threads that entries refer to are never removed
+    assert row is not None  # threads that inbox_messages refer to are never removed
     return _thread(row)
 
 

@@ -11,7 +11,7 @@ from swarm.domain.answers.events import Failed, Finished, InputMessage, Speaker
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
-from tests.agents.builtin.making import Made, RunsKept, assistant, hear, remembering, texts, turn
+from tests.agents.builtin.making import Made, RunsKept, assistant, hear, remembering, run_input, texts
 from tests.agents.builtin.scripted import Calls, Scripted
 
 pytestmark = pytest.mark.req("AGENT-04", "AGENT-05")
@@ -21,11 +21,11 @@ async def test_after_a_restart_the_model_is_told_all_of_the_session_with_its_too
     search = Made("search")
     async with Database(database_url) as before:
         script = Scripted(["Let me see.", Calls("search", {"q": "x"}, id="c1")], "Found.")
-        await hear(assistant(script.model, remembering(before), search.tool), turn("find x"))
+        await hear(assistant(script.model, remembering(before), search.tool), run_input("find x"))
     async with Database(database_url) as after:
         script = Scripted("You asked for x.")
         helper = assistant(script.model, remembering(after), search.tool)
-        assert texts(await hear(helper, turn("what did I ask?", thread="200.2"))) == ["You asked for x."]
+        assert texts(await hear(helper, run_input("what did I ask?", thread="200.2"))) == ["You asked for x."]
     assert script.told[0].shape == [
         "user: find x",
         "model: Let me see. | call search",
@@ -38,19 +38,19 @@ async def test_after_a_restart_the_model_is_told_all_of_the_session_with_its_too
 async def test_people_and_channels_and_agents_are_remembered_apart(db: Database) -> None:
     script = Scripted(decide=lambda told: f"{len(told.messages)}")
     one, two = (assistant(script.model, remembering(db, name)) for name in ("one", "two"))
-    assert texts(await hear(one, turn("hi"))) == ["1"]
-    assert texts(await hear(one, turn("hi", user="U2"))) == ["1"]
-    assert texts(await hear(two, turn("hi"))) == ["1"]
-    assert texts(await hear(one, turn("hi"))) == ["3"]
+    assert texts(await hear(one, run_input("hi"))) == ["1"]
+    assert texts(await hear(one, run_input("hi", user="U2"))) == ["1"]
+    assert texts(await hear(two, run_input("hi"))) == ["1"]
+    assert texts(await hear(one, run_input("hi"))) == ["3"]
 
 
 async def test_in_the_session_of_a_thread_everybody_is_told_apart(db: Database) -> None:
     script = Scripted("Noted.", "Ann likes tea, Bob coffee.")
     helper = assistant(script.model, remembering(db), scope=SessionScope.THREAD)
-    await hear(helper, turn("I like tea."))
+    await hear(helper, run_input("I like tea."))
     bob = InputMessage(id="2", speaker=Speaker.USER, text="I like coffee.", author="Bob")
     ann = InputMessage(id="3", speaker=Speaker.USER, text="And what do I like?", author="Ann")
-    await hear(helper, turn(bob, ann, user="U2"))
+    await hear(helper, run_input(bob, ann, user="U2"))
     assert script.told[1].said == ["Ann: I like tea.", "Bob: I like coffee.\n\nAnn: And what do I like?"]
     told = await remembering(db).get_messages("slack:C1:100.1")
     assert [(message.author, message.text) for message in told if message.role is MessageRole.USER] == [
@@ -65,9 +65,9 @@ async def test_in_the_session_of_a_thread_what_was_not_said_to_the_agent_is_told
 ) -> None:
     script = Scripted("Tea.", "Both of them.")
     helper = assistant(script.model, remembering(db), scope=SessionScope.THREAD)
-    await hear(helper, turn("What does Bob like?", history=[("Bob", "I like tea.")]))
+    await hear(helper, run_input("What does Bob like?", history=[("Bob", "I like tea.")]))
     history = [("Bob", "I like tea."), ("Ann", "What does Bob like?"), ("assistant", "Tea."), ("Cid", "Me too.")]
-    await hear(helper, turn("And who likes tea?", history=history))
+    await hear(helper, run_input("And who likes tea?", history=history))
     first, second = (told.said[-1].splitlines()[2:-3] for told in script.told)
     assert first == ["Bob: I like tea."]
     assert second == ["Bob: I like tea.", "Cid: Me too."]
@@ -80,9 +80,9 @@ async def test_in_the_session_of_a_thread_what_was_not_said_to_the_agent_is_told
 async def test_a_run_that_broke_off_is_remembered_as_such_by_the_next(db: Database) -> None:
     script = Scripted(decide=lambda told: "Here you are." if told.said[-1] == "again" else "")
     helper = assistant(script.model, remembering(db))
-    failed = (await hear(helper, turn("first")))[-1]
+    failed = (await hear(helper, run_input("first")))[-1]
     assert isinstance(failed, Failed)
-    assert (await hear(helper, turn("again")))[-1] == Finished()
+    assert (await hear(helper, run_input("again")))[-1] == Finished()
     assert script.told[-1].shape == [
         "user: first",
         f"model: [This answer broke off: {failed.message}]",
@@ -100,7 +100,7 @@ async def test_a_conversation_goes_on_after_its_older_part_was_summarised(db: Da
     script = Scripted(decide=lambda told: f"answer {len(told.said)}")
     helper = assistant(script.model, memory)
     for number in range(3):
-        await hear(helper, turn(f"question {number}"))
+        await hear(helper, run_input(f"question {number}"))
         await also.compact_session("slack:C1:U1")  # as the agent itself does, somewhen after the run
     shape = script.told[-1].shape
     assert shape[0].startswith("user: 3 messages about ships | [The conversation goes on.]")
@@ -116,6 +116,6 @@ async def test_a_database_that_is_away_at_the_beginning_is_told_to_people(
         memory = remembering(gone)
     script = Scripted()
     runs = RunsKept()
-    (end,) = await hear(assistant(script.model, memory, runs=runs), turn("hi"))
+    (end,) = await hear(assistant(script.model, memory, runs=runs), run_input("hi"))
     assert isinstance(end, Failed)
     assert script.requests == 0

@@ -26,10 +26,15 @@ MARK = "SWARM_TEST_MARK"
 PLAIN_SERVER = Path(__file__).parents[1] / "mcp" / "programs" / "plain_server.py"
 
 
-def turn(text: str) -> RunInput:
+def run_input(text: str) -> RunInput:
     message = InputMessage(id=text, speaker=Speaker.USER, text=text)
     return RunInput(
-        turn_id="", run_id=text, trace_id=text, conversation_id=text, messages=(message,), origin=Origin(client=text)
+        run_id="",
+        agui_run_id=text,
+        trace_id=text,
+        conversation_id=text,
+        messages=(message,),
+        origin=Origin(client=text),
     )
 
 
@@ -38,7 +43,7 @@ def answer(request: Request) -> Reply:
 
 
 async def read(agents: built_in.BuiltInAgentSet, text: str) -> None:
-    async for _ in agents.agents["helper"].run(turn(text)):
+    async for _ in agents.agents["helper"].run(run_input(text)):
         pass
 
 

@@ -84,10 +84,10 @@ def calculator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"calculator": server}}))
 
 
-def turn(text: str, number: int = 1) -> RunInput:
+def run_input(text: str, number: int = 1) -> RunInput:
     return RunInput(
-        turn_id=f"turn{number}",
-        run_id=f"run{number}",
+        run_id=f"run_input{number}",
+        agui_run_id=f"run{number}",
         trace_id="trace",
         conversation_id="C1:1.0",
         messages=(InputMessage(id=f"message{number}", speaker=Speaker.USER, text=text, author="Ada"),),
@@ -97,7 +97,7 @@ def turn(text: str, number: int = 1) -> RunInput:
 
 
 async def said(agent: built_in.BuiltInAgentSet, name: str, text: str, number: int = 1) -> tuple[str, list[AgentEvent]]:
-    events = [event async for event in agent.agents[name].run(turn(text, number))]
+    events = [event async for event in agent.agents[name].run(run_input(text, number))]
     return "".join(event.text for event in events if isinstance(event, TextDelta)), events
 
 

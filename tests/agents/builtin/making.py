@@ -103,7 +103,7 @@ def multiply() -> Made:
     return Made("multiply", product, parameters=NUMBERS, description="Multiplies two numbers.", server="math")
 
 
-def turn(
+def run_input(
     *texts: str | InputMessage,
     id: str = "",
     history: Sequence[tuple[str, str]] = (),
@@ -113,7 +113,7 @@ def turn(
     conversation: str = "C1:100.1",
     client: str = "",
 ) -> RunInput:
-    """A turn. Of the history each is (who, text); "assistant" is the agent itself."""
+    """A run_input. Of the history each is (who, text); "assistant" is the agent itself."""
     number = next(_numbers)
     named = id or f"m{number}"
     new = [
@@ -129,8 +129,8 @@ def turn(
         for place, (who, text) in enumerate(history)
     ]
     return RunInput(
-        turn_id=f"t{number}",
-        run_id=f"r{number}",
+        run_id=f"t{number}",
+        agui_run_id=f"r{number}",
         trace_id=f"x{number}",
         conversation_id=conversation,
         messages=tuple(new),
@@ -171,11 +171,11 @@ class Forgetful:
         self.blocks: list[list[SessionMessage]] = []
 
     async def get_messages(
-        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+        self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
         return []
 
-    async def shown_before(self, turn_id: str) -> frozenset[str]:
+    async def shown_before(self, run_id: str) -> frozenset[str]:
         return frozenset()
 
     async def add_run(
@@ -184,7 +184,7 @@ class Forgetful:
         run: str,
         messages: Sequence[SessionMessage],
         *,
-        turn_id: str = "",
+        run_id: str = "",
         has_answered: bool = True,
     ) -> None:
         self.blocks.append(list(messages))
@@ -222,7 +222,7 @@ def assistant(
 ) -> BuiltinAgent:
     """An assistant."""
 
-    async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
+    async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
         return "Help people."
 
     works = Assistant(
@@ -259,7 +259,7 @@ def router_works(
 ) -> Router:
     """What a router does."""
 
-    async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
+    async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
         return wordings()
 
     return Router(
@@ -281,9 +281,9 @@ def router(
     return agent(works, memory, runs=runs, limits=limits, scope=SessionScope.THREAD)
 
 
-async def hear(agent: BuiltinAgent, turn: RunInput) -> list[AgentEvent]:
+async def hear(agent: BuiltinAgent, run_input: RunInput) -> list[AgentEvent]:
     """All that a run says."""
-    async with asyncio.timeout(20), aclosing(agent.run(turn)) as events:
+    async with asyncio.timeout(20), aclosing(agent.run(run_input)) as events:
         return [event async for event in events]
 
 
@@ -296,6 +296,6 @@ def texts(events: Sequence[AgentEvent]) -> list[str]:
     return list(said.values())
 
 
-def reader(agent: BuiltinAgent, turn: RunInput) -> asyncio.Task[list[AgentEvent]]:
+def reader(agent: BuiltinAgent, run_input: RunInput) -> asyncio.Task[list[AgentEvent]]:
     """Somebody who listens to a run."""
-    return asyncio.create_task(hear(agent, turn))
+    return asyncio.create_task(hear(agent, run_input))

@@ -32,8 +32,8 @@ from tests.agents.builtin.making import (
     hear,
     multiply,
     remembering,
+    run_input,
     texts,
-    turn,
 )
 from tests.support.providers import AWS_ENVIRONMENT, SERVERS, Call, Cut, Fails, Reply, Say, Wait
 from tests.support.quick import quick
@@ -70,7 +70,7 @@ async def renderer() -> AsyncIterator[Renderer]:
 def assistant(models: Models, renderer: Renderer, memory: Any, *tools: Tool, runs: Any = None) -> BuiltinAgent:
     prompts = PromptFiles()
 
-    async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
+    async def prompt(run_input: RunInput, tools: Sequence[Tool]) -> str:
         named = [{"name": tool.name, "description": tool.description} for tool in tools]
         return await renderer.render(prompts.current().assistant, {"agent": "helper", "tools": named})
 
@@ -88,8 +88,8 @@ def assistant(models: Models, renderer: Renderer, memory: Any, *tools: Tool, run
 def router(models: Models, renderer: Renderer, memory: Any, *tools: Tool, runs: Any = None) -> BuiltinAgent:
     prompts = PromptFiles()
 
-    async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
-        return await wordings(prompts, renderer, "helper", turn, tools)
+    async def found(run_input: RunInput, tools: Sequence[Tool]) -> Wordings:
+        return await wordings(prompts, renderer, "helper", run_input, tools)
 
     works = Router(
         models.model, memory=memory, tools=lambda: tools, wordings=found, limits=UNLIMITED, usage_of=usage_of
@@ -114,13 +114,13 @@ async def test_the_assistant_uses_tools_and_remembers_them(
         Models([server.spec()], pauses_seconds=()) as models,
     ):
         helper = assistant(models, renderer, remembering(database), tool.tool, runs=runs)
-        assert texts(await hear(helper, turn("6 times 7?"))) == ["Let me see.", "That is 42."]
-        assert texts(await hear(helper, turn("what was that?"))) == ["It was 6 times 7."]
+        assert texts(await hear(helper, run_input("6 times 7?"))) == ["Let me see.", "That is 42."]
+        assert texts(await hear(helper, run_input("what was that?"))) == ["It was 6 times 7."]
         await helper.aclose()
         label = server.spec().label
     assert tool.calls == [{"a": 6, "b": 7}, {"a": 1, "b": 1}]
     first, second, third = server.requests
-    assert "Call several tools in one turn" in first.system
+    assert "Call several tools in one run_input" in first.system
     assert (first.tools, first.last_text, second.results) == (["multiply"], "6 times 7?", ["42", "1"])
     assert (sorted(third.results), third.last_text) == (["1", "42"], "what was that?")
     assert [text for text in third.texts if text in ("Let me see.", "That is 42.", "6 times 7?")]
@@ -137,13 +137,13 @@ async def test_a_conversation_that_begins_with_a_summary_can_be_told_to_every_pr
 ) -> None:
     class Summarised(Forgetful):
         async def get_messages(
-            self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+            self, session_id: str, limit: int | None = None, *, run_id: str = ""
         ) -> list[SessionMessage]:
             said = ((MessageRole.SYSTEM, "They spoke of ships."), (MessageRole.ASSISTANT, "They float."))
             return [SessionMessage(role=role, text=text) for role, text in said]
 
     async with SERVERS[provider]([Say("Yes.")]) as server, Models([server.spec()], pauses_seconds=()) as models:
-        assert texts(await hear(assistant(models, renderer, Summarised()), turn("Really?"))) == ["Yes."]
+        assert texts(await hear(assistant(models, renderer, Summarised()), run_input("Really?"))) == ["Yes."]
     (asked,) = server.requests
     messages = [message for message in asked.json["messages"] if message["role"] != "system"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
@@ -159,10 +159,10 @@ async def test_the_router_has_the_model_choose_a_tool_and_word_its_result(
     script: list[Reply] = [Call("multiply", SIX_SEVENS), Say("It is 42."), Call("swarm_ask", {"question": "By what?"})]
     async with SERVERS[provider](script) as server, Models([server.spec()], pauses_seconds=()) as models:
         helper = router(models, renderer, memory, tool.tool, runs=runs)
-        events = await hear(helper, turn("6 times 7?"))
+        events = await hear(helper, run_input("6 times 7?"))
         assert texts(events) == ["It is 42."]
         assert [type(event) for event in events if not isinstance(event, TextDelta)][:2] == [ToolStarted, ToolEnded]
-        assert texts(await hear(helper, turn("multiply 6"))) == ["By what?"]
+        assert texts(await hear(helper, run_input("multiply 6"))) == ["By what?"]
         label = server.spec().label
     decided, worded, _ = server.requests
     assert decided.tools == ["multiply", "swarm_ask", "swarm_refuse", "swarm_stop"]
@@ -183,7 +183,7 @@ async def test_the_router_has_the_model_choose_a_tool_and_word_its_result(
 async def test_a_result_whose_wording_breaks_off_is_told_as_it_is(provider: Provider, renderer: Renderer) -> None:
     script: list[Reply] = [Call("multiply", SIX_SEVENS), Cut(after="It is pro")]
     async with SERVERS[provider](script) as server, Models([server.spec()], pauses_seconds=()) as models:
-        events = await hear(router(models, renderer, Forgetful(), multiply().tool), turn("6 times 7?"))
+        events = await hear(router(models, renderer, Forgetful(), multiply().tool), run_input("6 times 7?"))
     assert texts(events)[-1] == "`multiply` answered:\n42"
     assert events[-1] == Finished()
 
@@ -197,7 +197,7 @@ async def test_an_assistants_model_that_breaks_off_in_the_middle_ends_the_run_in
         SERVERS[provider]([Cut(after="It is pro")]) as server,
         Models([server.spec()], pauses_seconds=()) as models,
     ):
-        events = await hear(assistant(models, renderer, Forgetful()), turn("6 times 7?"))
+        events = await hear(assistant(models, renderer, Forgetful()), run_input("6 times 7?"))
     assert texts(events) in (["It is pro"], [])  # some clients have read ahead when the connection breaks
     assert isinstance(events[-1], Failed)
     assert events[-1].code in ("connection", "incomprehensible")
@@ -213,7 +213,7 @@ async def test_the_next_model_answers_where_the_first_cannot(provider: Provider,
         SERVERS[provider](replies) as second,
         Models([first.spec(), second.spec()], pauses_seconds=()) as models,
     ):
-        events = await hear(assistant(models, renderer, Forgetful(), tool.tool, runs=runs), turn("6 times 7?"))
+        events = await hear(assistant(models, renderer, Forgetful(), tool.tool, runs=runs), run_input("6 times 7?"))
         label = second.spec().label
     assert texts(events) == ["It is 42."]
     assert (runs.runs[0].model, runs.runs[0].usage.requests) == (label, 2)
@@ -228,7 +228,7 @@ async def test_a_reader_that_leaves_closes_the_connection_to_the_model(renderer:
         Models([server.spec()], pauses_seconds=()) as models,
     ):
         helper = assistant(models, renderer, memory, runs=runs)
-        async with aclosing(helper.run(turn("6 times 7?"))) as events:
+        async with aclosing(helper.run(run_input("6 times 7?"))) as events:
             async for event in events:
                 if isinstance(event, TextDelta) and event.text == "is ":
                     break

@@ -37,8 +37,8 @@ from tests.agents.builtin.making import (
     hear,
     reader,
     remembering,
+    run_input,
     texts,
-    turn,
 )
 
 Work = Callable[[BuiltinRun], Awaitable[object]]
@@ -81,7 +81,7 @@ class Stubborn(Forgetful):
         run: str,
         messages: Sequence[SessionMessage],
         *,
-        turn_id: str = "",
+        run_id: str = "",
         has_answered: bool = True,
     ) -> None:
         self.tried.set()
@@ -100,7 +100,7 @@ async def test_a_run_is_remembered_and_noted_down_before_it_is_said_to_be_over(d
         run.model = "openai:gpt"
         await greets(run)
 
-    asked = turn("hi", id="1.1")
+    asked = run_input("hi", id="1.1")
     async with aclosing(agent(Does(work), memory, runs=runs).run(asked)) as events:
         async for event in events:
             if isinstance(event, Finished):
@@ -110,7 +110,7 @@ async def test_a_run_is_remembered_and_noted_down_before_it_is_said_to_be_over(d
         (MessageRole.USER, "hi"),
         (MessageRole.ASSISTANT, "hello"),
     ]
-    assert noted.id == asked.run_id
+    assert noted.id == asked.agui_run_id
     assert (noted.outcome, noted.model, noted.door, noted.requester) == (
         UsageOutcome.ANSWERED,
         "openai:gpt",
@@ -131,7 +131,7 @@ async def test_text_is_shown_as_it_comes_and_remembered_as_whole_messages() -> N
         await run.write("Bye", "2")
         await run.written("3")  # was never begun
 
-    events = await hear(agent(Does(work), memory), turn("hi"))
+    events = await hear(agent(Does(work), memory), run_input("hi"))
     assert events == [
         TextDelta(text="He", message_id="1"),
         TextDelta(text="llo", message_id="1"),
@@ -161,7 +161,7 @@ async def test_an_error_ends_the_run_in_words_and_is_remembered(
         raise error
 
     with capture_logs() as logs:
-        events = await hear(agent(Does(work), memory, runs=runs), turn("hi"))
+        events = await hear(agent(Does(work), memory, runs=runs), run_input("hi"))
     assert events[-1] == end
     assert runs.runs[0].outcome is outcome
     assert blocks(memory) == [["hi", "I thi", f"[This answer broke off: {runs.runs[0].note}]"]]
@@ -173,7 +173,7 @@ async def test_an_error_ends_the_run_in_words_and_is_remembered(
 async def test_a_run_ends_when_its_time_is_up_and_says_which_setting_that_is() -> None:
     held, runs = Held(), RunsKept()
     slow = agent(Does(lambda run: held({})), Forgetful(), runs=runs, limits=replace(UNLIMITED, seconds=0.05))
-    (end,) = await hear(slow, turn("hi"))
+    (end,) = await hear(slow, run_input("hi"))
     assert end == Failed(message="This took longer than 0.05 s, which is the limit (limits.seconds).", code="limit")
     assert held.was_cut_off
     assert runs.runs[0].outcome is UsageOutcome.LIMITED
@@ -187,7 +187,7 @@ async def test_a_reader_that_leaves_ends_the_run_which_is_remembered_as_stopped(
         await held({})
 
     stopped = agent(Does(work), memory, runs=runs)
-    async with aclosing(stopped.run(turn("hi"))) as events:
+    async with aclosing(stopped.run(run_input("hi"))) as events:
         await anext(events)
     await stopped.aclose()
     assert held.was_cut_off
@@ -198,7 +198,7 @@ async def test_a_reader_that_leaves_ends_the_run_which_is_remembered_as_stopped(
 async def test_whoever_is_cancelled_while_reading_ends_the_run() -> None:
     held, memory = Held(), Forgetful()
     stopped = agent(Does(lambda run: held({})), memory)
-    listening = reader(stopped, turn("hi"))
+    listening = reader(stopped, run_input("hi"))
     await held.began.wait()
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -212,7 +212,7 @@ async def test_closing_an_agent_ends_its_runs_and_leaves_no_reader_waiting() -> 
     held, memory, runs = Held(), Forgetful(), RunsKept()
     works = Does(lambda run: held({}))
     closed = agent(works, memory, runs=runs)
-    listening = [reader(closed, turn("hi", user=user)) for user in ("U1", "U2")]
+    listening = [reader(closed, run_input("hi", user=user)) for user in ("U1", "U2")]
     await held.began.wait()
     async with asyncio.timeout(5):
         await closed.aclose()
@@ -227,7 +227,7 @@ async def test_an_agent_that_cancels_itself_leaves_no_reader_waiting() -> None:
     async def work(run: BuiltinRun) -> None:
         raise asyncio.CancelledError
 
-    assert await hear(agent(Does(work), Forgetful()), turn("hi")) == [Broken(reason=CUT_OFF)]
+    assert await hear(agent(Does(work), Forgetful()), run_input("hi")) == [Broken(reason=CUT_OFF)]
 
 
 async def test_an_agent_is_not_far_ahead_of_a_reader_that_is_slow() -> None:
@@ -239,7 +239,7 @@ async def test_an_agent_is_not_far_ahead_of_a_reader_that_is_slow() -> None:
             await run.write("x", "m")
             written += 1
 
-    async with aclosing(agent(Does(work), Forgetful()).run(turn("hi"))) as events:
+    async with aclosing(agent(Does(work), Forgetful()).run(run_input("hi"))) as events:
         await anext(events)
         for _ in range(3 * WAITING_EVENTS):
             await asyncio.sleep(0)  # the agent may go on as it likes
@@ -263,12 +263,12 @@ async def test_the_next_run_of_a_session_waits_until_the_one_before_is_stored() 
                 await may_end.wait()
 
     works = agent(Does(work), memory)
-    first = works.run(turn("one"))
+    first = works.run(run_input("one"))
     listening = asyncio.create_task(anext(first))
     await began.wait()
     listening.cancel()
     await asyncio.wait({listening})
-    second, elsewhere = reader(works, turn("two")), reader(works, turn("x", user="U2"))
+    second, elsewhere = reader(works, run_input("two")), reader(works, run_input("x", user="U2"))
     await elsewhere  # nobody else waits
     assert order == ["begins, 0 remembered", "begins, 0 remembered"]
     may_end.set()
@@ -285,7 +285,7 @@ async def test_two_runs_of_one_session_at_once_are_both_remembered_whole(databas
         await run.write("two", "m")
 
     works = agent(Does(work), memory)
-    await asyncio.gather(hear(works, turn("a", id="1")), hear(works, turn("b", id="2")))
+    await asyncio.gather(hear(works, run_input("a", id="1")), hear(works, run_input("b", id="2")))
     told = [message.text for message in await memory.get_messages(HERE)]
     assert sorted((told[:2], told[2:])) == [["a", "one, two"], ["b", "one, two"]]
 
@@ -296,7 +296,7 @@ async def test_a_database_that_comes_back_gets_the_run_and_only_then_is_it_over(
     monkeypatch.setattr(recorder, "AGAIN_SECONDS", 0.0)
     memory = Stubborn(3)
     with capture_logs() as logs:
-        events = await hear(agent(Does(greets), memory), turn("hi"))
+        events = await hear(agent(Does(greets), memory), run_input("hi"))
     assert events[-1] == Finished()
     assert blocks(memory) == [["hi", "hello"]]
     assert [log["action"] for log in logs] == ["agent_record"] * 3
@@ -305,7 +305,7 @@ async def test_a_database_that_comes_back_gets_the_run_and_only_then_is_it_over(
 async def test_a_database_that_stays_away_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "RECORD_SECONDS", 0.05)
     with capture_logs() as logs:
-        events = await hear(agent(Does(greets), Stubborn(10**9)), turn("hi"))
+        events = await hear(agent(Does(greets), Stubborn(10**9)), run_input("hi"))
     assert (texts(events), events[-1]) == (["hello"], Finished())
     assert logs[-1]["event"] == "A run could not be remembered."
 
@@ -322,8 +322,8 @@ async def test_what_cannot_be_remembered_is_noted_down_and_what_cannot_be_noted_
 
     memory, runs = Forgetful(), RunsKept()
     with capture_logs() as logs:
-        assert (await hear(agent(Does(greets), NoMemory(), runs=runs), turn("hi")))[-1] == Finished()
-        assert (await hear(agent(Does(greets), memory, runs=NoBook()), turn("hi")))[-1] == Finished()
+        assert (await hear(agent(Does(greets), NoMemory(), runs=runs), run_input("hi")))[-1] == Finished()
+        assert (await hear(agent(Does(greets), memory, runs=NoBook()), run_input("hi")))[-1] == Finished()
     assert (len(runs.runs), blocks(memory)) == (1, [["hi", "hello"]])
     assert [log["event"] for log in logs] == ["A run could not be remembered.", "A run could not be noted down."]
 
@@ -332,7 +332,7 @@ async def test_the_end_of_the_coordinator_does_not_wait_long_for_a_database(monk
     monkeypatch.setattr(recorder, "CLOSING_SECONDS", 0.05)
     memory = Stubborn(10**9)
     works = agent(Does(greets), memory)
-    listening = reader(works, turn("hi"))
+    listening = reader(works, run_input("hi"))
     await memory.tried.wait()
     async with asyncio.timeout(5):
         await works.aclose()
@@ -349,10 +349,10 @@ async def test_a_session_is_compacted_after_a_run_and_closing_does_not_wait_for_
             return True
 
     works = agent(Does(greets), Compacts())
-    await hear(works, turn("hi"))
+    await hear(works, run_input("hi"))
     async with asyncio.timeout(5):
         await began.wait()
-        assert (await hear(works, turn("again")))[-1] == Finished()  # nobody is held up
+        assert (await hear(works, run_input("again")))[-1] == Finished()  # nobody is held up
         await works.aclose()
     assert not [task for task in asyncio.all_tasks() if task.get_name() in ("compact a session", "store a run")]
 
@@ -364,7 +364,7 @@ async def test_a_compaction_that_fails_is_logged_by_its_kind_alone() -> None:
 
     works = agent(Does(greets), Fails())
     with capture_logs() as logs:
-        await hear(works, turn("hi"))
+        await hear(works, run_input("hi"))
         await asyncio.sleep(0)
         await works.aclose()
     assert [(log["action"], log["error"]) for log in logs] == [("session_compact", "ValueError")]
@@ -375,20 +375,20 @@ async def test_a_whole_answer_is_all_of_its_messages() -> None:
         await run.write_whole("Let me see.", "1")
         await run.write_whole("Done.", "2")
 
-    assert await agent(Does(work), Forgetful()).invoke(turn("hi")) == Finished(result="Let me see.\n\nDone.")
+    assert await agent(Does(work), Forgetful()).invoke(run_input("hi")) == Finished(result="Let me see.\n\nDone.")
 
 
 async def test_a_whole_answer_that_takes_too_long_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swarm.agents.builtin.agent.INVOKE_SECONDS", 0.05)
     held = Held()
     works = agent(Does(lambda run: held({})), Forgetful())
-    assert await works.invoke(turn("hi")) == Broken(reason="it did not answer within 0.05 s")
+    assert await works.invoke(run_input("hi")) == Broken(reason="it did not answer within 0.05 s")
     await works.aclose()
     assert held.was_cut_off
 
 
 async def test_a_caller_of_another_door_is_noted_by_name() -> None:
     runs = RunsKept()
-    asked = replace(turn("hi"), origin=Origin(door=Door.AGUI, client="0b1c", client_name="web"))
+    asked = replace(run_input("hi"), origin=Origin(door=Door.AGUI, client="0b1c", client_name="web"))
     await hear(agent(Does(greets), Forgetful(), runs=runs), asked)
     assert (runs.runs[0].requester, runs.runs[0].session_id) == ("web", f"agui:0b1c:{asked.conversation_id}")

@@ -1,4 +1,4 @@
-"""Which session a turn belongs to, and what of it is said and remembered."""
+"""Which session a run_input belongs to, and what of it is said and remembered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swarm.agents.builtin.sessions import asked, door_of, questions, session_of,
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.model.models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
-from tests.agents.builtin.making import turn
+from tests.agents.builtin.making import run_input
 
 pytestmark = pytest.mark.req("AGENT-05")
 
@@ -21,14 +21,14 @@ USER, THREAD = SessionScope.USER, SessionScope.THREAD
 @pytest.mark.parametrize(
     ("made", "scope", "expected"),
     [
-        (turn("hi"), USER, "slack:C1:U1"),
-        (turn("hi", thread="200.2"), USER, "slack:C1:U1"),
-        (turn("hi"), THREAD, "slack:C1:100.1"),
-        (turn("hi", user=""), USER, "slack:C1:100.1"),
-        (turn("hi", door=Door.CLI, conversation="cli:0b1c"), USER, "cli:0b1c"),
-        (turn("hi", door=Door.CLI, conversation="0b1c"), THREAD, "cli:0b1c"),
-        (turn("hi", door=Door.AGUI, conversation="cli:0b1c", client="web"), USER, "agui:web:cli:0b1c"),
-        (turn("hi", door=Door.AGUI, conversation="x", client="web"), THREAD, "agui:web:x"),
+        (run_input("hi"), USER, "slack:C1:U1"),
+        (run_input("hi", thread="200.2"), USER, "slack:C1:U1"),
+        (run_input("hi"), THREAD, "slack:C1:100.1"),
+        (run_input("hi", user=""), USER, "slack:C1:100.1"),
+        (run_input("hi", door=Door.CLI, conversation="cli:0b1c"), USER, "cli:0b1c"),
+        (run_input("hi", door=Door.CLI, conversation="0b1c"), THREAD, "cli:0b1c"),
+        (run_input("hi", door=Door.AGUI, conversation="cli:0b1c", client="web"), USER, "agui:web:cli:0b1c"),
+        (run_input("hi", door=Door.AGUI, conversation="x", client="web"), THREAD, "agui:web:x"),
     ],
 )
 def test_a_session_is_a_person_in_a_channel_or_a_thread_or_a_terminal(
@@ -38,7 +38,7 @@ def test_a_session_is_a_person_in_a_channel_or_a_thread_or_a_terminal(
 
 
 def test_a_task_without_a_thread_has_a_session_of_its_own() -> None:
-    made = turn("hi", conversation="task-7")
+    made = run_input("hi", conversation="task-7")
     made = replace(made, origin=replace(made.origin, channel="", user_id=""))
     assert session_of(made, USER) == "task:task-7"
 
@@ -46,9 +46,9 @@ def test_a_task_without_a_thread_has_a_session_of_its_own() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        turn("hi"),
-        turn("hi", door=Door.CLI, conversation="cli:0b1c"),
-        turn("hi", door=Door.AGUI, conversation="cli:0b1c", client="web"),
+        run_input("hi"),
+        run_input("hi", door=Door.CLI, conversation="cli:0b1c"),
+        run_input("hi", door=Door.AGUI, conversation="cli:0b1c", client="web"),
     ],
 )
 @pytest.mark.parametrize("scope", SessionScope)
@@ -63,7 +63,7 @@ def by(author: str, text: str) -> InputMessage:
 
 
 def test_messages_of_several_are_remembered_with_who_said_each() -> None:
-    made = turn(by("Ann", "where?"), by("Bob", "and when?"), by("", "?"))
+    made = run_input(by("Ann", "where?"), by("Bob", "and when?"), by("", "?"))
     assert [(message.author, message.text) for message in questions(made)] == [
         ("Ann", "where?"),
         ("Bob", "and when?"),
@@ -74,9 +74,9 @@ def test_messages_of_several_are_remembered_with_who_said_each() -> None:
 
 
 def test_a_message_without_text_is_passed_over_and_nothing_but_such_is_said_to_people() -> None:
-    assert asked(turn("where?", " \n")) == "where?"
+    assert asked(run_input("where?", " \n")) == "where?"
     with pytest.raises(Stumbled, match="no text"):
-        asked(turn(""))
+        asked(run_input(""))
 
 
 def test_what_people_say_shortly_in_the_thread_is_told_also_where_its_letters_occur_elsewhere() -> None:
@@ -85,4 +85,4 @@ def test_what_people_say_shortly_in_the_thread_is_told_also_where_its_letters_oc
         SessionMessage(role=MessageRole.ASSISTANT, text="I do *not* know it.\n\nAsk Ann: she notes everything."),
     ]
     history = [("Bob", "no"), ("Ann", "Do you know it?"), ("assistant", "I do _not_ know it."), ("Bob", "not")]
-    assert unheard(turn("?", history=history), told) == "Bob: no\nBob: not"
+    assert unheard(run_input("?", history=history), told) == "Bob: no\nBob: not"

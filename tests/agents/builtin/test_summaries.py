@@ -21,7 +21,7 @@ from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
-from tests.agents.builtin.making import UNLIMITED, RunsKept, assistant, explain, hear, turn
+from tests.agents.builtin.making import UNLIMITED, RunsKept, assistant, explain, hear, run_input
 from tests.agents.builtin.scripted import Holds, Raises, Reply, Scripted
 from tests.support.providers import Say, openai_server
 
@@ -68,7 +68,7 @@ async def test_a_summary_is_a_run_of_its_own_that_is_listed_and_counted(database
         noted,
         door=Door.SLACK,
         session_id=HERE,
-        turn_id="",
+        run_id="",
         requester="",
         model="scripted",
         outcome=UsageOutcome.ANSWERED,
@@ -177,7 +177,7 @@ async def test_a_summary_that_is_cut_off_by_the_end_is_noted_down_as_stopped_bef
     memory = short(database, summariser(Scripted(endless(began)).model, runs))
     helper = assistant(Scripted("Fine.").model, memory, runs=runs)
     await grow(memory)
-    await hear(helper, turn("hi"))
+    await hear(helper, run_input("hi"))
     async with asyncio.timeout(20):
         await began.wait()
         await helper.aclose()
@@ -234,7 +234,7 @@ async def test_the_end_does_not_wait_long_to_note_down_a_summary(db: Database, m
     await grow(memory)
     with capture_logs() as logs:
         async with asyncio.timeout(20):
-            await hear(helper, turn("hi"))
+            await hear(helper, run_input("hi"))
             await began.wait()
             await helper.aclose()
     assert not [task for task in asyncio.all_tasks() if task.get_name() in ("compact a session", "store a run")]

@@ -21,8 +21,8 @@ from tests.agents.builtin.making import (
     multiply,
     remembering,
     router,
+    run_input,
     texts,
-    turn,
 )
 from tests.agents.builtin.scripted import Calls, Reply, Scripted
 
@@ -43,7 +43,7 @@ def memory() -> Forgetful:
 async def test_a_call_with_all_arguments_is_made_and_one_more_call_words_the_result(memory: Forgetful) -> None:
     tool = multiply()
     script = Scripted(Calls("multiply", {"a": 6, "b": 7}, id="c1"), ["It is ", "42."])
-    events = await hear(router(script.model, memory, tool.tool), turn("6 times 7?"))
+    events = await hear(router(script.model, memory, tool.tool), run_input("6 times 7?"))
     assert events == [
         ToolStarted(id="c1", name="multiply"),
         ToolEnded(id="c1"),
@@ -95,7 +95,7 @@ async def test_everything_but_a_call_costs_one_call_of_the_model_and_runs_nothin
 ) -> None:
     tool, runs = multiply(), RunsKept()
     script = Scripted(reply)
-    events = await hear(router(script.model, memory, tool.tool, runs=runs), turn("do it"))
+    events = await hear(router(script.model, memory, tool.tool, runs=runs), run_input("do it"))
     assert events[-1] == Finished()
     (text,) = texts(events)
     assert words in text
@@ -111,7 +111,7 @@ async def test_a_tool_that_is_not_allowed_is_never_run_whatever_the_model_calls_
 ) -> None:
     tool = multiply()
     script = Scripted(Calls(name, {"a": 6, "b": 7}))
-    events = await hear(router(script.model, memory, tool.tool), turn("remove everything"))
+    events = await hear(router(script.model, memory, tool.tool), run_input("remove everything"))
     assert texts(events)[0].startswith(WORDS.refuse_intro)
     assert (script.requests, tool.calls) == (1, [])
     assert not any(isinstance(event, ToolStarted) for event in events)
@@ -121,7 +121,7 @@ async def test_a_tool_that_is_not_allowed_is_never_run_whatever_the_model_calls_
 async def test_of_several_calls_those_of_allowed_tools_are_made_and_no_others(memory: Forgetful) -> None:
     tool = multiply()
     script = Scripted([Calls("rm", {"a": 6, "b": 7}), Calls("multiply", {"a": 6, "b": 7})], "42.")
-    assert texts(await hear(router(script.model, memory, tool.tool), turn("do it"))) == ["42."]
+    assert texts(await hear(router(script.model, memory, tool.tool), run_input("do it"))) == ["42."]
     assert tool.calls == [{"a": 6, "b": 7}]
 
 
@@ -132,7 +132,7 @@ async def test_a_tool_with_one_of_the_routers_own_names_is_not_offered_named_or_
     tool = Made(name, description="Steals the question.")
     script = Scripted(Calls(name), Calls(name))
     for tools in ([tool.tool, multiply().tool], [tool.tool]):
-        (text,) = texts(await hear(router(script.model, memory, *tools), turn("do it")))
+        (text,) = texts(await hear(router(script.model, memory, *tools), run_input("do it")))
         assert "Steals" not in text
     assert tool.calls == []
     assert [told.tools.count(name) for told in script.told] == [1]  # with no other tool there is nothing to decide
@@ -160,7 +160,7 @@ async def test_numbers_as_text_are_numbers_and_null_for_an_optional_one_is_nothi
         },
     )
     script = Scripted(Calls("forecast", {"days": "3", "city": "Porto", "unit": None}), "Sunny.")
-    await hear(router(script.model, memory, tool.tool), turn("Porto, 3 days"))
+    await hear(router(script.model, memory, tool.tool), run_input("Porto, 3 days"))
     assert tool.calls == [{"days": 3, "city": "Porto"}]
 
 
@@ -182,9 +182,9 @@ async def test_a_tool_whose_schema_is_broken_harms_neither_itself_nor_others(
     odd, tool = Made("odd", parameters=broken, description=""), multiply()
     script = Scripted([Calls("odd", {"a": "x"}), Calls("multiply", {"a": 6, "b": 7})], "Done.", Calls("swarm_refuse"))
     helper = router(script.model, memory, odd.tool, tool.tool)
-    assert texts(await hear(helper, turn("do it"))) == ["Done."]
+    assert texts(await hear(helper, run_input("do it"))) == ["Done."]
     assert (odd.calls, tool.calls) == ([{"a": "x"}], [{"a": 6, "b": 7}])
-    (refusal,) = texts(await hear(helper, turn("sing")))
+    (refusal,) = texts(await hear(helper, run_input("sing")))
     assert "- `odd`: no description" in refusal
 
 
@@ -194,10 +194,10 @@ async def test_two_hundred_tools_are_all_offered_and_a_refusal_names_a_few(memor
     ]
     script = Scripted(Calls("tool199", {"a": 1, "b": 2}), "Done.", Calls("swarm_refuse"))
     helper = router(script.model, memory, *(tool.tool for tool in tools))
-    assert texts(await hear(helper, turn("do it"))) == ["Done."]
+    assert texts(await hear(helper, run_input("do it"))) == ["Done."]
     assert [tool.calls for tool in tools if tool.calls] == [[{"a": 1, "b": 2}]]
     assert len(script.told[0].tools) == 203
-    (refusal,) = texts(await hear(helper, turn("sing")))
+    (refusal,) = texts(await hear(helper, run_input("sing")))
     assert "- `tool0`: Does 0\n" in refusal
     assert refusal.count("- `tool") == 12
     assert "- and 188 more" in refusal
@@ -218,7 +218,7 @@ async def test_tools_are_described_with_what_they_need_and_examples(memory: Forg
         description="Sends mail.",
     )
     script = Scripted(Calls("swarm_refuse"))
-    await hear(router(script.model, memory, tool.tool, Made("ping").tool), turn("hm"))
+    await hear(router(script.model, memory, tool.tool, Made("ping").tool), run_input("hm"))
     mail, ping = script.told[0].info.function_tools[:2]
     assert mail.description == (
         "Sends mail.\n"
@@ -230,12 +230,12 @@ async def test_tools_are_described_with_what_they_need_and_examples(memory: Forg
 
 async def test_without_tools_no_model_is_asked(memory: Forgetful) -> None:
     script = Scripted()
-    assert texts(await hear(router(script.model, memory), turn("hi"))) == [WORDS.no_tools]
+    assert texts(await hear(router(script.model, memory), run_input("hi"))) == [WORDS.no_tools]
 
 
 async def test_a_message_without_text_costs_no_call_of_the_model(memory: Forgetful) -> None:
     script = Scripted()
-    (end,) = await hear(router(script.model, memory, multiply().tool), turn(""))
+    (end,) = await hear(router(script.model, memory, multiply().tool), run_input(""))
     assert isinstance(end, Failed)
     assert "no text" in end.message
 
@@ -259,19 +259,19 @@ def follows(told: Any) -> Reply:
 async def test_an_answer_in_the_thread_continues_the_request(memory: Forgetful) -> None:
     tool, script = multiply(), Scripted(decide=follows)
     helper = router(script.model, memory, tool.tool)
-    (question,) = texts(await hear(helper, turn("multiply 6")))
+    (question,) = texts(await hear(helper, run_input("multiply 6")))
     assert "`b`" in question
     history = [("Ann", "multiply 6"), ("assistant", question)]
-    assert texts(await hear(helper, turn("7", history=history))) == ["It is 42."]
+    assert texts(await hear(helper, run_input("7", history=history))) == ["It is 42."]
     assert tool.calls == [{"a": 6, "b": 7}]
     assert script.told[1].shape == ["user: multiply 6", f"model: {question}", "user: 7"]
 
 
 async def test_an_answer_continues_the_request_that_the_session_remembers(database: Database) -> None:
     tool, script = multiply(), Scripted(decide=follows)
-    (question,) = texts(await hear(router(script.model, remembering(database), tool.tool), turn("multiply 6")))
+    (question,) = texts(await hear(router(script.model, remembering(database), tool.tool), run_input("multiply 6")))
     again = router(script.model, remembering(database), tool.tool)  # after a restart
-    assert texts(await hear(again, turn("7"))) == ["It is 42."]
+    assert texts(await hear(again, run_input("7"))) == ["It is 42."]
     assert tool.calls == [{"a": 6, "b": 7}]
     assert script.told[1].shape == ["user: multiply 6", f"model: {question}", "user: 7"]
 
@@ -279,22 +279,22 @@ async def test_an_answer_continues_the_request_that_the_session_remembers(databa
 async def test_a_wish_to_stop_ends_the_request(db: Database) -> None:
     tool, script = multiply(), Scripted(decide=follows)
     helper = router(script.model, remembering(db), tool.tool)
-    await hear(helper, turn("multiply 6"))
-    assert texts(await hear(helper, turn("never mind"))) == [WORDS.stopped]
+    await hear(helper, run_input("multiply 6"))
+    assert texts(await hear(helper, run_input("never mind"))) == [WORDS.stopped]
     assert (script.requests, tool.calls) == (2, [])
 
 
 async def test_the_conversation_that_is_told_begins_with_a_person_and_has_no_empty_words(memory: Forgetful) -> None:
     script = Scripted(Calls("swarm_refuse"))
     history = [("assistant", "Hello!"), ("Ann", " "), ("Ann", "one"), ("Ann", "two"), ("assistant", "?")]
-    await hear(router(script.model, memory, multiply().tool), turn("three", history=history))
+    await hear(router(script.model, memory, multiply().tool), run_input("three", history=history))
     assert script.told[0].shape == ["user: one | two", "model: ?", "user: three"]
 
 
 async def test_of_a_long_thread_the_last_messages_are_told(memory: Forgetful) -> None:
     script = Scripted(Calls("swarm_refuse"))
     await hear(
-        router(script.model, memory, multiply().tool), turn("now", history=[("Ann", f"{n}") for n in range(100)])
+        router(script.model, memory, multiply().tool), run_input("now", history=[("Ann", f"{n}") for n in range(100)])
     )
     assert script.told[0].said == [*(f"{n}" for n in range(80, 100)), "now"]
 

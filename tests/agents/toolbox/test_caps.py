@@ -45,7 +45,7 @@ def test_each_tool_is_counted_apart_and_a_turn_ends_it_only_if_all_of_its_calls_
     assert made["one"] == min(asked_for["one"], 1)
     assert made["two"] == min(asked_for["two"], 2)
     assert made["free"] == asked_for["free"]
-    assert all(caps.must_conclude(step, len(turn)) == all(turn) for step, turn in turns.items())
+    assert all(caps.must_conclude(step, len(run_input)) == all(run_input) for step, run_input in turns.items())
     assert not caps.must_conclude(99, 0)
 
 

@@ -62,7 +62,7 @@ HELLO = (TextDelta(text="Hello ", message_id="m"), TextDelta(text="you.", messag
 class Ran:
     """A run, as its agent has seen it."""
 
-    turn: RunInput
+    input: RunInput
     told: int = 0  # so many events were taken
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -71,7 +71,7 @@ class Scripted(AgentClient):
     """An agent with a script; ``clears_up`` is what its runs wait for when they are ended."""
 
     def __init__(self, *steps: Step, script: Script | None = None, clears_up: asyncio.Event | None = None) -> None:
-        self.script: Script = script or (lambda turn: steps)
+        self.script: Script = script or (lambda run_input: steps)
         self.clears_up = clears_up
         self.ran: list[Ran] = []
         self.is_well = Health(reachable=True, detail="it is well")
@@ -83,14 +83,14 @@ class Scripted(AgentClient):
             await self._changed.wait_for(lambda: len(self.ran) >= count)
         return self.ran[count - 1]
 
-    async def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        ran = Ran(turn)
+    async def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
+        ran = Ran(run_input)
         self.ran.append(ran)
         async with self._changed:
             self._changed.notify_all()
         task = asyncio.current_task()
         try:
-            for step in self.script(turn):
+            for step in self.script(run_input):
                 match step:
                     case asyncio.Event():
                         await step.wait()
@@ -109,8 +109,8 @@ class Scripted(AgentClient):
                 await self.clears_up.wait()
             ran.over.set()
 
-    async def invoke(self, turn: RunInput) -> RunEnd:
-        async with contextlib.aclosing(self.run(turn)) as events:
+    async def invoke(self, run_input: RunInput) -> RunEnd:
+        async with contextlib.aclosing(self.run(run_input)) as events:
             return await collected(events)
 
     async def health(self) -> Health:
@@ -247,16 +247,16 @@ def start(message: str = "hi", conversation: str = "c1", **more: object) -> dict
     return {"message": message, "conversation_id": conversation, **more}
 
 
-def run_input(text: str = "hi", thread: str = "c1", run: str = "r1", **more: object) -> dict[str, object]:
+def agui_input(text: str = "hi", thread: str = "c1", run: str = "r1", **more: object) -> dict[str, object]:
     """The smallest RunAgentInput."""
     return {"threadId": thread, "runId": run, "messages": [{"id": "u1", "role": "user", "content": text}], **more}
 
 
-def turn(text: str = "hi", conversation: str = "c1", **more: Any) -> RunInput:
-    """A turn for our own client."""
+def run_input(text: str = "hi", conversation: str = "c1", **more: Any) -> RunInput:
+    """A run_input for our own client."""
     message = InputMessage(id="u1", speaker=Speaker.USER, text=text, author="Ada")
     given = {"messages": (message,), "client_context": {"source": "slack"}, **more}
-    return RunInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id=conversation, **given)
+    return RunInput(run_id="t1", agui_run_id="r1", trace_id="trace1", conversation_id=conversation, **given)
 
 
 def kinds(events: Sequence[Any]) -> list[str]:

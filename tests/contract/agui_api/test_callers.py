@@ -15,7 +15,7 @@ from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.events import Asked, Interrupted
 from swarm.domain.model.agents import Agent, Reach, Role
 from swarm.domain.model.sessions import SessionScope
-from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, run_input, start
+from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole
 from tests.support.world import BOT
@@ -53,7 +53,7 @@ async def called(visitor: Visitor, agent: str) -> dict[str, int]:
         ("POST", START, start(agent_id=agent)),
         ("POST", INVOKE, start(agent_id=agent)),
         ("POST", CANCEL, {"conversation_id": "c1", "agent_id": agent}),
-        ("POST", f"/agui/{agent}", run_input()),
+        ("POST", f"/agui/{agent}", agui_input()),
         ("GET", f"/agui/{agent}", None),
     ]
     return {f"{method} {path}": (await visitor.ask(method, path, json=body)).status_code for method, path, body in ways}
@@ -87,7 +87,7 @@ async def test_whoever_has_the_key_cannot_take_a_listed_name_over(here: Whole) -
 async def test_a_new_agent_of_an_old_name_finds_nothing_of_the_old_ones_conversations(here: Whole) -> None:
     scripted = here.runs._agents["open"]
     assert isinstance(scripted, Scripted)
-    scripted.script = lambda turn: [Interrupted(asked=(Asked(id="q", prompt="Sure?"),))]
+    scripted.script = lambda run_input: [Interrupted(asked=(Asked(id="q", prompt="Sure?"),))]
     wim = await registered(here, "wim")
     assert (await wim.ask("POST", INVOKE, json=start(agent_id="open"))).json()["code"] == "interrupt"
     answer = {"conversation_id": "c1", "agent_id": "open", "form_data": "yes"}
@@ -95,7 +95,7 @@ async def test_a_new_agent_of_an_old_name_finds_nothing_of_the_old_ones_conversa
     new = await registered(here, "wim")
     assert (await new.ask("POST", RESUME, json=answer)).status_code == 409
     assert (await new.ask("POST", INVOKE, json=start(agent_id="open"))).status_code == 200
-    of_old, of_new = (session_of(ran.turn, SessionScope.USER) for ran in scripted.ran)
+    of_old, of_new = (session_of(ran.input, SessionScope.USER) for ran in scripted.ran)
     assert (of_old, of_new) == (f"agui:{wim.id}:c1", f"agui:{new.id}:c1")
     assert (await new.ask("POST", RESUME, json=answer)).status_code == 200
 
@@ -140,9 +140,9 @@ async def test_no_message_is_delegated_by_an_enrolled_worker_to_an_agent_with_to
     enrolled = await registered(here, "enrolled", by=ENROLMENT_KEY)
     await here.world.says(f"{BOT} swarm#enrolled do it")
     trigger = await enrolled.only()
-    entry, lease = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
+    inbox_message, lease = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
     for offer in (False, True):
-        given = {"inbox_message_id": entry, "agent": "host", "task": "x", "title": "x", "offer": offer}
+        given = {"inbox_message_id": inbox_message, "agent": "host", "task": "x", "title": "x", "offer": offer}
         assert error_of(await enrolled.tool("inbox-delegate", lease, **given))["code"] == "forbidden"
     assert await here.world.rows("SELECT 1 FROM tasks") == []
 

@@ -18,8 +18,8 @@ PAUSE_SECONDS = 0.4
 """What a model needs for a line; Slack shows it meanwhile."""
 
 
-def good(turn: RunInput) -> Iterator[Step]:
-    (scenario,) = (scenario for scenario in SCENARIOS if scenario.prompt in turn.messages[-1].text)
+def good(run_input: RunInput) -> Iterator[Step]:
+    (scenario,) = (scenario for scenario in SCENARIOS if scenario.prompt in run_input.messages[-1].text)
     if Check.TOOLS in scenario.checks:
         yield from (ToolStarted(id="t1", name="search"), PAUSE_SECONDS, ToolEnded(id="t1"))
     for line in lines(scenario):
@@ -31,7 +31,7 @@ def good(turn: RunInput) -> Iterator[Step]:
 @pytest.mark.long
 @pytest.mark.parametrize("dialect", [Dialect.AGUI, Dialect.CAIPE])
 async def test_a_good_built_in_agent_passes_all_checks(dialect: Dialect, sqlite_url: str, tmp_path: Path) -> None:
-    agent = Scripted(script=lambda turn: list(good(turn)))
+    agent = Scripted(script=lambda run_input: list(good(run_input)))
     async with place(sqlite_url, {"ada": agent}) as here:
         wim = await here.client()
         url = f"{here.base}/agui/ada" if dialect is Dialect.AGUI else here.base
@@ -40,4 +40,4 @@ async def test_a_good_built_in_agent_passes_all_checks(dialect: Dialect, sqlite_
             env = {"SWARM_CONFORMANCE_TOKEN": wim.token}
             ran = await processes.command("conformance", *arguments, env=env)
     assert (ran.code, ran.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), ran
-    assert [one.turn.client_context.get("source") for one in agent.ran] == ["slack"] * len(SCENARIOS)
+    assert [one.input.client_context.get("source") for one in agent.ran] == ["slack"] * len(SCENARIOS)

@@ -36,11 +36,11 @@ from tests.contract.agui_api.scene import (
     Client,
     Place,
     Scripted,
+    agui_input,
     kinds,
     place,
     run_input,
     start,
-    turn,
 )
 
 pytestmark = pytest.mark.req("AGENT-09", "STREAM-01")
@@ -51,23 +51,23 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
     (INVOKE, start()),
     (RESUME, {"conversation_id": "c1", "form_data": "x"}),
     (CANCEL, {"conversation_id": "c1"}),
-    (RUN, run_input()),
+    (RUN, agui_input()),
 ]
 
 
 async def test_a_start_is_one_new_message_of_a_client_that_we_know(here: Place, wim: Client, router: Scripted) -> None:
     context = {"source": "web", "page": {"path": "/a"}, "overthink": True}
     told = await wim.said(START, start("what *is* 17?", trace_id="trace1", client_context=context, extra="is fine"))
-    asked = router.ran[0].turn
-    assert (told[0]["threadId"], told[0]["runId"], told[0]["protocolVersion"]) == ("c1", asked.run_id, "1.0")
+    asked = router.ran[0].input
+    assert (told[0]["threadId"], told[0]["runId"], told[0]["protocolVersion"]) == ("c1", asked.agui_run_id, "1.0")
     assert [(message.speaker, message.text) for message in asked.messages] == [(Speaker.USER, "what *is* 17?")]
-    assert (asked.conversation_id, asked.trace_id, asked.history, asked.turn_id) == ("c1", "trace1", (), "")
+    assert (asked.conversation_id, asked.trace_id, asked.history, asked.run_id) == ("c1", "trace1", (), "")
     assert asked.client_context == context
     assert asked.origin == Origin(door=Door.AGUI, client=wim.id, client_name="wim")
     await wim.said(START, start())
-    again = router.ran[1].turn
+    again = router.ran[1].input
     assert again.client_context == {}
-    assert len({asked.run_id, again.run_id, again.trace_id, again.messages[0].id, asked.messages[0].id}) == 5
+    assert len({asked.agui_run_id, again.agui_run_id, again.trace_id, again.messages[0].id, asked.messages[0].id}) == 5
 
 
 async def test_without_a_name_the_first_agent_answers(
@@ -81,7 +81,7 @@ async def test_without_a_name_the_first_agent_answers(
 
 async def test_an_agent_that_is_not_there_is_refused_with_those_that_are(here: Place, wim: Client) -> None:
     asked = [(path, body | {"agent_id": "roter"}) for path, body in BODIES[:4]]
-    for path, body in [*asked, ("/agui/roter", run_input())]:
+    for path, body in [*asked, ("/agui/roter", agui_input())]:
         status, error = await wim.refusal(path, body)
         assert (status, error["code"]) == (404, "not_found")
         assert "'roter'" in error["message"]
@@ -108,11 +108,11 @@ async def test_nobody_is_taken_for_the_operator(here: Place, router: Scripted) -
 
 
 async def test_conversations_of_the_terminal_are_the_operators(here: Place, wim: Client, router: Scripted) -> None:
-    for path, body in ((START, start(conversation="cli:1")), (RUN, run_input(thread="cli:1"))):
+    for path, body in ((START, start(conversation="cli:1")), (RUN, agui_input(thread="cli:1"))):
         assert (await wim.refusal(path, body))[1]["code"] == "forbidden"
         await here.operator.said(path, body)
     await here.operator.said(START, start(conversation="1"))
-    assert [ran.turn.origin for ran in router.ran] == [
+    assert [ran.input.origin for ran in router.ran] == [
         Origin(door=Door.CLI, client="operator", client_name="operator"),
         Origin(door=Door.CLI, client="operator", client_name="operator"),
         Origin(door=Door.AGUI, client="operator", client_name="operator"),
@@ -180,8 +180,8 @@ async def test_of_the_messages_of_a_run_the_last_ones_of_people_are_new(
             "content": [{"type": "text", "text": "or"}, IMAGE, {"type": "text", "text": "not?"}],
         },
     ]
-    told = await wim.said(RUN, run_input() | {"messages": messages})
-    asked = router.ran[0].turn
+    told = await wim.said(RUN, agui_input() | {"messages": messages})
+    asked = router.ran[0].input
     assert asked.history == (
         InputMessage(id="1", speaker=Speaker.USER, text="what is 17?", author="Ada"),
         InputMessage(id="4", speaker=Speaker.ASSISTANT, text="a prime"),
@@ -189,7 +189,7 @@ async def test_of_the_messages_of_a_run_the_last_ones_of_people_are_new(
     assert [(message.text, message.author) for message in asked.messages] == [("sure?", "Bob"), ("or\n\nnot?", "")]
     assert all(message.id for message in asked.messages)
     assert told[0]["runId"] == told[-1]["runId"] == "r1"
-    assert asked.run_id != "r1", "a client may use a name twice"
+    assert asked.agui_run_id != "r1", "a client may use a name twice"
 
 
 CALL = {"id": "t1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
@@ -202,8 +202,8 @@ async def test_what_our_own_client_sends_is_understood(
 ) -> None:
     context = {"source": "slack", "channel_name": "#ops", "overthink": True}
     async with wim.agent("router", dialect) as agent:
-        assert [event async for event in agent.run(turn("hello", client_context=context))][-1] == Finished()
-    asked = router.ran[0].turn
+        assert [event async for event in agent.run(run_input("hello", client_context=context))][-1] == Finished()
+    asked = router.ran[0].input
     assert [message.text for message in asked.messages] == ["hello"]
     assert (asked.client_context, asked.trace_id, asked.conversation_id) == (context, "trace1", "c1")
 
@@ -226,8 +226,8 @@ CONTEXTS: list[tuple[dict[str, object], dict[str, object]]] = [
 
 async def test_the_context_of_a_run(here: Place, wim: Client, router: Scripted) -> None:
     for more, context in CONTEXTS:
-        await wim.said(RUN, run_input() | more)
-        assert router.ran[-1].turn.client_context == context
+        await wim.said(RUN, agui_input() | more)
+        assert router.ran[-1].input.client_context == context
 
 
 INVALID_RUNS: list[tuple[dict[str, object], str]] = [
@@ -244,7 +244,7 @@ INVALID_RUNS: list[tuple[dict[str, object], str]] = [
 
 async def test_a_run_that_is_not_valid_is_refused(here: Place, wim: Client, router: Scripted) -> None:
     for changes, field in INVALID_RUNS:
-        status, error = await wim.refusal(RUN, run_input() | changes)
+        status, error = await wim.refusal(RUN, agui_input() | changes)
         assert (status, error["code"], list(error["fields"])) == (422, "invalid", [field])
     assert router.ran == []
 
@@ -255,8 +255,8 @@ async def test_a_run_may_answer_questions_that_we_have_forgotten(here: Place, wi
         {"interruptId": "i2", "status": "resolved", "payload": "blue"},
         {"interruptId": "i3", "status": "cancelled"},
     ]
-    await wim.said(RUN, run_input("delete it", resume=resume))
-    asked = router.ran[0].turn
+    await wim.said(RUN, agui_input("delete it", resume=resume))
+    asked = router.ran[0].input
     assert asked.decided == (
         Decided(interrupt_id="i1", values={"approved": True}),
         Decided(interrupt_id="i2", values={"answer": "blue"}),
@@ -281,16 +281,21 @@ async def test_a_run_may_answer_questions_that_we_have_forgotten(here: Place, wi
     ],
 )
 async def test_a_whole_answer(steps: Any, answer: Any, here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: steps
+    router.script = lambda run_input: steps
     response = await wim.ask("POST", INVOKE, start(trace_id="trace1"))
     told = response.json()
     assert response.status_code == 200
     expected = answer if isinstance(answer, dict) else {"success": False, "error": answer}
     assert expected.items() <= told.items()
-    ids = {"agent_id": "router", "conversation_id": "c1", "trace_id": "trace1", "run_id": router.ran[0].turn.run_id}
+    ids = {
+        "agent_id": "router",
+        "conversation_id": "c1",
+        "trace_id": "trace1",
+        "run_id": router.ran[0].input.agui_run_id,
+    }
     assert ids.items() <= told.items()
     async with wim.agent("router", Dialect.CAIPE) as agent:
-        end = await agent.invoke(turn())
+        end = await agent.invoke(run_input())
     assert end == (Finished(result=told["content"]) if told["success"] else Failed(message=told["error"]))
 
 

@@ -22,12 +22,12 @@ from tests.contract.agui_api.scene import (
     Client,
     Place,
     Scripted,
+    agui_input,
     events_of,
     kinds,
     place,
     run_input,
     start,
-    turn,
 )
 
 pytestmark = pytest.mark.req("AGENT-09")
@@ -42,7 +42,7 @@ async def all_of(client: Client, path: str = START, **body: object) -> list[str]
 @pytest.mark.req("STREAM-04")
 async def test_an_event_is_told_before_the_next_one_happens(here: Place, wim: Client, router: Scripted) -> None:
     go_on = asyncio.Event()
-    router.script = lambda turn: [TextDelta(text="first"), go_on, TextDelta(text="second"), Finished()]
+    router.script = lambda run_input: [TextDelta(text="first"), go_on, TextDelta(text="second"), Finished()]
     async with wim.stream(START, start()) as response, aclosing(events_of(response)) as events:
         assert response.headers["content-type"].startswith("text/event-stream")
         assert response.headers["cache-control"] == "no-store"
@@ -54,7 +54,7 @@ async def test_an_event_is_told_before_the_next_one_happens(here: Place, wim: Cl
 
 
 async def test_cancelling_ends_the_run_and_its_stream_says_so(here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: STAYS
+    router.script = lambda run_input: STAYS
     async with wim.stream(START, start()) as response, aclosing(events_of(response)) as events:
         ran = await router.began()
         assert await wim.cancels(conversation_id="c1")
@@ -68,9 +68,9 @@ async def test_cancelling_ends_the_run_and_its_stream_says_so(here: Place, wim: 
 async def test_our_client_understands_that_a_run_was_cancelled(
     dialect: Dialect, here: Place, wim: Client, router: Scripted
 ) -> None:
-    router.script = lambda turn: STAYS
+    router.script = lambda run_input: STAYS
     async with wim.agent("router", dialect) as agent:
-        reading = asyncio.create_task(_read(agent.run(turn())))
+        reading = asyncio.create_task(_read(agent.run(run_input())))
         await router.began()
         assert await wim.cancels(conversation_id="c1", agent_id="router")
         assert (await reading)[-1] == Cancelled()
@@ -96,9 +96,9 @@ async def test_a_cancelled_stream_ends_at_once_though_the_agent_takes_its_time(s
 async def test_a_client_that_goes_away_ends_its_run(
     dialect: Dialect, here: Place, wim: Client, router: Scripted
 ) -> None:
-    router.script = lambda turn: STAYS
+    router.script = lambda run_input: STAYS
     async with wim.agent("router", dialect) as agent:
-        events = agent.run(turn())
+        events = agent.run(run_input())
         await anext(events)
         await events.aclose()
         await asyncio.wait_for((await router.began()).over.wait(), 1)
@@ -108,30 +108,30 @@ async def test_a_client_that_goes_away_ends_its_run(
 async def test_a_client_that_goes_away_while_the_agent_thinks_ends_its_run(
     path: str, here: Place, wim: Client, router: Scripted
 ) -> None:
-    router.script = lambda turn: [FOREVER]
+    router.script = lambda run_input: [FOREVER]
     with _send(here, wim, path):
         ran = await router.began()
     await asyncio.wait_for(ran.over.wait(), PATIENCE_SECONDS)
 
 
 async def test_after_it_has_left_a_client_may_ask_again_at_once(here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: STAYS
+    router.script = lambda run_input: STAYS
     async with wim.stream(START, start()):
         await router.began()
-    router.script = lambda turn: HELLO
+    router.script = lambda run_input: HELLO
     assert (await all_of(wim))[-1] == "RUN_FINISHED"
 
 
 async def test_a_conversation_has_one_run_at_a_time(here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: STAYS
+    router.script = lambda run_input: STAYS
     async with wim.stream(START, start()):
         await router.began()
-        for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", run_input())):
+        for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", agui_input())):
             with here.impatient():
                 status, error = await wim.refusal(path, body)
             assert (status, error["code"]) == (409, "conflict")
             assert "cancel" in error["hint"]
-        router.script = lambda turn: HELLO
+        router.script = lambda run_input: HELLO
         assert (await all_of(wim, conversation_id="c2"))[-1] == "RUN_FINISHED"
         assert (await all_of(wim, agent_id="assistant"))[-1] == "RUN_FINISHED", "another agent, another conversation"
         assert len(router.ran) == 2
@@ -139,10 +139,10 @@ async def test_a_conversation_has_one_run_at_a_time(here: Place, wim: Client, ro
 
 async def test_two_clients_with_the_same_conversation_never_meet(here: Place, wim: Client, router: Scripted) -> None:
     ada = await here.client("ada")
-    router.script = lambda turn: STAYS
-    async with wim.stream(START, start()) as of_wim, ada.stream("/agui/router", run_input()) as of_ada:
+    router.script = lambda run_input: STAYS
+    async with wim.stream(START, start()) as of_wim, ada.stream("/agui/router", agui_input()) as of_ada:
         await router.began(2)
-        assert [ran.turn.origin.client for ran in router.ran] == [wim.id, ada.id]
+        assert [ran.input.origin.client for ran in router.ran] == [wim.id, ada.id]
         assert not await here.operator.cancels(conversation_id="c1")
         assert not await ada.cancels(conversation_id="c1", agent_id="assistant")
         assert await ada.cancels(conversation_id="c1")
@@ -163,7 +163,7 @@ async def test_silence_is_filled_with_comments(sqlite_url: str) -> None:
                 if comments == 3:
                     break
         async with wim.agent("quiet", Dialect.AGUI, timeout_seconds=0.2) as agent:
-            events = agent.run(turn(conversation="c2"))
+            events = agent.run(run_input(conversation="c2"))
             await anext(events)
             with pytest.raises(TimeoutError):  # longer than its patience with silence
                 await asyncio.wait_for(anext(events), 0.5)
@@ -203,7 +203,7 @@ async def test_stopping_the_coordinator_ends_all_runs_quickly_and_says_so(sqlite
     async with place(sqlite_url, {"stuck": stuck}) as here:
         wim = await here.client()
         readings = [asyncio.create_task(wim.said(START, start(conversation=str(at)))) for at in range(5)]
-        readings.append(asyncio.create_task(wim.said("/agui/stuck", run_input(thread="six"))))
+        readings.append(asyncio.create_task(wim.said("/agui/stuck", agui_input(thread="six"))))
         await stuck.began(6)
         begun = asyncio.get_running_loop().time()
         await here.runs.close()
@@ -242,7 +242,7 @@ async def test_one_client_does_not_take_the_room_of_all(sqlite_url: str) -> None
 async def test_of_many_conversations_only_the_latest_questions_are_kept(sqlite_url: str) -> None:
     async with place(sqlite_url, {"ada": Scripted(Interrupted(asked=()))}) as here:
         for at in range(1002):
-            run = await here.runs.begin(ConversationKey(client="wim", agent="ada", id=str(at)), turn())
+            run = await here.runs.begin(ConversationKey(client="wim", agent="ada", id=str(at)), run_input())
             await run.next()
             await asyncio.wait({run.task})
         assert len(here.runs._questions) == 1000
@@ -252,7 +252,7 @@ async def test_what_an_agent_does_after_its_end_is_done_and_told_to_nobody(sqlit
     stored = asyncio.Event()
     ada = Scripted(Finished(), TextDelta(text="late"), Failed(message="no"), clears_up=stored)
     async with place(sqlite_url, {"ada": ada}) as here:
-        run = await here.runs.begin(ConversationKey(client="wim", agent="ada", id="c1"), turn())
+        run = await here.runs.begin(ConversationKey(client="wim", agent="ada", id="c1"), run_input())
         assert await run.next() == Finished()
         run.leave()
         stored.set()

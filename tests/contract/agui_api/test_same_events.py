@@ -39,7 +39,7 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.text.characters import strip_invisible
 from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
-from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, start, turn
+from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, run_input, start
 
 pytestmark = pytest.mark.req("AGENT-09", "STREAM-01")
 
@@ -170,11 +170,11 @@ def test_our_client_hears_what_the_agent_did(
     served: tuple[asyncio.Runner, Place, Client], dialect: Dialect, did: list[AgentEvent], end: RunEnd
 ) -> None:
     runner, here, wim = served
-    here.agents["ada"].script = lambda turn: [*did, end]
+    here.agents["ada"].script = lambda run_input: [*did, end]
 
     async def heard() -> list[AgentEvent]:
         async with wim.agent("ada", dialect) as agent:
-            return [event async for event in agent.run(turn())]
+            return [event async for event in agent.run(run_input())]
 
     assert seen(runner.run(heard())) == seen([*did, end])
 
@@ -216,7 +216,7 @@ PAIRS = (
 
 
 async def test_text_between_tool_calls_is_a_message_of_its_own(here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: [
+    router.script = lambda run_input: [
         TextDelta(text="Let me look.", message_id="m"),
         ToolStarted(id="t1", name="search"),
         ToolEnded(id="t1"),
@@ -242,14 +242,18 @@ async def test_text_between_tool_calls_is_a_message_of_its_own(here: Place, wim:
 
 
 async def test_halves_of_characters_do_not_break_an_answer(here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: [TextDelta(text="a\ud83d"), TextDelta(text="\ud83d\ude00"), Finished(result="\udc00")]
+    router.script = lambda run_input: [
+        TextDelta(text="a\ud83d"),
+        TextDelta(text="\ud83d\ude00"),
+        Finished(result="\udc00"),
+    ]
     told = await wim.said(START, start())
     assert "".join(event["delta"] for event in told if "delta" in event) == "a\ufffd😀"
     assert told[-1]["result"] == "\ufffd"
 
 
 async def test_a_run_that_asks_nothing_has_failed(here: Place, wim: Client, router: Scripted) -> None:
-    router.script = lambda turn: [Interrupted(asked=())]
+    router.script = lambda run_input: [Interrupted(asked=())]
     assert (await wim.said(START, start()))[-1]["type"] == "RUN_ERROR"
 
 
@@ -266,8 +270,8 @@ ASKED = (
 )
 
 
-def asking_once(turn: Any) -> list[AgentEvent]:
-    if turn.decided:
+def asking_once(run_input: Any) -> list[AgentEvent]:
+    if run_input.decided:
         return [TextDelta(text="Thanks."), Finished()]
     return [ToolStarted(id="t1", name="delete"), Interrupted(asked=ASKED)]
 
@@ -278,7 +282,7 @@ async def test_what_people_answer_to_our_client_reaches_the_agent_question_by_qu
 ) -> None:
     assistant.script = asking_once
     async with wim.agent("assistant", dialect) as agent:
-        asked = [event async for event in agent.run(turn())][-1]
+        asked = [event async for event in agent.run(run_input())][-1]
         assert isinstance(asked, Interrupted)
         assert [one.tool_name for one in asked.asked] == ["", "delete"]
         assert asked.asked[1].raw["toolCall"] == {"id": "t1", "name": "delete", "arguments": "{}"}
@@ -286,9 +290,9 @@ async def test_what_people_answer_to_our_client_reaches_the_agent_question_by_qu
             Decided(interrupt_id="i1", values={"repo": "a"}, raw=asked.asked[0].raw),
             Decided(interrupt_id="i2", values={"sure": True}, raw=asked.asked[1].raw),
         )
-        events = [event async for event in agent.run(turn(decided=decided, client_context={"source": "slack"}))]
+        events = [event async for event in agent.run(run_input(decided=decided, client_context={"source": "slack"}))]
     assert events[-1] == Finished()
-    resumed = assistant.ran[1].turn
+    resumed = assistant.ran[1].input
     assert resumed.decided == (
         Decided(interrupt_id="i1", values={"repo": "a"}, raw=ASKED[0].raw),
         Decided(interrupt_id="i2", values={"sure": True}, raw=ASKED[1].raw),
@@ -310,10 +314,10 @@ async def test_what_people_answer_to_our_client_reaches_the_agent_question_by_qu
 async def test_a_form_is_an_object_or_its_json_or_words(
     form_data: object, values: object, here: Place, wim: Client, router: Scripted
 ) -> None:
-    router.script = lambda turn: [Finished()] if turn.decided else [Interrupted(asked=ASKED[:1])]
+    router.script = lambda run_input: [Finished()] if run_input.decided else [Interrupted(asked=ASKED[:1])]
     await wim.said(START, start())
     await wim.said(RESUME, {"conversation_id": "c1", "form_data": form_data})
-    assert router.ran[-1].turn.decided == (Decided(interrupt_id="i1", values=values, raw={"mine": 1}),)  # type: ignore[arg-type]
+    assert router.ran[-1].input.decided == (Decided(interrupt_id="i1", values=values, raw={"mine": 1}),)  # type: ignore[arg-type]
 
 
 async def test_what_nobody_asked_cannot_be_answered(here: Place, wim: Client, router: Scripted) -> None:
@@ -331,7 +335,7 @@ async def test_what_nobody_asked_cannot_be_answered(here: Place, wim: Client, ro
 @pytest.mark.req("SEC-04")
 async def test_nothing_invisible_reaches_a_client(here: Place, wim: Client, router: Scripted) -> None:
     hidden = "\U000e0041\u202e\u200b"
-    router.script = lambda turn: [
+    router.script = lambda run_input: [
         StepNamed(name=f"look{hidden}"),
         ToolStarted(id="t", name=f"search{hidden}"),
         ToolEnded(id="t"),

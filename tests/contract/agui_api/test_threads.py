@@ -6,7 +6,7 @@ import pytest
 
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Finished, InputMessage, RunInput, Speaker
-from tests.contract.agui_api.scene import START, Client, Place, Scripted, start, turn
+from tests.contract.agui_api.scene import START, Client, Place, Scripted, run_input, start
 
 pytestmark = [pytest.mark.req("STREAM-13", "AGENT-09"), pytest.mark.usefixtures("here")]
 
@@ -17,14 +17,14 @@ LONG = "shall we deploy? " * 5_000
 async def test_our_own_client_brings_the_thread_with_it(here: Place, wim: Client, router: Scripted) -> None:
     heard: list[RunInput] = []
 
-    def script(turn: RunInput) -> list[Finished]:
-        heard.append(turn)
+    def script(run_input: RunInput) -> list[Finished]:
+        heard.append(run_input)
         return [Finished(result="yes")]
 
     router.script = script
     before = InputMessage(id="1700000000.000100", speaker=Speaker.USER, text=LONG, author="Bob")
     async with wim.agent("router", Dialect.CAIPE) as agent:
-        events = [event async for event in agent.run(turn("well?", history=(before,)))]
+        events = [event async for event in agent.run(run_input("well?", history=(before,)))]
     assert events[-1] == Finished(result="yes")
     (got,) = heard
     assert [message.text for message in got.messages] == ["well?"]

@@ -8,7 +8,7 @@ import pytest
 
 from swarm.domain.answers.events import AgentEvent, Finished, TextDelta, ToolEnded, ToolStarted
 from swarm.domain.text import secrets
-from tests.contract.agui_api.scene import EVERYBODY, START, Scripted, place, run_input, start
+from tests.contract.agui_api.scene import EVERYBODY, START, Scripted, agui_input, place, start
 
 pytestmark = pytest.mark.req("AGENT-09")
 
@@ -29,11 +29,11 @@ async def test_arguments_and_results_are_told_where_the_settings_say_so(
     tool_details: bool, path: str, sqlite_url: str
 ) -> None:
     agents = {"ada": Scripted()}
-    agents["ada"].script = lambda turn: DID
+    agents["ada"].script = lambda run_input: DID
     async with place(sqlite_url, agents, callers=replace(EVERYBODY, tool_details=tool_details)) as here:
         wim = await here.client()
         secrets.hide([SECRET])
-        told = await wim.said(path, start() if path == START else run_input(tools=[]))
+        told = await wim.said(path, start() if path == START else agui_input(tools=[]))
     arguments = [event["delta"] for event in told if event["type"] == "TOOL_CALL_ARGS"]
     results = [event["content"] for event in told if event["type"] == "TOOL_CALL_RESULT"]
     if tool_details:
@@ -48,6 +48,6 @@ async def test_a_clients_own_tools_are_refused_with_a_sentence(sqlite_url: str) 
     tool = {"name": "show_map", "description": "Shows a map.", "parameters": {"type": "object", "properties": {}}}
     async with place(sqlite_url, {"ada": Scripted()}) as here:
         wim = await here.client()
-        status, error = await wim.refusal("/agui/ada", run_input(tools=[tool]))
+        status, error = await wim.refusal("/agui/ada", agui_input(tools=[tool]))
     assert (status, error["code"], error["fields"]) == (422, "invalid", {"tools": "[]"})
     assert "a client's tools would never be called" in error["message"]

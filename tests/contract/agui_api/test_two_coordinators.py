@@ -36,11 +36,11 @@ from tests.contract.agui_api.scene import (
     Client,
     Place,
     Scripted,
+    agui_input,
     events_of,
     place,
     run_input,
     start,
-    turn,
 )
 from tests.support.waiting import wait_until
 
@@ -77,12 +77,12 @@ async def test_a_run_at_one_keeps_the_other_from_beginning_one(both: tuple[Place
     wim, wim_there = await asked_at_both(here, there)
     async with wim.stream(START, start()) as response:
         await here.agents["router"].began()
-        for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", run_input())):
+        for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", agui_input())):
             with there.impatient():
                 status, error = await wim_there.refusal(path, body)
             assert (status, error["code"]) == (409, "conflict")
         assert not there.agents["router"].ran
-        there.agents["router"].script = lambda turn: HELLO
+        there.agents["router"].script = lambda run_input: HELLO
         assert (await wim_there.said(START, start(conversation="c2")))[-1]["type"] == "RUN_FINISHED"
         assert await wim.cancels(conversation_id="c1")
         assert [event async for event in events_of(response)][-1]["outcome"] == {"type": "cancelled"}
@@ -91,7 +91,7 @@ async def test_a_run_at_one_keeps_the_other_from_beginning_one(both: tuple[Place
 
 async def test_of_many_that_come_to_both_at_once_one_runs(both: tuple[Place, Place]) -> None:
     with both[0].impatient(), both[1].impatient():
-        begun = [place.runs.begin(TALK, turn()) for place in both for _ in range(5)]
+        begun = [place.runs.begin(TALK, run_input()) for place in both for _ in range(5)]
         outcomes = await asyncio.gather(*begun, return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     assert len(refused) == len(outcomes) - 1
@@ -118,13 +118,13 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
     assert held.row == (*ROW, "of the dead")
     clock.advance(LEASE_SECONDS - 1)
     with here.impatient(), pytest.raises(Conflict):
-        await here.runs.begin(TALK, turn())
+        await here.runs.begin(TALK, run_input())
     clock.advance(1)
-    run = await here.runs.begin(TALK, turn())
+    run = await here.runs.begin(TALK, run_input())
     run.leave()
 
 
-_ENDS_AT = Statement(select(tables.talks.c.expires_at))
+_ENDS_AT = Statement(select(tables.conversation_locks.c.expires_at))
 
 HOLDER = """
 import asyncio, sys
@@ -160,7 +160,7 @@ async def test_a_process_that_is_killed_leaves_it_blocked_for_a_while_only(datab
             with pytest.raises(Conflict):
                 await ConversationLocks(database).take(TALK, "ours", patience_seconds=0.1)
             held = await ConversationLocks(database).take(TALK, "ours", patience_seconds=PATIENCE_SECONDS)
-            assert held.run_id == "ours"
+            assert held.agui_run_id == "ours"
     finally:
         process.kill()
         process.wait()
@@ -213,23 +213,23 @@ async def test_whoever_goes_away_while_it_is_taken_leaves_it_free(database_url: 
         with pytest.raises(asyncio.CancelledError):
             await taking
         held = await ours.take(TALK, "two", patience_seconds=LEASE_SECONDS / 2)
-        assert held.run_id == "two"
+        assert held.agui_run_id == "two"
 
 
 async def test_a_stop_frees_what_its_runs_have_had_and_refuses_more(both: tuple[Place, Place]) -> None:
     here, there = both
-    await here.runs.begin(TALK, turn())
+    await here.runs.begin(TALK, run_input())
     await here.runs.close()
     with pytest.raises(Unavailable):
-        await here.runs.begin(TALK, turn())
-    run = await there.runs.begin(TALK, turn())
+        await here.runs.begin(TALK, run_input())
+    run = await there.runs.begin(TALK, run_input())
     run.leave()
 
 
 async def test_a_slow_database_is_not_taken_for_another_run(database_url: str) -> None:
     async with Database(database_url) as database:
         held = await ConversationLocks(database).take(TALK, "ours", patience_seconds=0)
-        assert held.run_id == "ours"
+        assert held.agui_run_id == "ours"
         with pytest.raises(Conflict):
             await ConversationLocks(database).take(TALK, "another", patience_seconds=0)
 
@@ -238,7 +238,7 @@ async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str
     async with Database(database_url) as database:
         runs = AgentRuns({"router": Scripted(FOREVER)}, ConversationLocks(database), {}, most_runs=0)
         with pytest.raises(Exception, match="too much to do"):
-            await runs.begin(TALK, turn())
+            await runs.begin(TALK, run_input())
         assert await database.write(conversation_locks.acquire, *ROW, "other", 1.0)
 
 
@@ -246,8 +246,8 @@ async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_ove
     both: tuple[Place, Place],
 ) -> None:
     here, there = both
-    run = await here.runs.begin(TALK, turn())
-    waiting = asyncio.create_task(there.runs.begin(TALK, turn()))
+    run = await here.runs.begin(TALK, run_input())
+    waiting = asyncio.create_task(there.runs.begin(TALK, run_input()))
 
     async def waits() -> bool:
         return bool(there.runs._talks._database.wakeups.awaited)

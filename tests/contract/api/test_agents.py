@@ -140,15 +140,15 @@ async def test_two_agents_see_only_their_own_work(doors: Doors, lea: Visitor) ->
     await doors.world.says("swarm#lea for you alone")
     assert await leo.poll() == []
     mine = await lea.only()
-    entry_id = mine["inbox_messages"][0]["id"]
+    inbox_message_id = mine["inbox_messages"][0]["id"]
     for tool, arguments in {
         "read-inbox-message": {},
         "slack-reply": {"message": "hi", "lease_token": mine["lease"]["token"]},
         "dismiss-message": {"reason": "not mine", "lease_token": mine["lease"]["token"]},
     }.items():
-        foreign = await leo.tool(tool, inbox_message_id=entry_id, **arguments)
+        foreign = await leo.tool(tool, inbox_message_id=inbox_message_id, **arguments)
         unknown = await leo.tool(tool, inbox_message_id="unknown", **arguments)
-        assert str(foreign.content[0]).replace(entry_id, "unknown") == str(unknown.content[0])
+        assert str(foreign.content[0]).replace(inbox_message_id, "unknown") == str(unknown.content[0])
         assert "not_found" in str(foreign.content[0])
     assert (await leo.get("/tray"))["unread"] == 0
 

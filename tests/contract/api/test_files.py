@@ -56,9 +56,9 @@ async def work(doors: Doors, agent: Visitor) -> Work:
     doors.world.files.keep("F1", b"hello")
     await doors.world.hears(replace(said(f"{BOT} look"), files=(ATTACHED,)))
     trigger = await agent.only(hold="true")
-    (entry,) = trigger["inbox_messages"]
-    assert entry["files"] == [{"id": "F1", "name": "F1.txt", "mimetype": "text/plain", "size_bytes": 5}]
-    return Work(id=entry["id"], lease=trigger["lease"]["token"], thread_id=trigger["thread"]["id"])
+    (inbox_message,) = trigger["inbox_messages"]
+    assert inbox_message["files"] == [{"id": "F1", "name": "F1.txt", "mimetype": "text/plain", "size_bytes": 5}]
+    return Work(id=inbox_message["id"], lease=trigger["lease"]["token"], thread_id=trigger["thread"]["id"])
 
 
 def shrink(doors: Doors, cap_bytes: int) -> None:

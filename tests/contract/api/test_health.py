@@ -159,7 +159,9 @@ async def test_however_often_it_is_asked_it_writes_once_in_five_seconds(
         now = 5.0
         await probes.problem()
         assert writes == 2
-        assert await database.read(lambda tx: tx.fetch("SELECT * FROM receipts", {})[1]) == [], "nothing is left of it"
+        assert await database.read(lambda tx: tx.fetch("SELECT * FROM idempotency_keys", {})[1]) == [], (
+            "nothing is left of it"
+        )
 
 
 @pytest.mark.req("OPS-06")

@@ -85,7 +85,7 @@ async def test_dismissed_with_a_reason_ends_the_work_and_shows_a_tick_only(doors
     token = (await lea.only())["lease"]["token"]
     body = {"tokens": [token], "outcome": "dismissed", "reason": "only thanks"}
     assert await lea.post("/leases/finish", body) == {"finished": [token], "lost": []}
-    assert (await doors.world.entry(message)).status == "dismissed"
+    assert (await doors.world.inbox_message(message)).status == "dismissed"
     await doors.world.send()
     assert doors.world.slack.posts == []
     assert (message.ts, "white_check_mark") in doors.world.slack.reactions
@@ -132,8 +132,8 @@ async def test_a_renewal_without_tokens_is_a_sign_of_life(lea: Visitor) -> None:
 async def test_hold_keeps_the_thread_until_finish_also_when_all_is_answered(doors: Doors, lea: Visitor) -> None:
     root = await doors.world.says(f"{BOT} hello")
     trigger = await lea.only(hold="true")
-    token, entry_id = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
-    await lea.uses("slack-reply", inbox_message_id=entry_id, message="hi", lease_token=token)
+    token, inbox_message_id = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
+    await lea.uses("slack-reply", inbox_message_id=inbox_message_id, message="hi", lease_token=token)
     await doors.world.says("and?", thread=root)
     assert await lea.poll() == []
     await lea.post("/leases/finish", {"tokens": [token], "outcome": "done"})

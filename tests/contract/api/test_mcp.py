@@ -30,12 +30,12 @@ both_generations = pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_whole_conversation_passes_through_the_tools(doors: Doors, lea: Visitor, mode: Mode) -> None:
     root = await doors.world.says(f"{BOT} hello")
     trigger = await lea.only()
-    entry_id, token = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
+    inbox_message_id, token = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
     async with lea.mcp(mode) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == set(discover()) - OF_WORKERS
-        read = structured(await client.call_tool("read-inbox-message", {"inbox_message_id": entry_id}))
+        read = structured(await client.call_tool("read-inbox-message", {"inbox_message_id": inbox_message_id}))
         assert read["text"].endswith("hello")
-        said: dict[str, Any] = {"inbox_message_id": entry_id, "message": "hi there", "lease_token": token}
+        said: dict[str, Any] = {"inbox_message_id": inbox_message_id, "message": "hi there", "lease_token": token}
         replied = structured(await client.call_tool("slack-reply", said))
     assert replied["status"] == "responded"
     assert len(replied["delivery_ids"]) == 1
@@ -49,8 +49,8 @@ async def test_the_whole_conversation_passes_through_the_tools(doors: Doors, lea
 async def test_a_whole_inbox_message_has_its_thread_its_reason_and_our_last_answer(doors: Doors, lea: Visitor) -> None:
     root = await doors.world.says(f"{BOT} hello")
     first = await lea.only()
-    entry_id, token = first["inbox_messages"][0]["id"], first["lease"]["token"]
-    await lea.uses("slack-reply", inbox_message_id=entry_id, message="hi there", lease_token=token)
+    inbox_message_id, token = first["inbox_messages"][0]["id"], first["lease"]["token"]
+    await lea.uses("slack-reply", inbox_message_id=inbox_message_id, message="hi there", lease_token=token)
     await doors.world.send()
     await doors.world.says("and now?", thread=root, by="U2")
     second = await lea.only()
@@ -94,8 +94,8 @@ async def test_what_the_prompt_leaves_out_of_a_long_thread_is_read_page_by_page(
 @pytest.mark.req("LOOP-07")
 async def test_reading_needs_no_lease(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
-    entry = await doors.world.entry(message)
-    assert (await lea.uses("read-inbox-message", inbox_message_id=entry.id))["status"] == "unread"
+    inbox_message = await doors.world.inbox_message(message)
+    assert (await lea.uses("read-inbox-message", inbox_message_id=inbox_message.id))["status"] == "unread"
 
 
 @pytest.mark.req("LOOP-08")
@@ -127,18 +127,21 @@ async def test_a_run_that_comes_back_late_cannot_act_under_its_successors_lease(
     first = await lea.only()
     await doors.world.later(61)
     second = await lea.only()
-    entry_id = first["inbox_messages"][0]["id"]
+    inbox_message_id = first["inbox_messages"][0]["id"]
     before = await doors.everything()
     for lease in (first["lease"]["token"], None):  # with its own stale lease, and without naming any
         for tool, words in {"slack-reply": {"message": "too late"}, "dismiss-message": {"reason": "too late"}}.items():
             by_argument = {"lease_token": lease} if lease else {}
-            assert error_of(await lea.tool(tool, inbox_message_id=entry_id, **words, **by_argument))["code"] == (
-                "lease_lost"
+            assert error_of(await lea.tool(tool, inbox_message_id=inbox_message_id, **words, **by_argument))[
+                "code"
+            ] == ("lease_lost")
+            assert (
+                error_of(await lea.tool(tool, lease, inbox_message_id=inbox_message_id, **words))["code"]
+                == "lease_lost"
             )
-            assert error_of(await lea.tool(tool, lease, inbox_message_id=entry_id, **words))["code"] == "lease_lost"
     assert await doors.everything() == before
-    await lea.uses("slack-reply", second["lease"]["token"], inbox_message_id=entry_id, message="in time")
-    assert (await doors.world.entry(message)).status == "responded"
+    await lea.uses("slack-reply", second["lease"]["token"], inbox_message_id=inbox_message_id, message="in time")
+    assert (await doors.world.inbox_message(message)).status == "responded"
 
 
 @pytest.mark.req("LOOP-06")
@@ -155,8 +158,8 @@ async def test_the_argument_goes_before_the_header(doors: Doors, lea: Visitor) -
 async def test_the_first_run_ever_may_leave_its_lease_unnamed(doors: Doors, lea: Visitor) -> None:
     await doors.world.says(f"{BOT} hello")
     trigger = await lea.only()
-    entry_id = trigger["inbox_messages"][0]["id"]
-    assert (await lea.uses("slack-reply", inbox_message_id=entry_id, message="hi"))["status"] == "responded"
+    inbox_message_id = trigger["inbox_messages"][0]["id"]
+    assert (await lea.uses("slack-reply", inbox_message_id=inbox_message_id, message="hi"))["status"] == "responded"
 
 
 @pytest.mark.req("LOOP-15")
@@ -176,8 +179,8 @@ async def test_only_answers_one_message_of_a_bundle(doors: Doors, lea: Visitor) 
     trigger = await lea.only()
     said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
     await lea.uses("slack-reply", message="hi", only=True, **said)
-    assert (await doors.world.entry(root)).status == "responded"
-    assert (await doors.world.entry(second)).status == "claimed"
+    assert (await doors.world.inbox_message(root)).status == "responded"
+    assert (await doors.world.inbox_message(second)).status == "claimed"
 
 
 async def test_a_dismissed_message_shows_a_tick_and_says_nothing(doors: Doors, lea: Visitor) -> None:
@@ -284,11 +287,11 @@ BAD_CALLS: list[tuple[str, dict[str, Any], str, set[str]]] = [
 
 async def test_a_bad_call_says_what_is_wrong_and_changes_nothing(doors: Doors, lea: Visitor) -> None:
     await doors.world.says(f"{BOT} hello")
-    entry_id = (await lea.only())["inbox_messages"][0]["id"]
+    inbox_message_id = (await lea.only())["inbox_messages"][0]["id"]
     before = await doors.everything()
     async with lea.mcp() as client:
         for name, given, code, fields in BAD_CALLS:
-            arguments = {key: entry_id if value == "ENTRY" else value for key, value in given.items()}
+            arguments = {key: inbox_message_id if value == "ENTRY" else value for key, value in given.items()}
             error = error_of(await client.call_tool(name, arguments))
             assert (error["code"], set(error.get("fields", {}))) == (code, fields), (name, given)
             assert error["message"]

@@ -60,12 +60,12 @@ async def test_models_get_nothing_invisible_and_no_fence_is_closed_by_content(do
     ).raise_for_status()
     await asked(doors)
     trigger = await lea.only()
-    token, entry = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
+    token, inbox_message = trigger["lease"]["token"], trigger["inbox_messages"][0]["id"]
     heard: dict[str, Any] = {"trigger": trigger, "tray": await lea.get("/tray")}
     for tool in ("read-inbox-message", "slack-read-thread"):
-        heard[tool] = await lea.uses(tool, token, inbox_message_id=entry)
+        heard[tool] = await lea.uses(tool, token, inbox_message_id=inbox_message)
     brief = {"agent": "wim", "task": TEXT, "title": TITLE}
-    task_id = (await lea.uses("inbox-delegate", token, inbox_message_id=entry, **brief))["task_id"]
+    task_id = (await lea.uses("inbox-delegate", token, inbox_message_id=inbox_message, **brief))["task_id"]
     await wim.uses("send-message", channel="talk", text=f"@lea {TEXT}")
     heard["work"] = work = await wim.only()
     heard["get-task"] = await wim.uses("get-task", task_id=task_id)
@@ -92,8 +92,8 @@ async def test_the_same_text_stays_in_the_database_as_it_came(doors: Doors, lea:
 async def test_nobody_is_pinged_and_nothing_invisible_is_posted_by_an_agent(doors: Doors, lea: Visitor) -> None:
     await asked(doors)
     trigger = await lea.only()
-    entry = trigger["inbox_messages"][0]["id"]
-    await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=entry, message=TEXT)
+    inbox_message = trigger["inbox_messages"][0]["id"]
+    await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=inbox_message, message=TEXT)
     await doors.world.send()
     posted = "\n".join(doors.world.slack.posts)
     assert not PING.search(posted)
@@ -109,9 +109,9 @@ async def test_commands_print_naughty_text_as_text(doors: Doors, lea: Visitor, p
     (await doors.operator.ask("PATCH", "/agents/lea", json={"description": TITLE})).raise_for_status()
     await asked(doors)
     trigger = await lea.only()
-    entry = trigger["inbox_messages"][0]["id"]
+    inbox_message = trigger["inbox_messages"][0]["id"]
     brief = {"agent": "wim", "task": TEXT, "title": TITLE}
-    made = await lea.uses("inbox-delegate", trigger["lease"]["token"], inbox_message_id=entry, **brief)
+    made = await lea.uses("inbox-delegate", trigger["lease"]["token"], inbox_message_id=inbox_message, **brief)
     of_operator = {
         "PORT": str(doors.address[1]),
         "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN,

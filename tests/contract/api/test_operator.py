@@ -26,9 +26,9 @@ async def test_a_message_that_died_of_its_attempts_is_handed_out_anew_by_a_redri
 @pytest.mark.req("LOOP-06")
 async def test_what_is_not_dead_cannot_be_redriven(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
-    entry = await doors.world.entry(message)
+    inbox_message = await doors.world.inbox_message(message)
     before = await doors.everything()
-    answer = await doors.operator.ask("POST", f"/inbox/{entry.id}/redrive")
+    answer = await doors.operator.ask("POST", f"/inbox/{inbox_message.id}/redrive")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
     assert "unread" in answer.json()["error"]["message"]
     assert await doors.everything() == before
@@ -40,7 +40,7 @@ async def test_the_inbox_shows_the_newest_first_and_by_status(doors: Doors, lea:
         doors.world.clock.advance(1)
     await lea.poll(limit=1)
     everything = (await doors.operator.get("/inbox"))["inbox_messages"]
-    assert [entry["status"] for entry in everything] == ["unread", "unread", "claimed"]
+    assert [inbox_message["status"] for inbox_message in everything] == ["unread", "unread", "claimed"]
     assert len((await doors.operator.get("/inbox?status=unread&limit=1"))["inbox_messages"]) == 1
 
 
@@ -48,15 +48,17 @@ async def test_the_inbox_shows_the_newest_first_and_by_status(doors: Doors, lea:
 async def test_explain_tells_why_a_message_went_where_it_went_and_what_became_of_it(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
     trigger = await lea.only()
-    entry_id = trigger["inbox_messages"][0]["id"]
-    await lea.uses("slack-reply", inbox_message_id=entry_id, message="hi", lease_token=trigger["lease"]["token"])
+    inbox_message_id = trigger["inbox_messages"][0]["id"]
+    await lea.uses(
+        "slack-reply", inbox_message_id=inbox_message_id, message="hi", lease_token=trigger["lease"]["token"]
+    )
     explained = await doors.operator.get(f"/explain?message=C1:{message.ts}")
     assert explained["owner"] == "lea"
     assert "mentions the bot" in explained["routing"][0]["reason"]
-    (entry,) = explained["entries"]
-    assert entry == entry | {"agent": "lea", "status": "responded", "matched_by": "mention"}
-    assert [step["change"] for step in entry["timeline"]] == ["inbox.store", "inbox.claim", "inbox.respond"]
-    assert entry["deliveries"]
+    (inbox_message,) = explained["entries"]
+    assert inbox_message == inbox_message | {"agent": "lea", "status": "responded", "matched_by": "mention"}
+    assert [step["change"] for step in inbox_message["timeline"]] == ["inbox.store", "inbox.claim", "inbox.respond"]
+    assert inbox_message["deliveries"]
     link = f"https://team.slack.example/archives/C1/p{message.ts.replace('.', '')}"
     assert await doors.operator.get(f"/explain?message={link}") == explained
 

@@ -67,8 +67,8 @@ async def test_a_client_that_leaves_while_it_waits_gets_nothing_claimed(doors: D
     await leave(doors, poll_bytes(lea), doors.wakeups.until(1))
     await doors.wakeups.until(0)
     message = await doors.world.says(f"{BOT} hello")
-    entry = await doors.world.entry(message)
-    assert (entry.status, entry.claims) == ("unread", 0)
+    inbox_message = await doors.world.inbox_message(message)
+    assert (inbox_message.status, inbox_message.claims) == ("unread", 0)
     assert (await lea.only())["attempt"] == 1
 
 
@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_while_its_answer_is_made_gets_nothing_claime
 
     async def is_claimed() -> None:
         await slow.asked.wait()
-        assert (await world.entry(message)).claims == 1  # so there is something to give back
+        assert (await world.inbox_message(message)).claims == 1  # so there is something to give back
 
     async with open_doors(world, WatchedWakeups()) as others:
         await leave(others, poll_bytes(lea), is_claimed())
@@ -132,8 +132,8 @@ async def test_a_client_that_left_just_before_the_answer_is_sent_gets_nothing_cl
     authorization = (b"authorization", f"Bearer {lea.token}".encode())
     scope = {"type": "http", "method": "GET", "query_string": b"wait_seconds=0", "headers": [authorization]}
     await route(scope, receive, send)
-    entry = await doors.world.entry(message)
-    assert (entry.status, entry.attempts, entry.claims) == ("unread", 0, 0)
+    inbox_message = await doors.world.inbox_message(message)
+    assert (inbox_message.status, inbox_message.attempts, inbox_message.claims) == ("unread", 0, 0)
 
 
 @pytest.mark.req("LOOP-04")
@@ -202,9 +202,9 @@ async def test_over_http_a_message_shows_its_authors_standing_and_a_trigger_who_
     assert trigger["started_by"] == "members"
     assert [message["standing"] for message in trigger["thread_context"]] == ["member", "guest", "member"]
     assert [message["standing"] for message in trigger["inbox_messages"]] == ["member", "member"]
-    entry = await lea.uses("read-inbox-message", inbox_message_id=trigger["inbox_messages"][1]["id"])
+    inbox_message = await lea.uses("read-inbox-message", inbox_message_id=trigger["inbox_messages"][1]["id"])
     page = await lea.uses("slack-read-thread", inbox_message_id=trigger["inbox_messages"][1]["id"])
-    for messages in (entry["thread_context"], page["messages"]):
+    for messages in (inbox_message["thread_context"], page["messages"]):
         assert [message["standing"] for message in messages] == ["member", "guest", "member"]
 
 

@@ -30,7 +30,7 @@ RUN = ModelUsageRecord(
     agent="assistant",
     door=Door.SLACK,
     session_id="slack:C1:U1",
-    turn_id="",
+    run_id="",
     requester="U1",
     model="openai:gpt-5",
     outcome=UsageOutcome.ANSWERED,
@@ -45,7 +45,7 @@ async def note(doors: Doors, name: str, **values: Any) -> None:
     """Note a run of one second that ends now."""
     moment = doors.world.clock.now_us()
     run = replace(RUN, id=name, started_at=moment - SECOND, ended_at=moment, **values)
-    await doors.world.services.model_runs.note(run)
+    await doors.world.services.model_usage.note(run)
     doors.world.clock.advance(1)
 
 

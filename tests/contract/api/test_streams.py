@@ -36,7 +36,7 @@ async def test_an_answer_is_shown_while_it_is_written(doors: Doors, lea: Visitor
         closed = await call(action="close", turn_id=turn_id, text="morning.")
         assert closed == {"turn_id": turn_id, "status": "closed", "characters": 13}
         await wait_until(shown, lambda text: text == "Good morning.")
-    assert (await doors.world.entry(root)).status == "responded"
+    assert (await doors.world.inbox_message(root)).status == "responded"
     assert await lea.poll() == []
 
 
@@ -94,8 +94,8 @@ async def test_what_is_said_with_open_is_the_first_of_the_answer_and_said_once(d
 async def test_what_an_action_would_drop_is_refused(
     said: dict[str, Any], dropped: set[str], doors: Doors, lea: Visitor
 ) -> None:
-    turn = {} if said["action"] == "open" else {"turn_id": "t1"}
-    error = error_of(await lea.tool("slack-stream", **said, **turn))
+    run = {} if said["action"] == "open" else {"turn_id": "t1"}
+    error = error_of(await lea.tool("slack-stream", **said, **run))
     assert (error["code"], set(error["fields"])) == ("invalid", dropped)
     assert all(field in error["message"] for field in dropped)
 

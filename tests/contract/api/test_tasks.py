@@ -22,9 +22,9 @@ async def delegated(doors: Doors, lea: Visitor, **how: object) -> tuple[str, dic
     """Somebody asks, the lead hands it to wim: the id of the inbox message, and the tool's result."""
     await doors.world.says(f"{BOT} count the lines")
     trigger = await lea.only()
-    entry_id = trigger["inbox_messages"][0]["id"]
-    said = {"inbox_message_id": entry_id, "agent": "wim", "task": "Count the lines of Python.", **how}
-    return entry_id, await lea.uses("inbox-delegate", lease=trigger["lease"]["token"], **said)
+    inbox_message_id = trigger["inbox_messages"][0]["id"]
+    said = {"inbox_message_id": inbox_message_id, "agent": "wim", "task": "Count the lines of Python.", **how}
+    return inbox_message_id, await lea.uses("inbox-delegate", lease=trigger["lease"]["token"], **said)
 
 
 @pytest.mark.req("LOOP-05")
@@ -48,7 +48,7 @@ async def test_a_question_about_a_task_gives_its_lease_up_until_somebody_answers
 async def test_a_message_is_delegated_worked_on_and_finished_through_the_tools(
     doors: Doors, lea: Visitor, wim: Visitor
 ) -> None:
-    entry_id, result = await delegated(doors, lea, title="Count", priority=70)
+    inbox_message_id, result = await delegated(doors, lea, title="Count", priority=70)
     assert result["owner"] == "wim"
     trigger = await wim.only()
     task, token = trigger["task"], trigger["lease"]["token"]
@@ -62,7 +62,7 @@ async def test_a_message_is_delegated_worked_on_and_finished_through_the_tools(
         "agent": "wim",
         "created_by": "lea",
         "requester": "U1",
-        "inbox_message_id": entry_id,
+        "inbox_message_id": inbox_message_id,
         "depends_on": [],
     }
     assert [message["text"] for message in trigger["thread_context"]] == ["@UBOT count the lines"]
@@ -81,7 +81,7 @@ async def test_a_message_is_delegated_worked_on_and_finished_through_the_tools(
     news = await lea.only()
     assert (news["kind"], news["notice"]["task_id"]) == ("task_finished", task["id"])
     assert (news["task"]["result"], news["notice"]["actor"]["name"]) == ("42", "wim")
-    whole = await lea.uses("read-inbox-message", inbox_message_id=entry_id)
+    whole = await lea.uses("read-inbox-message", inbox_message_id=inbox_message_id)
     assert (whole["status"], whole["task"]["status"]) == ("delegated", "completed")
     more = await lea.uses(
         "slack-reply", task_id=task["id"], message="Anything else?", lease_token=news["lease"]["token"]
@@ -91,7 +91,7 @@ async def test_a_message_is_delegated_worked_on_and_finished_through_the_tools(
 
 @pytest.mark.req("LOOP-09", "LOOP-16")
 async def test_an_offer_is_accepted_or_returned(doors: Doors, lea: Visitor, wim: Visitor) -> None:
-    entry_id, offered = await delegated(doors, lea, offer=True)
+    inbox_message_id, offered = await delegated(doors, lea, offer=True)
     assert offered["owner"] == "lea"
     news = await wim.only()
     assert (news["kind"], news["task"]["status"]) == ("task_offered", "offered")
@@ -100,8 +100,8 @@ async def test_an_offer_is_accepted_or_returned(doors: Doors, lea: Visitor, wim:
     kinds = {trigger["kind"]: trigger for trigger in await lea.poll()}
     assert kinds["task_declined"]["notice"]["text"] == "I only find words"
     again = kinds["slack_inbox_message"]
-    assert (again["inbox_messages"][0]["id"], again["attempt"]) == (entry_id, 1)
-    offer = {"inbox_message_id": entry_id, "agent": "wim", "task": "Count, please.", "offer": True}
+    assert (again["inbox_messages"][0]["id"], again["attempt"]) == (inbox_message_id, 1)
+    offer = {"inbox_message_id": inbox_message_id, "agent": "wim", "task": "Count, please.", "offer": True}
     second = await lea.uses("inbox-delegate", lease=again["lease"]["token"], **offer)
     accepted = await wim.uses("accept-task", task_id=second["task_id"])
     assert accepted["status"] == "pending"
@@ -177,8 +177,8 @@ async def test_a_task_that_makes_no_sense_is_refused_and_nothing_is_stored(
 
 @pytest.mark.req("LOOP-09")
 async def test_a_second_delegation_names_the_task_that_there_is(doors: Doors, lea: Visitor, wim: Visitor) -> None:
-    entry_id, first = await delegated(doors, lea)
-    again = await lea.tool("inbox-delegate", inbox_message_id=entry_id, agent="wim", task="Once more.")
+    inbox_message_id, first = await delegated(doors, lea)
+    again = await lea.tool("inbox-delegate", inbox_message_id=inbox_message_id, agent="wim", task="Once more.")
     error = error_of(again)
     assert error["code"] == "conflict"
     assert first["task_id"] in error["message"]

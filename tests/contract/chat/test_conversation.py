@@ -27,8 +27,8 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
 ) -> None:
     go_on = asyncio.Event()
 
-    def script(turn: RunInput) -> Sequence[Step]:
-        match turn.messages[0].text:
+    def script(run_input: RunInput) -> Sequence[Step]:
+        match run_input.messages[0].text:
             case "look":
                 begin = (TextDelta(text="First I **search**", message_id="1"), ToolStarted(id="t", name="web_search"))
                 end = (ToolEnded(id="t"), TextDelta(text="Found\n\n- one\n- two", message_id="2"), Finished())
@@ -60,7 +60,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("stopped")
         await asyncio.wait_for((await assistant.began(2)).over.wait(), PATIENCE_SECONDS)  # it was stopped there as well
         await person.says("Hello you")
-        assert (await assistant.began(3)).turn.messages[0].text == "typed meanwhile"
+        assert (await assistant.began(3)).input.messages[0].text == "typed meanwhile"
 
         person.forget()
         person.type("fail" + ENTER)
@@ -69,7 +69,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         person.forget()
         person.type("one" + NEW_LINE + "two" + ALT_ENTER + pasted("three\nfour") + ENTER)
         await person.says("Hello you")
-        assert (await assistant.began(5)).turn.messages[0].text == "one\ntwo\nthree\nfour"
+        assert (await assistant.began(5)).input.messages[0].text == "one\ntwo\nthree\nfour"
 
         person.forget()
         person.type("never sent" + CTRL_C)
@@ -82,9 +82,9 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("once more leaves")
         person.type(CTRL_C)
         assert await person.exit_code() == 0
-        turns = [ran.turn for ran in assistant.ran]
+        turns = [ran.input for ran in assistant.ran]
         await person.says(f"swarm chat --resume {turns[-1].conversation_id}")
-    first, *others, last = [turn.conversation_id for turn in turns]
+    first, *others, last = [run_input.conversation_id for run_input in turns]
     assert first.startswith("cli:")
     assert set(others) == {first}
     assert last != first
@@ -129,6 +129,6 @@ async def test_a_session_is_found_again_shown_and_gone_on_with(
         assert assistant.ran == []
         person.type("and then?" + ENTER)
         await person.says("Hello you")
-        assert assistant.ran[0].turn.conversation_id == SESSION
+        assert assistant.ran[0].input.conversation_id == SESSION
         person.type(CTRL_D)
         assert await person.exit_code() == 0

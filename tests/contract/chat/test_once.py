@@ -28,7 +28,7 @@ async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_pr
     await DatabaseMemory(here.world.database, "assistant", None).add_run(
         "cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")]
     )
-    assistant.script = lambda turn: (
+    assistant.script = lambda run_input: (
         TextDelta(text="I *look*.", message_id="1"),
         TextEnded(message_id="1"),
         ToolStarted(id="t", name="search"),
@@ -41,15 +41,15 @@ async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_pr
         "chat", "--resume", "cli:mine", "is", "this", "fine?", env=env, cwd=tmp_path, piped=b"+ a\xff line\n"
     )
     assert ended == Ended(code=0, out="I *look*.\n\nIt is fine.\n", err="")
-    turn = assistant.ran[0].turn
-    assert turn.conversation_id == "cli:mine"
-    assert turn.messages[0].text == "is this fine?\n\n+ a\ufffd line"
+    run_input = assistant.ran[0].input
+    assert run_input.conversation_id == "cli:mine"
+    assert run_input.messages[0].text == "is this fine?\n\n+ a\ufffd line"
 
 
 async def test_without_an_answer_the_exit_code_is_1_and_the_reason_is_told(
     here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path, processes: Processes
 ) -> None:
-    assistant.script = lambda turn: (TextDelta(text="half of", message_id="1"), RuntimeError("secret"))
+    assistant.script = lambda run_input: (TextDelta(text="half of", message_id="1"), RuntimeError("secret"))
     ended = await processes.command("chat", "go", env=env, cwd=tmp_path)
     assert (ended.code, ended.out) == (1, "half of\n")
     assert ended.err.startswith("swarm: ")

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from swarm.app import preflight, settings_mapping
-from swarm.cli.chat.answering import PlainText, answered, complaint, turn_of
+from swarm.cli.chat.answering import PlainText, answered, complaint, run_input_of
 from swarm.cli.chat.arguments import ChatArguments
 from swarm.cli.chat.interrupts import Interrupts
 from swarm.cli.chat.opening import found, opened
@@ -55,7 +55,7 @@ async def asked(settings: Settings, text: str, wish: ChatArguments | None = None
     """One question to whoever answers: the answer with what is wrong with it, and the session."""
     written = Written()
     async with opened(settings, wish or ChatArguments(), checks_model=False) as chat:
-        end = await answered(chat.client, turn_of(text, chat.session_id), PlainText(written))  # type: ignore[arg-type]
+        end = await answered(chat.client, run_input_of(text, chat.session_id), PlainText(written))  # type: ignore[arg-type]
         return written.text + complaint(end, chat.agent), chat.session_id
 
 

@@ -21,7 +21,7 @@ from swarm.domain.model.deliveries import DeliveryAccepted
 from swarm.slack.outgoing.gateway import Gateway
 
 GENERAL = "C0GENERAL"
-TURN = "0193b0c0-6400-7000-8000-000000000000"
+RUN = "0193b0c0-6400-7000-8000-000000000000"
 
 
 def place(thread_ts: str, **more: Any) -> AnswerTarget:
@@ -32,7 +32,7 @@ def place(thread_ts: str, **more: Any) -> AnswerTarget:
         "is_direct": False,
         "requester": "U000ALICE",
         "agent_name": "lead",
-        "turn_id": TURN,
+        "run_id": RUN,
     }
     return AnswerTarget(**{**values, **more})
 

@@ -43,10 +43,10 @@ class Watched(Pacing):
         super().__init__(monotonic=lambda: day.now, sleep=day.sleep)
         self._waiting = day.waiting
 
-    async def turn(self, method: str, channel: str | None = None) -> None:
+    async def acquire_slot(self, method: str, channel: str | None = None) -> None:
         self._waiting[method] += 1
         try:
-            await super().turn(method, channel)
+            await super().acquire_slot(method, channel)
         finally:
             self._waiting[method] -= 1
 

@@ -48,7 +48,7 @@ class Inbox:
 
 
 async def eventually(is_so: Callable[[], Awaitable[Any]]) -> Any:
-    """The first true answer, asking again as the event loop turns."""
+    """The first true answer, asking again as the event loop runs."""
     async with asyncio.timeout(BOUND_SECONDS):
         while not (answer := await is_so()):
             await asyncio.sleep(0.005)

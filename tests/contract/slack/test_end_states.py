@@ -71,11 +71,11 @@ class Scene:
         ]
 
     async def presses(self, button: tuple[str, str], by: str = "U1") -> str | None:
-        ts, turn_id = button
+        ts, run_id = button
         press = ButtonPressed(
             key=f"press:{ts}:{by}",
             action_id=RETRY_RUN_ACTION,
-            value=turn_id,
+            value=run_id,
             user_id=by,
             channel=GENERAL,
             message_ts=ts,
@@ -137,7 +137,7 @@ async def test_what_an_operator_hands_out_again_has_neither_mark_nor_button(
         root = await scene.asks()
         await show.over(root)
         assert (await scene.marks(root), len(await scene.buttons(root))) == ([STORED, FAILED], 1)
-        await scene.world.services.inbox.redrive((await scene.world.entry(root)).id)
+        await scene.world.services.inbox.redrive((await scene.world.inbox_message(root)).id)
         assert (await scene.marks(root), await scene.buttons(root)) == ([STORED], [])
         assert lines_of((await scene.answers(root))[0]) == ["🔁 Handed out again by an operator."]
         gate.opened.set()
@@ -197,6 +197,6 @@ async def test_a_mark_of_another_agent_stays(scene: Scene) -> None:
         trigger = await world.only(agents[1])
         await world.services.work.finish(agents[1], [trigger.lease_token], FinishOutcome.FAILED, "it broke")
     assert await scene.marks(root) == [STORED, ANSWERED, FAILED]
-    (dead,) = [entry for entry in await world.entries(root) if entry.status is InboxStatus.DEAD]
+    (dead,) = [entry for entry in await world.inbox_messages(root) if entry.status is InboxStatus.DEAD]
     await world.services.inbox.redrive(dead.id)
     assert await scene.marks(root) == [STORED, ANSWERED]

@@ -407,10 +407,10 @@ async def test_a_reply_that_lands_outside_its_thread_is_taken_back(
 ) -> None:
     turns: list[str] = []
 
-    async def turn(pacing: Pacing, method: str, channel: str | None = None) -> None:
+    async def acquire_slot(pacing: Pacing, method: str, channel: str | None = None) -> None:
         turns.append(method)
 
-    monkeypatch.setattr(Pacing, "turn", turn)
+    monkeypatch.setattr(Pacing, "acquire_slot", acquire_slot)
     ts = "1700000009.000100"
     script.answers["chat.postMessage"] = {"ok": True, "ts": ts, "message": {"ts": ts, "text": "done"}}
     script.answers["chat.delete"] = {"ok": True}

@@ -79,7 +79,7 @@ async def test_a_status_that_cannot_be_shown_is_logged_and_left_out(
     with capture_logs() as logs:
         await gateway.streams.status(where, "is thinking")
     [entry] = logs
-    assert (entry["action"], entry["turn_id"]) == ("slack_status_not_shown", where.turn_id)
+    assert (entry["action"], entry["turn_id"]) == ("slack_status_not_shown", where.run_id)
     assert len(await workspace.calls(STATUS)) == 1
     with capture_logs() as logs:
         await gateway.streams.status(place("1700000000.000100"), "is thinking")

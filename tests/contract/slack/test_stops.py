@@ -22,7 +22,7 @@ from swarm.domain.model.deliveries import DeliveryAccepted
 from swarm.domain.model.threads import SlackEvent
 from swarm.entrypoints.slack.slack_events import SlackDoor, ignore_press
 from swarm.slack.outgoing.gateway import Gateway
-from tests.contract.slack.answers import GENERAL, TURN, begun, closing, place
+from tests.contract.slack.answers import GENERAL, RUN, begun, closing, place
 from tests.contract.slack.test_door import acked
 from tests.contract.slack.workspace import Workspace, delivery
 
@@ -76,12 +76,12 @@ async def test_the_buttons_below_an_answer_reach_the_door_with_its_turn(
     where = place(await workspace.say("@swarm hello"))
     ts = await begun(gateway, where)
     await gateway.streams.call(where, closing(ts, closing=BELOW))
-    thumbs = [Feedback(turn_id=TURN, is_good=is_good) for is_good in (True, False)]
+    thumbs = [Feedback(run_id=RUN, is_good=is_good) for is_good in (True, False)]
     await workspace.press(ts, RETRY_RUN_ACTION)
     for thumb in thumbs:
         await workspace.press(ts, FEEDBACK_ACTION, value=feedback_value(thumb))
     retry, *feedback = people.presses
-    assert (retry.action_id, retry.value, retry.user_id) == (RETRY_RUN_ACTION, TURN, "U000ALICE")
+    assert (retry.action_id, retry.value, retry.user_id) == (RETRY_RUN_ACTION, RUN, "U000ALICE")
     assert (retry.channel, retry.message_ts, retry.thread_ts) == (GENERAL, ts, where.thread_ts)
     assert [press.action_id for press in feedback] == [FEEDBACK_ACTION] * 2
     assert [feedback_of(press.value) for press in feedback] == thumbs
@@ -93,14 +93,14 @@ async def test_a_delivery_shows_what_stands_below_an_answer_and_a_button_that_st
     door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))
-    wanted = delivery(thread_ts=where.thread_ts, text="Partial", closing=BELOW, place=where, stops_turn_id=TURN)
+    wanted = delivery(thread_ts=where.thread_ts, text="Partial", closing=BELOW, place=where, stops_run_id=RUN)
     answer = await gateway.deliver(wanted)
     assert isinstance(answer, DeliveryAccepted)
     shown = (await workspace.messages(where.thread_ts))[-1]
     types = [block["type"] for block in shown["blocks"]]
     assert types == ["markdown", "actions", "markdown", "actions", "context", "context_actions"]
     await workspace.press(answer.ts or "", STOP_RUN_ACTION)
-    assert [(press.action_id, press.value) for press in people.presses] == [(STOP_RUN_ACTION, TURN)]
+    assert [(press.action_id, press.value) for press in people.presses] == [(STOP_RUN_ACTION, RUN)]
 
 
 @pytest.mark.req("STREAM-09")

@@ -22,7 +22,7 @@ from swarm.domain.model.threads import AuthorKind
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.web_api import RefusedBySlack
-from tests.contract.slack.answers import TURN, appending, begun, card, closing, opening, place, posting, updating
+from tests.contract.slack.answers import RUN, appending, begun, card, closing, opening, place, posting, updating
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
 
@@ -142,7 +142,7 @@ async def test_a_post_is_begun_and_updated_with_cards_closing_and_our_key(
     types = [block["type"] for block in shown["blocks"]]
     assert types == ["plan", "markdown", "markdown", "actions", "context", "context_actions"]
     assert [task["status"] for task in shown["blocks"][0]["tasks"]] == ["complete", "error"]
-    payload = {"delivery_id": f"{TURN}:1", "agent": "lead"}
+    payload = {"delivery_id": f"{RUN}:1", "agent": "lead"}
     assert shown["metadata"] == {"event_type": METADATA_EVENT_TYPE, "event_payload": payload}
 
 
@@ -186,7 +186,7 @@ async def test_a_closed_stream_and_a_post_are_told_apart_in_the_history_by_their
     await gateway.streams.call(where, closing(ts))
     await gateway.streams.call(where, posting("Two", page=2))
     _, first, second = await gateway.read_thread(where.channel, where.thread_ts)
-    assert [message.delivery_id for message in (first, second)] == [f"{TURN}:1", f"{TURN}:2"]
+    assert [message.delivery_id for message in (first, second)] == [f"{RUN}:1", f"{RUN}:2"]
     assert (first.author.kind, first.author.name) == (AuthorKind.AGENT, "lead")
 
 
@@ -251,7 +251,7 @@ async def test_a_rate_limit_holds_up_the_next_turn_of_that_slot_only(workspace: 
     await gateway.streams.call(where, appending(ts, Text(text="x")))
     waits = {slot: gateway.streams.expected_wait_seconds(slot, where.channel) for slot in Slot}
     assert waits == {**dict.fromkeys(Slot, 0.0), Slot.APPEND: 30.0}
-    await gateway.streams.turn(Slot.CLOSE, where.channel)
+    await gateway.streams.acquire_slot(Slot.CLOSE, where.channel)
     await gateway.close()
 
 
@@ -360,7 +360,7 @@ async def test_a_post_in_doubt_is_found_by_its_key_among_others_of_ours(
     assert isinstance(await gateway.streams.call(where, posting("Second", page=2)), InDoubt)
     wanted = (await last(workspace, where))["ts"]
     await gateway.streams.call(where, posting("Third", page=3))
-    stream = await begun(gateway, place(where.thread_ts, turn_id="another"))
+    stream = await begun(gateway, place(where.thread_ts, run_id="another"))
     assert await gateway.streams.find(where, 2, now, ()) == wanted
     assert await gateway.streams.find(where, 4, now, (), is_post=True) is None
     assert await gateway.streams.find(where, 4, now, ()) == stream

@@ -20,7 +20,7 @@ from swarm.entrypoints.web.identity import Identities
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.store.bridge.database import Database
-from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted, run_input
+from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted, agui_input
 from tests.support.browser import browser
 from tests.support.doors import OPERATOR_TOKEN, serving
 from tests.support.world import World
@@ -42,7 +42,7 @@ ASK = """async ({url, body, token}) => {
 @pytest.mark.req("SEC-05")
 async def test_a_browser_lets_a_page_that_is_allowed_run_an_agent_and_no_other(sqlite_url: str) -> None:
     async with a_page() as friend, a_page() as stranger, coordinator(sqlite_url, friend) as base, browser() as context:
-        run = await told(context, friend, f"{base}/agui/router", run_input())
+        run = await told(context, friend, f"{base}/agui/router", agui_input())
         assert (run["status"], run["text"].count("RUN_FINISHED")) == (200, 1)
         assert (await told(context, friend, f"{base}/api/v1/agents"))["status"] == 200
         for page, path in ((friend, "/agents"), (stranger, "/api/v1/agents"), (stranger, "/agents")):

@@ -51,7 +51,7 @@ class Forgets:
     """An empty memory: each sentence carries its earlier messages."""
 
     async def get_messages(
-        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+        self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
         """Returns nothing."""
         return []
@@ -99,8 +99,8 @@ def _turn(case: Case) -> RunInput:
     ]
     new = InputMessage(id=case.id, speaker=Speaker.USER, text=case.say)
     return RunInput(
-        turn_id=case.id,
         run_id=case.id,
+        agui_run_id=case.id,
         trace_id=case.id,
         conversation_id=case.id,
         messages=(new,),

@@ -1,4 +1,4 @@
-"""Turns in the database: one run for one trigger, whoever tries; what a run shows, asks and leaves behind."""
+"""Runs in the database: one run for one trigger, whoever tries; what a run shows, asks and leaves behind."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import delivery
 from swarm.store.runs import interrupts, run_pages, runs
 from swarm.store.threads import threads
-from tests.services.test_tidy import DAY, count
-from tests.support.turns import asked, begin, begun, now, place_of
+from tests.services.test_retention import DAY, count
+from tests.support.runs import asked, begin, begun, now, place_of
 from tests.support.world import BOT, World
 
 CLOSING = Closing(note="The agent fell silent.", retry=True, footer=True)
@@ -52,9 +52,9 @@ async def test_of_several_that_start_one_trigger_at_once_one_does(world: World) 
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead, hold=True)
     started = await asyncio.gather(*(world.database.write(begin, lead, trigger) for _ in range(8)))
-    (turn,) = [turn for turn in started if turn]
-    assert (turn.status, turn.entry_ids) == (RunStatus.RUNNING, (trigger.inbox_messages[0].id,))
-    assert await world.database.read(runs.in_hand, trigger.id) == turn
+    (run,) = [run for run in started if run]
+    assert (run.status, run.inbox_message_ids) == (RunStatus.RUNNING, (trigger.inbox_messages[0].id,))
+    assert await world.database.read(runs.in_hand, trigger.id) == run
 
 
 @pytest.mark.parametrize("same", ["trigger", "lease"])
@@ -71,63 +71,61 @@ async def test_a_turn_that_is_not_over_keeps_others_from_its_trigger_and_from_it
     assert await world.database.write(begin, lead, other) is None
     await world.database.write(runs.end, first.id, RunStep.ABANDON, "its process went away")
     again = await begun(world, lead, other)
-    assert [turn.id for turn in await world.database.read(runs.unfinished)] == [again.id]
+    assert [run.id for run in await world.database.read(runs.unfinished)] == [again.id]
 
 
 async def test_what_is_closing_is_known_whole_by_whoever_finds_it(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    assert await close(world, turn.id)
+    _, run = await asked(world, await world.lead())
+    assert await close(world, run.id)
     (found,) = await world.database.read(runs.unfinished)
     assert (found.status, found.outcome, found.outcome_note) == (RunStatus.CLOSING, RunOutcome.FAILED, "it broke")
     assert (found.final_text, found.final_closing, found.ended_at) == ("What *I* know", CLOSING, None)
-    assert await world.database.write(runs.end, turn.id, RunOutcome.FAILED.step)
-    over = await now(world, turn)
+    assert await world.database.write(runs.end, run.id, RunOutcome.FAILED.step)
+    over = await now(world, run)
     assert (over.status, over.outcome_note) == (RunStatus.FAILED, "it broke")
     assert over.ended_at is not None
     assert await world.database.read(runs.unfinished) == []
 
 
 async def test_a_process_whose_turn_was_taken_from_it_changes_nothing_any_more(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    assert await world.database.write(runs.end, turn.id, RunStep.ABANDON, "its process went away")
-    before = await now(world, turn)
-    assert not await close(world, turn.id)
+    _, run = await asked(world, await world.lead())
+    assert await world.database.write(runs.end, run.id, RunStep.ABANDON, "its process went away")
+    before = await now(world, run)
+    assert not await close(world, run.id)
     for step in RunStep:
         if step is not RunStep.CLOSE:
-            assert not await world.database.write(runs.end, turn.id, step)
-    assert await now(world, turn) == before
+            assert not await world.database.write(runs.end, run.id, step)
+    assert await now(world, run) == before
 
 
 async def test_the_timeline_of_a_thread_tells_each_step_of_its_turns(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    await world.database.write(runs.request_stop, "U2", turn_id=turn.id)
-    await close(world, turn.id, RunOutcome.STOPPED)
-    await world.database.write(runs.end, turn.id, RunStep.STOP)
-    told = await world.database.read(history.of_subject, turn.id)
+    _, run = await asked(world, await world.lead())
+    await world.database.write(runs.request_stop, "U2", run_id=run.id)
+    await close(world, run.id, RunOutcome.STOPPED)
+    await world.database.write(runs.end, run.id, RunStep.STOP)
+    told = await world.database.read(history.of_subject, run.id)
     assert [row["change"] for row in told] == ["turn.start", "turn.stop_requested", "turn.close", "turn.stop"]
-    assert {(row["thread_id"], row["agent_id"]) for row in told} == {(turn.thread_id, turn.agent_id)}
+    assert {(row["thread_id"], row["agent_id"]) for row in told} == {(run.thread_id, run.agent_id)}
     assert told[1]["reason"] == "by <@U2>"
 
 
 @pytest.mark.both_engines
 @pytest.mark.req("STREAM-09")
 async def test_of_two_who_stop_a_run_at_once_one_is_first_and_whoever_runs_it_is_woken_once(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    seen = world.database.wakeups.generation(runs.TURNS)
-    flagged = await asyncio.gather(
-        *(world.database.write(runs.request_stop, by, turn_id=turn.id) for by in ("U1", "U2"))
-    )
+    _, run = await asked(world, await world.lead())
+    seen = world.database.wakeups.generation(runs.RUNS)
+    flagged = await asyncio.gather(*(world.database.write(runs.request_stop, by, run_id=run.id) for by in ("U1", "U2")))
     assert sorted(flagged) == [0, 1]
-    assert world.database.wakeups.generation(runs.TURNS) == seen + 1
-    assert await world.database.read(runs.stops_wanted) == [turn.id]
-    assert (await now(world, turn)).stop_requested_by == ("U1" if flagged[0] else "U2")
+    assert world.database.wakeups.generation(runs.RUNS) == seen + 1
+    assert await world.database.read(runs.stops_wanted) == [run.id]
+    assert (await now(world, run)).stop_requested_by == ("U1" if flagged[0] else "U2")
 
 
 @pytest.mark.req("STREAM-09")
 async def test_a_run_that_is_over_cannot_be_stopped_any_more(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    await close(world, turn.id, RunOutcome.ANSWERED)
-    assert await world.database.write(runs.request_stop, "U1", turn_id=turn.id) == 0
+    _, run = await asked(world, await world.lead())
+    await close(world, run.id, RunOutcome.ANSWERED)
+    assert await world.database.write(runs.request_stop, "U1", run_id=run.id) == 0
     assert await world.database.read(runs.stops_wanted) == []
 
 
@@ -136,13 +134,13 @@ async def test_a_run_that_is_over_cannot_be_stopped_any_more(world: World) -> No
 async def test_a_stop_and_an_end_at_once_leave_one_truth(world: World) -> None:
     lead = await world.lead()
     for _ in range(10):
-        _, turn = await asked(world, lead)
+        _, run = await asked(world, lead)
         flagged, closed = await asyncio.gather(
-            world.database.write(runs.request_stop, "U1", turn_id=turn.id), close(world, turn.id)
+            world.database.write(runs.request_stop, "U1", run_id=run.id), close(world, run.id)
         )
         assert closed
-        assert ((await now(world, turn)).stop_requested_at is not None) == bool(flagged)
-        await world.database.write(runs.end, turn.id, RunStep.FAIL)
+        assert ((await now(world, run)).stop_requested_at is not None) == bool(flagged)
+        await world.database.write(runs.end, run.id, RunStep.FAIL)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -151,7 +149,7 @@ async def test_what_is_asked_of_turns_reads_an_index_and_not_all_turns(world: Wo
     del asked_of["_START"]
     for name, statement in asked_of.items():
         plan = await world.database.read(_plan, statement.sql("sqlite"))
-        assert not [line for line in plan if "turns" in line and "INDEX" not in line], (name, plan)
+        assert not [line for line in plan if "runs" in line and "INDEX" not in line], (name, plan)
 
 
 def _plan(tx: Transaction, sql: str) -> list[str]:
@@ -164,20 +162,20 @@ def _plan(tx: Transaction, sql: str) -> list[str]:
 
 @pytest.mark.req("STREAM-06")
 async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_has_it(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
+    _, run = await asked(world, await world.lead())
     write = world.database.write
-    assert await write(run_pages.open_page, turn.id, 1, PageKind.STREAM)
-    assert not await write(run_pages.open_page, turn.id, 1, PageKind.STREAM)
-    (page,) = await world.database.read(run_pages.of_turn, turn.id)
+    assert await write(run_pages.open_page, run.id, 1, PageKind.STREAM)
+    assert not await write(run_pages.open_page, run.id, 1, PageKind.STREAM)
+    (page,) = await world.database.read(run_pages.of_run, run.id)
     assert (page.phase, page.ts, page.began_at) == (PagePhase.OPENING, None, world.clock.now_us())
-    assert await write(run_pages.page_opened, turn.id, 1, "1.5")
-    assert await write(run_pages.page_text, turn.id, 1, "all of it")
-    assert await write(run_pages.page_closed, turn.id, 1)
-    assert not await write(run_pages.page_closed, turn.id, 1)
-    assert not await write(run_pages.page_text, turn.id, 1, "more")
-    assert not await write(run_pages.page_opened, turn.id, 1, "1.6")
-    await write(run_pages.open_page, turn.id, 2, PageKind.POST)
-    first, second = await world.database.read(run_pages.of_turn, turn.id)
+    assert await write(run_pages.page_opened, run.id, 1, "1.5")
+    assert await write(run_pages.page_text, run.id, 1, "all of it")
+    assert await write(run_pages.page_closed, run.id, 1)
+    assert not await write(run_pages.page_closed, run.id, 1)
+    assert not await write(run_pages.page_text, run.id, 1, "more")
+    assert not await write(run_pages.page_opened, run.id, 1, "1.6")
+    await write(run_pages.open_page, run.id, 2, PageKind.POST)
+    first, second = await world.database.read(run_pages.of_run, run.id)
     assert (first.phase, first.ts, first.text) == (PagePhase.CLOSED, "1.5", "all of it")
     assert (second.page, second.kind, second.phase) == (2, PageKind.POST, PagePhase.OPENING)
 
@@ -187,8 +185,8 @@ async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_ha
 
 @pytest.mark.both_engines
 async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
-    turn = await waiting(world)
-    (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
+    run = await waiting(world)
+    (interrupt,) = await world.database.read(interrupts.of_run, run.id)
     assert interrupt.asked == QUESTION
     assert interrupt.status is InterruptStatus.OPEN
     assert await world.database.read(interrupts.get, interrupt.id) == interrupt
@@ -196,8 +194,8 @@ async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
 
 @pytest.mark.both_engines
 async def test_an_interrupt_ends_once(world: World) -> None:
-    turn = await waiting(world)
-    (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
+    run = await waiting(world)
+    (interrupt,) = await world.database.read(interrupts.of_run, run.id)
     ended = await asyncio.gather(
         *(world.database.write(interrupts.end, interrupt.id, InterruptStep.RESOLVE) for _ in range(4))
     )
@@ -206,15 +204,15 @@ async def test_an_interrupt_ends_once(world: World) -> None:
 
 
 async def test_what_waits_in_a_thread_is_superseded_with_what_it_asked(world: World) -> None:
-    turn = await waiting(world)
+    run = await waiting(world)
     _, elsewhere = await asked(world, await world.lead("other"), "swarm#other hello")
-    superseded = await world.database.write(runs.supersede_waiting, turn.thread_id or "")
-    assert [one.id for one in superseded] == [turn.id]
-    assert (await now(world, turn)).status is RunStatus.SUPERSEDED
-    (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
+    superseded = await world.database.write(runs.supersede_waiting, run.thread_id or "")
+    assert [one.id for one in superseded] == [run.id]
+    assert (await now(world, run)).status is RunStatus.SUPERSEDED
+    (interrupt,) = await world.database.read(interrupts.of_run, run.id)
     assert interrupt.status is InterruptStatus.SUPERSEDED
     assert (await now(world, elsewhere)).status is RunStatus.RUNNING
-    assert await world.database.write(runs.supersede_waiting, turn.thread_id or "") == []
+    assert await world.database.write(runs.supersede_waiting, run.thread_id or "") == []
 
 
 # What is queued for Slack
@@ -222,9 +220,9 @@ async def test_what_waits_in_a_thread_is_superseded_with_what_it_asked(world: Wo
 
 @pytest.mark.req("STREAM-07", "STREAM-12")
 async def test_a_long_text_shows_what_stands_below_it_on_its_last_part_alone(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
-    place = replace(place_of(turn, root), display=TaskDisplay.TIMELINE, footer="be kind")
-    wanted = await say(world, turn, "a <b> " * 800, CLOSING, place)
+    root, run = await asked(world, await world.lead())
+    place = replace(place_of(run, root), display=TaskDisplay.TIMELINE, footer="be kind")
+    wanted = await say(world, run, "a <b> " * 800, CLOSING, place)
     assert len(wanted) == 3
     sent = [delivery(row) for row in [await world.database.read(deliveries.get, one) for one in wanted] if row]
     assert [(one.closing, one.place) for one in sent] == [(None, None), (None, None), (CLOSING, place)]
@@ -235,18 +233,18 @@ async def test_a_long_text_shows_what_stands_below_it_on_its_last_part_alone(wor
 async def test_where_there_is_no_text_the_note_is_the_text_and_where_there_is_nothing_nothing_is_said(
     world: World,
 ) -> None:
-    root, turn = await asked(world, await world.lead())
-    (wanted,) = await say(world, turn, " \n", CLOSING, place_of(turn, root))
+    root, run = await asked(world, await world.lead())
+    (wanted,) = await say(world, run, " \n", CLOSING, place_of(run, root))
     row = await world.database.read(deliveries.get, wanted)
     assert row is not None
     assert delivery(row).text == "The agent fell silent."
     assert delivery(row).closing == replace(CLOSING, note="")
-    assert await say(world, turn, "", Closing(feedback=True), place_of(turn, root)) == []
+    assert await say(world, run, "", Closing(feedback=True), place_of(run, root)) == []
 
 
 async def test_a_text_that_was_made_safe_before_is_not_escaped_again(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
-    (wanted,) = await say(world, turn, "a &lt; b", CLOSING, place_of(turn, root), is_safe=True)
+    root, run = await asked(world, await world.lead())
+    (wanted,) = await say(world, run, "a &lt; b", CLOSING, place_of(run, root), is_safe=True)
     row = await world.database.read(deliveries.get, wanted)
     assert row is not None
     assert row["text"] == "a &lt; b"
@@ -254,13 +252,13 @@ async def test_a_text_that_was_made_safe_before_is_not_escaped_again(world: Worl
 
 @pytest.mark.req("STREAM-09")
 async def test_the_button_that_stops_a_turn_is_posted_once_and_goes_away(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
+    root, run = await asked(world, await world.lead())
     for act in (offered, offered, withdrawn, withdrawn):
-        await world.database.write(act, turn.thread_id or "", turn.id)
+        await world.database.write(act, run.thread_id or "", run.id)
     await world.send()
     (post,) = [done for done in world.slack.landed if done.kind is DeliveryKind.POST]
     (gone,) = [done for done in world.slack.landed if done.kind is DeliveryKind.DELETE]
-    assert (post.stops_turn_id, post.thread_ts) == (turn.id, root.ts)
+    assert (post.stops_run_id, post.thread_ts) == (run.id, root.ts)
     assert gone.target_ts == world.slack.timestamps[post.id]
 
 
@@ -272,57 +270,57 @@ async def test_turns_are_forgotten_ninety_days_after_their_end_with_all_that_bel
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr("swarm.services.operate.retention.AT_ONCE", at_once)
-    turn = await waiting(world)
-    await world.database.write(run_pages.open_page, turn.id, 1, PageKind.STREAM)
+    run = await waiting(world)
+    await world.database.write(run_pages.open_page, run.id, 1, PageKind.STREAM)
     world.clock.advance(91 * DAY)
     await world.sweeper.tidy()
-    assert await count(world, "turns") == 1  # it still waits for people
-    await world.database.write(runs.supersede_waiting, turn.thread_id or "")
+    assert await count(world, "runs") == 1  # it still waits for people
+    await world.database.write(runs.supersede_waiting, run.thread_id or "")
     world.clock.advance(90 * DAY)
     await world.sweeper.tidy()
-    assert await count(world, "turns") == 1
+    assert await count(world, "runs") == 1
     world.clock.advance(1)
     await world.sweeper.tidy()
-    assert [await count(world, table) for table in ("turns", "turn_messages", "interrupts")] == [0, 0, 0]
+    assert [await count(world, table) for table in ("runs", "run_messages", "interrupts")] == [0, 0, 0]
 
 
 # Helpers
 
 
-async def close(world: World, turn_id: str, outcome: RunOutcome = RunOutcome.FAILED) -> bool:
+async def close(world: World, run_id: str, outcome: RunOutcome = RunOutcome.FAILED) -> bool:
     return await world.database.write(
-        runs.closing, turn_id, text="What *I* know", closing=CLOSING, outcome=outcome, note="it broke"
+        runs.closing, run_id, text="What *I* know", closing=CLOSING, outcome=outcome, note="it broke"
     )
 
 
 async def waiting(world: World) -> runs.Run:
-    _, turn = await asked(world, await world.lead())
-    await world.database.write(interrupts.add, turn.id, [QUESTION])
-    await close(world, turn.id, RunOutcome.WAITING)
-    await world.database.write(runs.end, turn.id, RunOutcome.WAITING.step)
-    return await now(world, turn)
+    _, run = await asked(world, await world.lead())
+    await world.database.write(interrupts.add, run.id, [QUESTION])
+    await close(world, run.id, RunOutcome.WAITING)
+    await world.database.write(runs.end, run.id, RunOutcome.WAITING.step)
+    return await now(world, run)
 
 
 async def say(
-    world: World, turn: runs.Run, text: str, closing: Closing, place: AnswerTarget, *, is_safe: bool = False
+    world: World, run: runs.Run, text: str, closing: Closing, place: AnswerTarget, *, is_safe: bool = False
 ) -> list[str]:
     def said(tx: Transaction) -> list[str]:
-        assert turn.thread_id is not None
-        return post_closing(tx, threads.locked(tx, turn.thread_id), text, closing, place, is_safe=is_safe)
+        assert run.thread_id is not None
+        return post_closing(tx, threads.locked(tx, run.thread_id), text, closing, place, is_safe=is_safe)
 
     return await world.database.write(said)
 
 
-def offered(tx: Transaction, thread_id: str, turn_id: str) -> None:
+def offered(tx: Transaction, thread_id: str, run_id: str) -> None:
     deliveries.add(
         tx,
         DeliveryKind.POST,
         threads.locked(tx, thread_id),
         text="Working on it …",
-        once_key=f"stop:{turn_id}",
-        stops_turn_id=turn_id,
+        idempotency_key=f"stop:{run_id}",
+        stops_run_id=run_id,
     )
 
 
-def withdrawn(tx: Transaction, thread_id: str, turn_id: str) -> None:
-    deliveries.take_down(tx, threads.locked(tx, thread_id), f"stop:{turn_id}")
+def withdrawn(tx: Transaction, thread_id: str, run_id: str) -> None:
+    deliveries.take_down(tx, threads.locked(tx, thread_id), f"stop:{run_id}")

@@ -15,7 +15,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
-from tests.support.turns import asked, failed, place_of
+from tests.support.runs import asked, failed, place_of
 from tests.support.world import BOT, World, said
 
 DAY = 24 * 3600
@@ -130,15 +130,15 @@ async def test_leases_and_receipts_go_in_batches(world: World, monkeypatch: pyte
         await world.answers(lead, trigger, "good morning")
     await world.says(f"{BOT} last")
     held = await world.only(lead)
-    assert await count(world, "receipts") == await count(world, "leases") - 1 == 5
+    assert await count(world, "idempotency_keys") == await count(world, "leases") - 1 == 5
     world.clock.advance(DAY + 1)
     await world.sweeper.tidy()
     assert await world.rows("SELECT token FROM leases") == [{"token": held.lease_token}]
     assert await world.rows("SELECT token FROM lease_members") == [{"token": held.lease_token}]
-    assert await count(world, "receipts") == 5
+    assert await count(world, "idempotency_keys") == 5
     world.clock.advance(2 * DAY)
     await world.sweeper.tidy()
-    assert await count(world, "receipts") == 0
+    assert await count(world, "idempotency_keys") == 0
 
 
 async def test_a_part_that_fails_keeps_no_other_from_tidying(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,32 +172,34 @@ async def test_a_message_that_people_may_retry_keeps_its_thread_no_longer(world:
 
 @pytest.mark.req("STREAM-07")
 async def test_what_stands_below_an_answer_is_forgotten_with_it(world: World) -> None:
-    root, turn = await asked(world, await world.lead())
-    said = await world.database.write(_say_below, turn, root)
+    root, run = await asked(world, await world.lead())
+    said = await world.database.write(_say_below, run, root)
     await world.send()
-    await failed(world, turn, step=InboxStep.DISMISS)
+    await failed(world, run, step=InboxStep.DISMISS)
     assert await count(world, "deliveries", "closing IS NOT NULL") == len(said) == 1
     world.clock.advance(90 * DAY + 1)
     await world.sweeper.tidy()
     assert await count(world, "deliveries", "closing IS NOT NULL OR text = 'half of it'") == 0
 
 
-def _say_below(tx: Transaction, turn: Run, root: SlackMessage) -> list[str]:
+def _say_below(tx: Transaction, run: Run, root: SlackMessage) -> list[str]:
     closing = Closing(note="it broke", retry=True)
-    thread = threads.locked(tx, turn.thread_id or "")
-    return post_closing(tx, thread, "half of it", closing, place_of(turn, root), inbox_message_id=turn.entry_ids[0])
+    thread = threads.locked(tx, run.thread_id or "")
+    return post_closing(
+        tx, thread, "half of it", closing, place_of(run, root), inbox_message_id=run.inbox_message_ids[0]
+    )
 
 
 @pytest.mark.req("SEC-06")
 async def test_periods_of_retention_are_the_operators(world: World) -> None:
     lead = await world.lead()
-    _, turn = await asked(world, lead, f"{BOT} first")
-    await failed(world, turn, step=InboxStep.DISMISS)
+    _, run = await asked(world, lead, f"{BOT} first")
+    await failed(world, run, step=InboxStep.DISMISS)
     await world.hears(said("just talking"))
     ruled = world.governed_by(OperatingPolicy(retention=Retention(threads_days=3, runs_days=9, routing_days=2)))
     kept = []
     for _ in range(4):
-        kept.append([await count(world, table) for table in ("thread_messages", "turns")])
+        kept.append([await count(world, table) for table in ("thread_messages", "runs")])
         kept[-1].append(await count(world, "history", "thread_id IS NULL AND substr(change, 1, 6) = 'route.'"))
         world.clock.advance(DAY + 1)
         for _ in range(3):

@@ -19,18 +19,18 @@ from swarm.domain.answers.pieces import PieceKind
 from swarm.domain.model.runs import InterruptStatus, Opinion, PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.store.tables.schema import metadata, one_of
 
-turns = Table(
-    "turns",
+runs = Table(
+    "runs",
     metadata,
     Column("id", Text, primary_key=True),
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("thread_id", Text, ForeignKey("threads.id")),  # null: of a task without a thread
     Column("lease_token", Text, nullable=False),  # no reference, for leases are forgotten earlier
     Column("trigger_id", Text, nullable=False),  # the first inbox message, the task or the notice
-    Column("entry_ids", Text, nullable=False),  # JSON list: the answered inbox messages
+    Column("inbox_message_ids", Text, nullable=False),  # JSON list: the answered inbox messages
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task of the run
     Column("conversation_id", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    Column("agui_run_id", Text, nullable=False),
     Column("requester", Text),  # a Slack user id
     Column("status", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
@@ -49,46 +49,46 @@ turns = Table(
     CheckConstraint("(ended_at IS NULL) = (status IN ('running', 'closing', 'waiting'))", name="ended"),
     CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name="closing_is_known"),
 )
-_unfinished = turns.c.status.in_(("closing", "running"))  # in the same order as in the statements, for SQLite
+_unfinished = runs.c.status.in_(("closing", "running"))  # in the same order as in the statements, for SQLite
 # The locks that keep two processes from running one trigger.
-for _index, _column in (("uq_turns_trigger", turns.c.trigger_id), ("uq_turns_lease", turns.c.lease_token)):
+for _index, _column in (("uq_runs_trigger", runs.c.trigger_id), ("uq_runs_lease", runs.c.lease_token)):
     Index(_index, _column, unique=True, sqlite_where=_unfinished, postgresql_where=_unfinished)
-_open_turn = turns.c.ended_at.is_(None)
-Index("ix_turns_open", turns.c.id, sqlite_where=_open_turn, postgresql_where=_open_turn)
-Index("ix_turns_thread", turns.c.thread_id, turns.c.id)
-Index("ix_turns_task", turns.c.task_id)
-_ended_turn = turns.c.ended_at.is_not(None)
-Index("ix_turns_ended", turns.c.ended_at, sqlite_where=_ended_turn, postgresql_where=_ended_turn)
+_open_run = runs.c.ended_at.is_(None)
+Index("ix_runs_open", runs.c.id, sqlite_where=_open_run, postgresql_where=_open_run)
+Index("ix_runs_thread", runs.c.thread_id, runs.c.id)
+Index("ix_runs_task", runs.c.task_id)
+_ended_run = runs.c.ended_at.is_not(None)
+Index("ix_runs_ended", runs.c.ended_at, sqlite_where=_ended_run, postgresql_where=_ended_run)
 
-turn_messages = Table(
-    "turn_messages",
+run_messages = Table(
+    "run_messages",
     metadata,
-    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("page", Integer, nullable=False),  # 1 is the first
     Column("kind", Text, nullable=False),
     Column("ts", Text),  # null: not known
     Column("phase", Text, nullable=False),
     Column("began_at", BigInteger, nullable=False),
     Column("text", Text),  # the whole text, once the message is closing
-    PrimaryKeyConstraint("turn_id", "page"),
+    PrimaryKeyConstraint("run_id", "page"),
     one_of("kind", PageKind),
     one_of("phase", PagePhase),
     CheckConstraint("page >= 1", name="page"),
     CheckConstraint("phase <> 'open' OR ts IS NOT NULL", name="open_is_known"),
 )
-_open_message = turn_messages.c.phase != "closed"
-Index("ix_turn_messages_open", turn_messages.c.turn_id, sqlite_where=_open_message, postgresql_where=_open_message)
+_open_message = run_messages.c.phase != "closed"
+Index("ix_run_messages_open", run_messages.c.run_id, sqlite_where=_open_message, postgresql_where=_open_message)
 
-turn_events = Table(
-    "turn_events",
+run_events = Table(
+    "run_events",
     metadata,
-    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("seq", Integer, nullable=False),  # 1 is the opening
     Column("kind", Text, nullable=False),
     Column("payload", Text, nullable=False),  # JSON: the event
     Column("characters", Integer, nullable=False),  # of all text up to here
     Column("created_at", BigInteger, nullable=False),
-    PrimaryKeyConstraint("turn_id", "seq"),
+    PrimaryKeyConstraint("run_id", "seq"),
     one_of("kind", PieceKind),
     CheckConstraint("(seq = 1) = (kind = 'opened')", name="opened_first"),
 )
@@ -97,7 +97,7 @@ interrupts = Table(
     "interrupts",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("agent_interrupt_id", Text, nullable=False),  # the agent's own, which a resume names
     Column("prompt", Text, nullable=False),
     Column("payload", Text, nullable=False),  # JSON: the whole question
@@ -107,16 +107,16 @@ interrupts = Table(
     one_of("status", InterruptStatus),
     CheckConstraint("(ended_at IS NULL) = (status = 'open')", name="ended"),
 )
-Index("ix_interrupts_turn", interrupts.c.turn_id, interrupts.c.id)
+Index("ix_interrupts_run", interrupts.c.run_id, interrupts.c.id)
 
 feedback = Table(
     "feedback",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("user_id", Text, nullable=False),
     Column("value", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
-    UniqueConstraint("turn_id", "user_id", name="uq_feedback_person"),
+    UniqueConstraint("run_id", "user_id", name="uq_feedback_person"),
     one_of("value", Opinion),
 )

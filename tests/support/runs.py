@@ -1,4 +1,4 @@
-"""Turns for tests: begun as whoever runs streaming agents does it, and looked at."""
+"""Runs for tests: begun as whoever runs streaming agents does it, and looked at."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _runs = count(1)
 
 
 def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Run | None:
-    """Begin a turn for a trigger."""
+    """Begin a run for a trigger."""
     return runs.start(
         tx,
         agent_id=agent.id,
@@ -29,56 +29,56 @@ def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Run | None:
         trigger_id=trigger.id,
         attempt=trigger.attempt,
         conversation_id="conversation",
-        run_id=f"run-{next(_runs)}",
+        agui_run_id=f"run-{next(_runs)}",
         requester="U1",
         task_id=trigger.id if trigger.kind is TriggerKind.TASK_ASSIGNED else None,
-        entry_ids=[entry.id for entry in trigger.inbox_messages],
+        inbox_message_ids=[entry.id for entry in trigger.inbox_messages],
     )
 
 
 async def begun(world: World, agent: Agent, trigger: Trigger) -> Run:
-    """A turn that runs for a trigger."""
-    turn = await world.database.write(begin, agent, trigger)
-    assert turn is not None
-    return turn
+    """A run that runs for a trigger."""
+    run = await world.database.write(begin, agent, trigger)
+    assert run is not None
+    return run
 
 
 async def asked(
     world: World, agent: Agent, text: str = f"{BOT} tell me", *, message: SlackMessage | None = None
 ) -> tuple[SlackMessage, Run]:
-    """Somebody asks an agent, which runs for it: the message and the turn."""
+    """Somebody asks an agent, which runs for it: the message and the run."""
     root = await world.hears(message) if message else await world.says(text)
     return root, await begun(world, agent, await world.only(agent, hold=True))
 
 
-async def now(world: World, turn: Run) -> Run:
-    """The turn as it is now."""
-    found = await world.database.read(runs.get, turn.id)
+async def now(world: World, run: Run) -> Run:
+    """The run as it is now."""
+    found = await world.database.read(runs.get, run.id)
     assert found is not None
     return found
 
 
-async def failed(world: World, turn: Run, *, step: InboxStep = InboxStep.BURY, note: str = "it broke") -> None:
+async def failed(world: World, run: Run, *, step: InboxStep = InboxStep.BURY, note: str = "it broke") -> None:
     """A run has failed, or was stopped: what it worked on is set aside, or dismissed."""
-    await world.database.write(_fail, turn, step, note)
+    await world.database.write(_fail, run, step, note)
 
 
-def _fail(tx: Transaction, turn: Run, step: InboxStep, note: str) -> None:
+def _fail(tx: Transaction, run: Run, step: InboxStep, note: str) -> None:
     outcome = RunOutcome.FAILED if step is InboxStep.BURY else RunOutcome.STOPPED
-    for entry in inbox.members_locked(tx, turn.lease_token):
+    for entry in inbox.members_locked(tx, run.lease_token):
         inbox.move(tx, step, entry, reason=note)
-    runs.closing(tx, turn.id, text="half of", closing=Closing(note=note, retry=True), outcome=outcome, note=note)
-    runs.end(tx, turn.id, RunStep.FAIL if outcome is RunOutcome.FAILED else RunStep.STOP)
+    runs.closing(tx, run.id, text="half of", closing=Closing(note=note, retry=True), outcome=outcome, note=note)
+    runs.end(tx, run.id, RunStep.FAIL if outcome is RunOutcome.FAILED else RunStep.STOP)
 
 
-def place_of(turn: Run, root: SlackMessage) -> AnswerTarget:
-    """Where the answer of a turn appears."""
+def place_of(run: Run, root: SlackMessage) -> AnswerTarget:
+    """Where the answer of a run appears."""
     return AnswerTarget(
         team=ME.team,
         channel=root.channel,
         thread_ts=root.root_ts,
         is_direct=False,
-        requester=turn.requester,
+        requester=run.requester,
         agent_name="lead",
-        turn_id=turn.id,
+        run_id=run.id,
     )

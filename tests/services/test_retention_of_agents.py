@@ -35,7 +35,7 @@ async def test_sessions_are_forgotten_when_they_are_idle_for_ninety_days(
 @pytest.mark.both_engines
 @pytest.mark.req("AGENT-07")
 async def test_what_runs_have_used_is_forgotten_after_ninety_days(world: World) -> None:
-    runs = world.services.model_runs
+    runs = world.services.model_usage
     for name, age_days in (("old", 90), ("new", 89)):
         moment = world.clock.now_us() - age_days * DAY * SECOND - 1
         await runs.note(
@@ -44,7 +44,7 @@ async def test_what_runs_have_used_is_forgotten_after_ninety_days(world: World) 
                 agent="assistant",
                 door=Door.CLI,
                 session_id="cli:1",
-                turn_id="",
+                run_id="",
                 requester="",
                 model="",
                 outcome=UsageOutcome.FAILED,

@@ -28,12 +28,12 @@ async def db(database_url: str, clock: ManualClock) -> AsyncIterator[Database]:
         yield opened
 
 
-async def take(db: Database, run_id: str, talk: tuple[str, str, str] = TALK) -> bool:
-    return await db.write(conversation_locks.acquire, *talk, run_id, SECONDS)
+async def take(db: Database, agui_run_id: str, talk: tuple[str, str, str] = TALK) -> bool:
+    return await db.write(conversation_locks.acquire, *talk, agui_run_id, SECONDS)
 
 
-async def renew(db: Database, run_id: str) -> bool:
-    return await db.write(conversation_locks.renew, *TALK, run_id, SECONDS)
+async def renew(db: Database, agui_run_id: str) -> bool:
+    return await db.write(conversation_locks.renew, *TALK, agui_run_id, SECONDS)
 
 
 async def test_one_run_has_it_and_others_of_other_conversations_are_in_nobodys_way(db: Database) -> None:
