@@ -153,7 +153,7 @@ _DELEGATED_AS: Final = Statement(
     select(tasks.c.id).where(tasks.c.thread_id == _thread, tasks.c.inbox_message_id == bindparam("of_inbox_message"))
 )
 _SOURCES: Final = Statement(
-    select(_m.agent, _m.session_id, _m.position, _m.run, _m.content).where(
+    select(_m.agent, _m.session_id, _m.position, _m.agui_run_id, _m.content).where(
         _m.source == bindparam("of_source"), _m.content != ERASED
     )
 )
@@ -161,7 +161,7 @@ _OF_RUN: Final = Statement(
     select(_m.agent, _m.session_id, _m.position).where(
         _m.agent == bindparam("of_agent"),
         _m.session_id == bindparam("of_session"),
-        _m.run == bindparam("of_run"),
+        _m.agui_run_id == bindparam("of_run"),
         _m.source.is_(None),
         _m.content != ERASED,
     )
@@ -220,12 +220,12 @@ def _sources(tx: Transaction, thread_id: str, inbox_message_id: str) -> list[str
 
 def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:
     """Erases the work of all runs that read a source, or of one ``run``; and the source itself, unless ``is_kept``."""
-    read = [row for row in _SOURCES.all(tx, of_source=source) if run in (None, row["run"])]
+    read = [row for row in _SOURCES.all(tx, of_source=source) if run in (None, row["agui_run_id"])]
     results = [
         result
         for row in read
-        if row["run"]
-        for result in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["run"])
+        if row["agui_run_id"]
+        for result in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["agui_run_id"])
     ]
     rows = [*([] if is_kept else read), *results]
     _unsettle(tx, rows)

@@ -135,7 +135,7 @@ def test_the_team_migration_keeps_what_is_there_and_finds_the_heads_of_the_queue
             connection.exec_driver_sql(statement)
     migrations.upgrade(empty_database_url)
     with migrations._locked(empty_database_url) as connection:
-        assert connection.exec_driver_sql("SELECT agent_id, lane_id, order_key FROM inbox_heads").all() == [
+        assert connection.exec_driver_sql("SELECT agent_id, lane_id, order_key FROM queue_heads").all() == [
             ("a1", "t1", 7)
         ]
         for table in ("inbox_messages", "leases", "lease_members", "notices", "deliveries"):
@@ -173,7 +173,7 @@ def test_the_migration_to_live_answers_keeps_what_is_there_and_every_agent_polls
         ]
         enrolled = connection.exec_driver_sql("SELECT name FROM agents WHERE enrolled")
         assert enrolled.scalars().all() == ["gone"], "nobody knows who registered a worker"
-        kept = connection.exec_driver_sql("SELECT seq, text, stops_task_id, stops_turn_id, closing FROM deliveries")
+        kept = connection.exec_driver_sql("SELECT seq, text, stops_task_id, stops_run_id, closing FROM deliveries")
         assert tuple(kept.one()) == (5, "hello", "k1", None, None)
         for table in ("agent_tokens", "threads", "inbox_messages", "tasks", "leases", "lease_members"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1, table
@@ -212,12 +212,14 @@ def test_the_migration_to_attempts_keeps_what_is_there_and_every_run_was_an_answ
             connection.exec_driver_sql(statement)
     migrations.upgrade(empty_database_url)
     with migrations._locked(empty_database_url) as connection:
-        kept = connection.exec_driver_sql("SELECT role, content, run, created_at, replaced_at FROM session_messages")
+        kept = connection.exec_driver_sql(
+            "SELECT role, content, agui_run_id, created_at, replaced_at FROM session_messages"
+        )
         assert tuple(kept.one()) == ("user", "{}", "r1", 1, None)
-        assert tuple(connection.exec_driver_sql("SELECT id, purpose FROM model_runs").one()) == ("r1", "answer")
+        assert tuple(connection.exec_driver_sql("SELECT id, purpose FROM model_usage").one()) == ("r1", "answer")
         with pytest.raises(IntegrityError), connection.begin_nested():
-            connection.exec_driver_sql("UPDATE model_runs SET purpose = 'fun'")
-        connection.exec_driver_sql("UPDATE model_runs SET purpose = 'summary'")
+            connection.exec_driver_sql("UPDATE model_usage SET purpose = 'fun'")
+        connection.exec_driver_sql("UPDATE model_usage SET purpose = 'summary'")
 
 
 BEFORE_ATTEMPTS = (

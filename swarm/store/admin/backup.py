@@ -57,7 +57,7 @@ def dump(url: str, copy: Path, progress: Progress) -> None:
     if isinstance(where, PostgresUrl):
         from swarm.store.admin import postgres_backup  # psycopg is not loaded for SQLite
 
-        postgres_backup.dump(where, copy)
+        postgres_backup.dump(where, copy, tables_at(revision_of(url)))
     else:
         with _explained(where.path):
             _copy_sqlite(where.path, copy, progress)
@@ -73,7 +73,8 @@ def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Prog
     if isinstance(where, PostgresUrl):
         from swarm.store.admin import postgres_backup
 
-        postgres_backup.put_back(where, copy, afterwards(revision), force=force)
+        replaced = tables_at(preparation.revision(url) or preparation.newest())
+        postgres_backup.put_back(where, copy, replaced, afterwards(revision), force=force)
         migrations.upgrade(url)
     else:
         _check_sound(copy)
@@ -98,7 +99,7 @@ def afterwards(revision: str) -> list[str]:
     if revision >= "0002":
         statements.append("UPDATE elections SET holder = NULL, expires_at = 0")
     if revision >= "0007":
-        statements.append("DELETE FROM conversation_locks")
+        statements.append(f"DELETE FROM {'conversation_locks' if revision >= '0015' else 'talks'}")  # noqa: S608
     return statements
 
 
@@ -185,3 +186,18 @@ def _explained(path: Path) -> Iterator[None]:
 
 TABLES: Final = (*(table.name for table in metadata.sorted_tables), "document_words", "alembic_version")
 """All our tables, in the order of their references."""
+
+_BEFORE_0015: Final = {
+    "runs": "turns",
+    "run_messages": "turn_messages",
+    "run_events": "turn_events",
+    "conversation_locks": "talks",
+    "idempotency_keys": "receipts",
+    "queue_heads": "inbox_heads",
+    "model_usage": "model_runs",
+}
+
+
+def tables_at(revision: str) -> list[str]:
+    """Returns the names of our tables in a database at this migration. Other tables of the database are not ours."""
+    return [_BEFORE_0015.get(table, table) if revision < "0015" else table for table in TABLES]

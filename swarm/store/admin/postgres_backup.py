@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from swarm.domain.errors import ConfigurationError, Conflict, Unavailable
-from swarm.store.admin.backup import CONTENT, IN_USE, NOT_EMPTY, STOP_FIRST, TABLES, USE_FORCE
+from swarm.store.admin.backup import CONTENT, IN_USE, NOT_EMPTY, STOP_FIRST, USE_FORCE
 from swarm.store.bridge.urls import PostgresUrl
 
 _IN_USE: Final = (
@@ -36,22 +36,24 @@ END $$;
 """
 
 
-def dump(where: PostgresUrl, copy: Path) -> None:
-    """Writes our tables, in one consistent state, into ``copy`` in PostgreSQL's custom format."""
+def dump(where: PostgresUrl, copy: Path, tables: Iterable[str]) -> None:
+    """Writes ``tables``, in one consistent state, into ``copy`` in PostgreSQL's custom format."""
     program = _program("pg_dump", _server_version(where))
-    tables = [f'--table="{table}"' for table in TABLES]
-    _run(where, [program, "--format=custom", "--no-owner", "--no-privileges", *tables, f"--file={copy}"])
+    chosen = [f'--table="{table}"' for table in tables]
+    _run(where, [program, "--format=custom", "--no-owner", "--no-privileges", *chosen, f"--file={copy}"])
     copy.chmod(0o600)
 
 
-def put_back(where: PostgresUrl, copy: Path, afterwards: Iterable[str], *, force: bool) -> None:
-    """Replaces our tables by those of ``copy`` in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
+def put_back(
+    where: PostgresUrl, copy: Path, replaced: Iterable[str], afterwards: Iterable[str], *, force: bool
+) -> None:
+    """Replaces tables by those of ``copy`` in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
     version = _server_version(where)
     pg_restore, psql = _program("pg_restore", version), _program("psql", version)
     _check_free(where, force=force)
     data, script = copy.with_suffix(".data.sql"), copy.with_suffix(".sql")
     _run(None, [pg_restore, "--no-owner", "--no-privileges", f"--file={data}", str(copy)])
-    names = ", ".join(f'"{table}"' for table in TABLES)
+    names = ", ".join(f'"{table}"' for table in replaced)
     with script.open("w", encoding="utf-8") as file, data.open(encoding="utf-8") as restored:
         file.write(f"{_GUARD}DROP TABLE IF EXISTS {names} CASCADE;\n")
         shutil.copyfileobj(restored, file)

@@ -97,7 +97,7 @@ _BEHIND = Statement(select(session_messages).where(_current, _m.position > bindp
 _COUNT_BEHIND = Statement(select(func.count().label("n")).where(_current, _m.position > bindparam("behind")))
 _LAST_CURRENT = Statement(select(session_messages).where(_current).order_by(_m.position.desc()).limit(AT_MOST_N))
 _ORIGINALS = Statement(select(session_messages).where(_of_session).order_by(_m.position))
-_of_run = _of_session & (_m.run == bindparam("of_run"))
+_of_run = _of_session & (_m.agui_run_id == bindparam("of_run"))
 _FIRST_OF_RUN = Statement(select(_m.position).where(_of_run).order_by(_m.position).limit(1))
 _REPLACE = Statement(
     update(session_messages).where(_of_run, _m.replaced_at.is_(None)).values(replaced_at=bindparam("now"))
@@ -110,7 +110,7 @@ _ADD = Statement(
         position=bindparam("at"),
         role=bindparam("with_role"),
         content=bindparam("with_content"),
-        run=bindparam("of_run"),
+        agui_run_id=bindparam("of_run"),
         created_at=bindparam("now"),
         replaced_at=bindparam("since"),
         source=bindparam("from_source"),
@@ -151,7 +151,7 @@ def context(tx: Transaction, agent: str, session_id: str, run_id: str = "") -> S
         summary, later = [], newest[::-1]
     else:
         summary, later = summary_of(row), _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
-    messages = [*summary, *(message_of(each) for each in later if each["run"] not in left_out)]
+    messages = [*summary, *(message_of(each) for each in later if each["agui_run_id"] not in left_out)]
     return SessionContext(messages=messages, edition=row["edition"], created_at=row["created_at"])
 
 

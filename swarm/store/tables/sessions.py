@@ -24,8 +24,8 @@ sessions = Table(
     Column("agent", Text, nullable=False),  # its name
     Column("id", Text, nullable=False),
     Column("metadata", Text, nullable=False),  # JSON object
-    Column("edition", Integer, nullable=False),  # grows when told messages are replaced or summarised
-    Column("summary", Text),  # told in place of the older messages
+    Column("edition", Integer, nullable=False),  # grows when current messages are replaced or summarised
+    Column("summary", Text),  # stands for the older messages
     Column("summarised_to", BigInteger, nullable=False),  # the position of the last message in the summary; 0: none
     Column("summarised_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
@@ -45,9 +45,9 @@ session_messages = Table(
     Column("position", BigInteger, nullable=False),  # 1 is the first
     Column("role", Text, nullable=False),
     Column("content", Text, nullable=False),  # JSON: all other parts of the message
-    Column("run", Text),  # the id of its run; null: added singly
+    Column("agui_run_id", Text),  # of its run; null: added singly
     Column("created_at", BigInteger, nullable=False),
-    Column("replaced_at", BigInteger),  # when another attempt replaced it; null: told to the agent
+    Column("replaced_at", BigInteger),  # when another attempt replaced it; null: part of the conversation
     Column("source", Text),  # the inbox message or task with this text; null: not from Slack, or by the agent
     PrimaryKeyConstraint("agent", "session_id", "position"),
     ForeignKeyConstraint(["agent", "session_id"], ["sessions.agent", "sessions.id"], ondelete="CASCADE"),

@@ -1,0 +1,124 @@
+"""Tables and columns have the words of `docs/glossary.md`: runs, conversation locks, queue heads, model usage.
+
+Only names change. On PostgreSQL each renamed table is locked until the end of the transaction, for milliseconds, and no
+row is read. On SQLite no row is copied; renamed indexes are made anew. Coordinators of an older version do not know
+these names and must be stopped before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from alembic import op
+from sqlalchemy import Connection, text
+
+revision = "0015"
+down_revision = "0014"
+branch_labels = None
+depends_on = None
+
+TABLES = {
+    "turns": "runs",
+    "turn_messages": "run_messages",
+    "turn_events": "run_events",
+    "talks": "conversation_locks",
+    "receipts": "idempotency_keys",
+    "inbox_heads": "queue_heads",
+    "model_runs": "model_usage",
+}
+# A run's own id is `run_id` in other tables; the id of AG-UI, which had that name, is `agui_run_id`.
+COLUMNS = (
+    ("turns", "run_id", "agui_run_id"),
+    ("turns", "entry_ids", "inbox_message_ids"),
+    ("talks", "run_id", "agui_run_id"),
+    ("session_messages", "run", "agui_run_id"),
+    ("turn_messages", "turn_id", "run_id"),
+    ("turn_events", "turn_id", "run_id"),
+    ("interrupts", "turn_id", "run_id"),
+    ("feedback", "turn_id", "run_id"),
+    ("model_runs", "turn_id", "run_id"),
+    ("deliveries", "stops_turn_id", "stops_run_id"),
+    ("deliveries", "once_key", "idempotency_key"),
+    ("tasks", "held_by", "delay_reason"),
+    ("inbox_messages", "held_by", "delay_reason"),
+    ("threads", "told_queued_at", "queued_notice_at"),
+)
+# The parts of the names of constraints and indexes that change, and whole names.
+PARTS = {
+    **TABLES,
+    "turn_id": "run_id",
+    "run_id": "agui_run_id",
+    "once_key": "idempotency_key",
+    "held_by": "delay_reason",
+    "held_until": "delay_ends",
+    "ix_interrupts_turn": "ix_interrupts_run",
+    "ix_tasks_held": "ix_tasks_delayed",
+    "ix_inbox_messages_held": "ix_inbox_messages_delayed",
+}
+
+
+def upgrade() -> None:
+    for table, old, new in COLUMNS:
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+    for old, new in TABLES.items():
+        op.execute(f"ALTER TABLE {old} RENAME TO {new}")
+    _rename_parts({TABLES.get(table, table) for table, _, _ in COLUMNS} | set(TABLES.values()), PARTS)
+
+
+def downgrade() -> None:
+    for old, new in TABLES.items():
+        op.execute(f"ALTER TABLE {new} RENAME TO {old}")
+    for table, old, new in COLUMNS:
+        op.execute(f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}")
+    _rename_parts({table for table, _, _ in COLUMNS} | set(TABLES), {new: old for old, new in PARTS.items()})
+
+
+def _rename_parts(tables: set[str], parts: Mapping[str, str]) -> None:
+    """Renames the constraints and indexes of these tables."""
+    longest_first = "|".join(sorted(parts, key=len, reverse=True))
+    pattern = re.compile(f"(?<![a-z])(?:{longest_first})(?![a-z])")
+    connection = op.get_bind()
+    rename = _on_sqlite if connection.dialect.name == "sqlite" else _on_postgresql
+    rename(connection, tables, lambda name: pattern.sub(lambda found: parts[found.group()], name))
+
+
+def _on_postgresql(connection: Connection, tables: set[str], renamed: Callable[[str], str]) -> None:
+    constraints = text(
+        "SELECT relname, conname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid "
+        "WHERE connamespace = current_schema()::regnamespace AND relname = ANY (:tables)"
+    )
+    for table, name in connection.execute(constraints, {"tables": list(tables)}).all():
+        if renamed(name) != name:  # a key's index is renamed with it
+            op.execute(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed(name)}")
+    indexes = text("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND tablename = ANY (:tables)")
+    for (name,) in connection.execute(indexes, {"tables": list(tables)}).all():
+        if renamed(name) != name:
+            op.execute(f"ALTER INDEX {name} RENAME TO {renamed(name)}")
+
+
+def _on_sqlite(connection: Connection, tables: set[str], renamed: Callable[[str], str]) -> None:
+    """SQLite has no statement that renames a constraint; its documentation names the edit of the schema's own text as
+    safe for changes that leave the stored rows alone.
+
+    A SQLite in defensive mode, as on macOS, refuses the edit; the
+    constraints then keep their names, which nothing reads.
+    """
+    schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+    entries = [entry for entry in connection.exec_driver_sql(schema).all() if entry.tbl_name in tables]
+    for kind, name, _, definition in entries:
+        if kind == "index" and renamed(name) != name:
+            connection.exec_driver_sql(f"DROP INDEX {name}")
+            connection.exec_driver_sql(definition.replace(name, renamed(name), 1))
+    version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+    connection.exec_driver_sql("PRAGMA writable_schema = ON")
+    if connection.exec_driver_sql("PRAGMA writable_schema").scalar_one():
+        for kind, name, _, definition in entries:
+            if kind == "table":
+                changed = re.sub(r"(?<=CONSTRAINT )\w+", lambda found: renamed(found.group()), definition)
+                connection.execute(
+                    text("UPDATE sqlite_schema SET sql = :sql WHERE type = 'table' AND name = :name"),
+                    {"sql": changed, "name": name},
+                )
+        connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")  # every connection reads the schema again
+    connection.exec_driver_sql("PRAGMA writable_schema = OFF")
