@@ -266,7 +266,7 @@ async def test_the_button_that_stops_a_turn_is_posted_once_and_goes_away(world: 
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
-async def test_turns_are_forgotten_ninety_days_after_their_end_with_all_that_belongs_to_them(
+async def test_runs_are_forgotten_ninety_days_after_their_end_with_all_that_belongs_to_them(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr("swarm.services.operate.retention.AT_ONCE", at_once)

@@ -79,7 +79,11 @@ def test_models_and_migrations_are_equal(empty_database_url: str) -> None:
         expected = schema(connection)
         metadata.drop_all(connection)
         connection.commit()
-    migrations.upgrade(empty_database_url)
+    lacking = migrations.pending(empty_database_url)
+    assert lacking
+    assert migrations.upgrade(empty_database_url) == lacking
+    assert migrations.pending(empty_database_url) == []
+    assert migrations.upgrade(empty_database_url) == []
     with connected(empty_database_url) as connection, warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* expression-based index")  # compared as text
         context = MigrationContext.configure(connection, opts={"include_name": is_described})
@@ -114,17 +118,8 @@ def test_the_comparison_sees_every_difference(empty_database_url: str, one: str,
     assert schemas[0]["t"]
 
 
-def test_a_migrated_database_lacks_nothing(empty_database_url: str) -> None:
-    lacking = migrations.pending(empty_database_url)
-    assert lacking
-    assert migrations.upgrade(empty_database_url) == lacking
-    assert migrations.pending(empty_database_url) == []
-    assert migrations.upgrade(empty_database_url) == []
-
-
-def test_the_first_migration_can_be_taken_back_and_later_ones_say_that_they_cannot(empty_database_url: str) -> None:
-    migrations.upgrade(empty_database_url)
-    with migrations._locked(empty_database_url) as connection, pytest.raises(NotImplementedError, match="backup"):
+def test_the_first_migration_can_be_taken_back_and_later_ones_say_that_they_cannot(database_url: str) -> None:
+    with migrations._locked(database_url) as connection, pytest.raises(NotImplementedError, match="backup"):
         command.downgrade(migrations._config(connection), "base")
 
 
@@ -244,18 +239,12 @@ def test_preparing_migrates_sqlite_and_stops_a_start_on_a_postgresql_that_is_beh
         with pytest.raises(ConfigurationError, match="lacks") as raised:
             preparation.prepare(empty_database_url)
         assert "swarm db upgrade" in str(raised.value.hint)
-        migrations.upgrade(empty_database_url)
-        preparation.prepare(empty_database_url)
 
 
-def test_a_start_on_a_current_database_needs_no_alembic(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not preparation.is_current(empty_database_url)
-    migrations.upgrade(empty_database_url)
-    assert preparation.is_current(empty_database_url)
+def test_a_start_on_a_current_database_needs_no_alembic(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert preparation.is_current(database_url)
     monkeypatch.setitem(sys.modules, "swarm.store.admin.migrations", None)  # from now on it cannot be imported
-    preparation.prepare(empty_database_url)
+    preparation.prepare(database_url)
 
 
 def test_a_database_that_is_one_migration_behind_is_not_current(empty_database_url: str) -> None:
@@ -288,14 +277,13 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(
         assert schema(connection) == {}
 
 
-def test_a_database_from_a_newer_version_is_refused(empty_database_url: str) -> None:
-    migrations.upgrade(empty_database_url)
-    with connected(empty_database_url) as connection:
+def test_a_database_from_a_newer_version_is_refused(database_url: str) -> None:
+    with connected(database_url) as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
     for ask in (migrations.pending, migrations.upgrade, preparation.prepare):
         with pytest.raises(ConfigurationError, match="9999"):
-            ask(empty_database_url)
+            ask(database_url)
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{folder}/missing/swarm.db", "postgresql://ada:secret@/name?host={folder}"])

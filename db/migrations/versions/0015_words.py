@@ -88,11 +88,13 @@ def _on_postgresql(connection: Connection, tables: set[str], renamed: Callable[[
         "SELECT relname, conname FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid "
         "WHERE connamespace = current_schema()::regnamespace AND relname = ANY (:tables)"
     )
-    for table, name in connection.execute(constraints, {"tables": list(tables)}).all():
-        if renamed(name) != name:  # a key's index is renamed with it
-            op.execute(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed(name)}")
     indexes = text("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND tablename = ANY (:tables)")
-    for (name,) in connection.execute(indexes, {"tables": list(tables)}).all():
+    found = connection.execute(constraints, {"tables": list(tables)}).all()
+    others = set(connection.execute(indexes, {"tables": list(tables)}).scalars()) - {name for _, name in found}
+    for table, name in found:
+        if renamed(name) != name:  # the index of a key is renamed with it
+            op.execute(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed(name)}")
+    for name in others:
         if renamed(name) != name:
             op.execute(f"ALTER INDEX {name} RENAME TO {renamed(name)}")
 
