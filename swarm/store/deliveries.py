@@ -80,7 +80,7 @@ _BY_STATUS = Statement(
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
-_BY_ONCE_KEY = Statement(select(deliveries).where(_d.idempotency_key == bindparam("idempotency_key")))
+_BY_IDEMPOTENCY_KEY = Statement(select(deliveries).where(_d.idempotency_key == bindparam("idempotency_key")))
 _RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(idempotency_key=None))
 # A delivery not sent yet gets the new text itself, instead of a second delivery.
 _REWORD = Statement(
@@ -209,7 +209,7 @@ def change(
     tx: Transaction, thread: Thread, idempotency_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
 ) -> bool:
     """Queues a new text for the message posted under ``idempotency_key``. Returns False without one."""
-    first = _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
+    first = _BY_IDEMPOTENCY_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:
         return False
     if _REWORD.run(tx, first_id=first["id"], new_text=text, new_stops_task_id=stops_task_id):
@@ -229,7 +229,7 @@ def change(
 
 def of_key(tx: Transaction, idempotency_key: str) -> Row | None:
     """Returns the delivery of a key."""
-    return _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
+    return _BY_IDEMPOTENCY_KEY.first(tx, idempotency_key=idempotency_key)
 
 
 def release_key(tx: Transaction, delivery_id: str) -> None:
@@ -246,7 +246,7 @@ def take_down(tx: Transaction, thread: Thread, idempotency_key: str) -> bool:
     """Queues the deletion of the message posted under ``idempotency_key``. Returns False without one, or if the
     deletion is queued already.
     """
-    first = _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
+    first = _BY_IDEMPOTENCY_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:
         return False
     queued = add(

@@ -180,13 +180,14 @@ def test_a_backup_of_a_newer_version_is_refused_and_of_another_kind_of_database(
         put_back(sqlite_url, file)
 
 
+@pytest.mark.parametrize("revision", ["0001", "0014"])  # 0015 renames tables
 def test_a_backup_of_an_older_version_is_migrated(
-    empty_database_url: str, file: Path, monkeypatch: pytest.MonkeyPatch
+    empty_database_url: str, file: Path, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(command, "upgrade", lambda config, to: UPGRADE(config, "0001"))
+        patched.setattr(command, "upgrade", lambda config, to: UPGRADE(config, revision))
         migrations.upgrade(empty_database_url)
-    assert save(empty_database_url, file).revision == "0001"
+    assert save(empty_database_url, file).revision == revision
     put_back(empty_database_url, file)
     assert preparation.is_current(empty_database_url)
 

@@ -219,7 +219,7 @@ class LiveAnswer:
         for command in commands:
             match command:
                 case AcquireSlot():
-                    self._start(self._wait_for_turn(command))
+                    self._start(self._wait_for_slot(command))
                 case Find(page=page):
                     self._start(self._find(page))
                 case HangUp():
@@ -297,7 +297,7 @@ class LiveAnswer:
             self._inputs.put_nowait(PageLocated(ts=ts))
             return
 
-    async def _wait_for_turn(self, ask: AcquireSlot) -> None:
+    async def _wait_for_slot(self, ask: AcquireSlot) -> None:
         await self._slack.acquire_slot(ask.slot, self._place.channel)
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 

@@ -1,7 +1,7 @@
 """Runs: their rows, and the steps of their state machine.
 
-Each function looks at the state it finds: a process that was given up, and whose run somebody else has ended, changes
-nothing any more and is told so by False. Whoever locks a thread or a lease as well locks them before.
+Each function checks the present state: a process that was given up, and whose run another process has ended, changes
+nothing and gets False. A caller that locks a thread or a lease as well locks these first.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from swarm.store.tables import runs, threads
 from swarm.store.tables.work import tasks
 
 RUNS: Final = "runs"
-"""The topic that wakes whoever runs runs: people want one stopped."""
+"""The topic that wakes the processes with runs: people want one stopped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A run as it stands in its row."""
+    """One row of `runs`."""
 
     id: str
     agent_id: str
@@ -194,7 +194,7 @@ def start(
     inbox_message_ids: Sequence[str] = (),
     run_id: str | None = None,
 ) -> Run | None:
-    """A new run that runs; None if another one for this trigger or lease is not over (`in_hand` finds it)."""
+    """Stores a new run. Returns None if another one for this trigger or lease is unfinished (`in_hand` finds it)."""
     run_id = run_id or new_id()
     started = _START.run(
         tx,
@@ -223,50 +223,50 @@ def get(tx: Transaction, run_id: str) -> Run | None:
 
 
 def locked(tx: Transaction, run_id: str) -> Run | None:
-    """A run, locked until the transaction ends: its run cannot tell its end meanwhile."""
+    """Returns a run, locked until the transaction ends: its process cannot store its end meanwhile."""
     row = _GET_LOCKED.first(tx, id=run_id)
     return _run(row) if row else None
 
 
 def in_hand(tx: Transaction, trigger_id: str) -> Run | None:
-    """The run for a trigger that is not over: some process has it, or had it when it went away."""
+    """Returns the unfinished run for a trigger: of a process that works on it, or did until it died."""
     row = _IN_HAND.first(tx, trigger_id=trigger_id)
     return _run(row) if row else None
 
 
 def of_lease(tx: Transaction, lease_token: str) -> Run | None:
-    """The run under a lease that is not over."""
+    """Returns the unfinished run under a lease."""
     row = _OF_LEASE.first(tx, lease_token=lease_token)
     return _run(row) if row else None
 
 
 def unfinished(tx: Transaction) -> list[Run]:
-    """All runs that run or are closing, oldest first: what is to be looked after when their process is gone."""
+    """Returns all running and closing runs, oldest first, to be recovered if their process is gone."""
     return [_run(row) for row in _UNFINISHED.all(tx)]
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 100) -> list[Run]:
-    """The runs of a thread, newest first."""
+    """Returns the runs of a thread, newest first."""
     return [_run(row) for row in _OF_THREAD.all(tx, of=thread_id, n=limit)]
 
 
 def last_heard(tx: Transaction, thread_id: str, agent_id: str) -> Run | None:
-    """The newest run of an agent in a thread that went well; None if there was none."""
+    """Returns the newest run of an agent in a thread that received its input; None without one."""
     row = _LAST_HEARD.first(tx, thread_id=thread_id, agent_id=agent_id)
     return _run(row) if row else None
 
 
 def of_task(tx: Transaction, task_id: str, limit: int = 100) -> list[Run]:
-    """The runs that worked on a task, newest first."""
+    """Returns the runs on a task, newest first."""
     return [_run(row) for row in _OF_TASK.all(tx, of=task_id, n=limit)]
 
 
 def closing(
     tx: Transaction, run_id: str, *, text: str, closing: Closing, outcome: RunOutcome, note: str | None = None
 ) -> bool:
-    """The run is over, and this is how its last message will look; False if the run does not run any more.
+    """Stores the outcome and the last message of a run. Returns False if the run is not running any more.
 
-    From here on anybody can bring the run to its end. ``note`` says why it failed.
+    From here on any process can bring the run to its end. ``note`` is the reason of a failure.
     """
     return _step(
         tx,
@@ -280,7 +280,7 @@ def closing(
 
 
 def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) -> bool:
-    """Take any step but CLOSE; False if the run is in no state that allows it.
+    """Takes any step but CLOSE. Returns False if the run is in no state that allows it.
 
     The step of a closing run is that of its outcome (`RunOutcome.step`).
     """
@@ -288,9 +288,9 @@ def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) ->
 
 
 def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_id: str | None = None) -> int:
-    """A person (a Slack user's id) wants a run stopped, or all runs in a thread; how many were not asked before.
+    """Records that a person (a Slack user's id) wants a run stopped, or all runs in a thread. Returns how many are new.
 
-    Whoever runs them is woken, and finds them among `stops_wanted`.
+    Their processes are woken, and find them with `stops_wanted`.
     """
     statement = _REQUEST_STOP if run_id else _REQUEST_STOP_IN_THREAD
     asked = statement.all(tx, of=run_id or thread_id, by=by, now=tx.now)
@@ -309,23 +309,23 @@ def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_
 
 
 def stops_wanted(tx: Transaction) -> list[str]:
-    """The ids of the runs that run and that people want stopped."""
+    """Returns the ids of the running runs that people want stopped."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
 
 
 def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
-    """Whether something runs in a thread that people can stop: a run, or a task that an agent has."""
+    """Whether people can stop something in a thread: an unfinished run, or a task of an agent."""
     return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
 
 
 def latest_to_stop(tx: Transaction, team: str, channel: str) -> str | None:
-    """Of the threads of a channel in which something runs, the one in which something happened last; its id."""
+    """Returns the id of the most recently active thread of a channel in which people can stop something."""
     row = _LATEST_STOPPABLE.first(tx, team=team, channel=channel)
     return row["id"] if row else None
 
 
 def retry(tx: Transaction, run: Run, by: str) -> bool:
-    """Note that a person wants a run run again; False if it did not fail and was not stopped, or was retried."""
+    """Records that a person retries a run. Returns False for a retried run, or one without failure or stop."""
     marked = bool(_RETRY.run(tx, run_id=run.id, by=by, now=tx.now))
     if marked:
         history.record(tx, "turn.retry", run.id, thread_id=run.thread_id, agent_id=run.agent_id, reason=f"by <@{by}>")
@@ -333,7 +333,7 @@ def retry(tx: Transaction, run: Run, by: str) -> bool:
 
 
 def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
-    """People have said something else in a thread instead of answering: the runs that are thereby over."""
+    """Ends the waiting runs of a thread, in which people wrote something other than a decision. Returns these runs."""
     waiting = [_run(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
     superseded = [run for run in waiting if _step(tx, RunStep.SUPERSEDE, run.id, None)]
     for run in superseded:
@@ -342,7 +342,7 @@ def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many runs that ended before then, with all that belongs to them; how many there were."""
+    """Deletes up to ``limit`` runs that ended before the moment, with all their rows. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

@@ -83,7 +83,7 @@ def confusion(judged: Sequence[Judged]) -> Mapping[Expected, Counter[Got]]:
 
 
 async def _judged(router: Router, case: Case, tools: Sequence[Tool]) -> Judged:
-    run = BuiltinRun(_turn(case), f"evaluation:{case.id}")
+    run = BuiltinRun(_run_input(case), f"evaluation:{case.id}")
     try:
         decision = await router.decide(run, tools)
         got, detail = _got(case, decision)
@@ -92,7 +92,7 @@ async def _judged(router: Router, case: Case, tools: Sequence[Tool]) -> Judged:
     return Judged(case=case, got=got, detail=detail[:300], requests=run.usage.requests, usage=run.usage)
 
 
-def _turn(case: Case) -> RunInput:
+def _run_input(case: Case) -> RunInput:
     said = [
         InputMessage(id=str(number), speaker=Speaker(speaker), text=text)
         for number, (speaker, text) in enumerate(case.before)
