@@ -34,7 +34,7 @@ def converse(
     """The service that runs all agents, remote and built-in."""
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
     recovery = Recovery(database, stage.slack, specs, conduct)
-    crew = RunContext(
+    run_context = RunContext(
         database=database,
         stage=stage,
         work=services.work,
@@ -44,7 +44,7 @@ def converse(
         recovery=recovery,
         stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
     )
-    running = ActiveRuns(crew)
+    running = ActiveRuns(run_context)
     news = RunNotifications(services.work, services.tasks, services.delegations, running)
     return Converse(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
 

@@ -284,7 +284,7 @@ def show(
     live = live or FakeLive()
     specs = {one.spec.name: one.spec for one in agents}
     recovery = Recovery(world.database, live, specs, world.conduct)
-    crew = RunContext(
+    run_context = RunContext(
         database=world.database,
         stage=LiveStage(live, doubt_seconds=0.05, pace=FAST),
         work=world.services.work,
@@ -294,7 +294,7 @@ def show(
         recovery=recovery,
         stop_button_seconds=stop_button_seconds,
     )
-    running = ActiveRuns(crew)
+    running = ActiveRuns(run_context)
     news = RunNotifications(world.services.work, world.services.tasks, world.services.delegations, running)
     converse = Converse(world.database, world.services.polls, running, recovery, news, agents)
     term = OfficeTerm(0, math.inf, time.monotonic)

@@ -152,18 +152,18 @@ class AguiDoor:
         """Ask a built-in agent, and get its answer as a stream."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
-        talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
-        return await self._streamed(client, talk, of_start(said, from_where), Dialect.CAIPE)
+        key, from_where = self._key_of(client, said.conversation_id, said.agent_id)
+        return await self._streamed(client, key, of_start(said, from_where), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
         """Answer the agent's question, with which its last run in this conversation was interrupted."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Resume)
-        talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
-        asked = self._runs.questions(talk)
+        key, from_where = self._key_of(client, said.conversation_id, said.agent_id)
+        asked = self._runs.questions(key)
         if not asked:
             raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {CHAT}/stream/start.")
-        return await self._streamed(client, talk, of_resume(said, from_where, asked), Dialect.CAIPE)
+        return await self._streamed(client, key, of_resume(said, from_where, asked), Dialect.CAIPE)
 
     async def cancel(self, request: Request) -> Response:
         """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
@@ -176,12 +176,12 @@ class AguiDoor:
         """Ask a built-in agent, and get the whole answer within 60 seconds."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
-        talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
+        key, from_where = self._key_of(client, said.conversation_id, said.agent_id)
         run_input = of_start(said, from_where)
-        end = await end_of(await self._runs.invoke(talk, run_input), request.receive)
+        end = await end_of(await self._runs.invoke(key, run_input), request.receive)
         ids = {
-            "agent_id": talk.agent,
-            "conversation_id": talk.id,
+            "agent_id": key.agent,
+            "conversation_id": key.id,
             "run_id": run_input.agui_run_id,
             "trace_id": run_input.trace_id,
         }
@@ -194,9 +194,9 @@ class AguiDoor:
         said = await read_model(request, RunAgentInput)
         check_ids(said)
         check_tools(said)
-        talk, from_where = self._talk(client, said.thread_id, name)
-        run_input = of_agui(said, from_where, self._runs.questions(talk))
-        return await self._streamed(client, talk, run_input, Dialect.AGUI, said.run_id)
+        key, from_where = self._key_of(client, said.thread_id, name)
+        run_input = of_agui(said, from_where, self._runs.questions(key))
+        return await self._streamed(client, key, run_input, Dialect.AGUI, said.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
         """Whether a built-in agent could answer now; 503 if not."""
@@ -213,16 +213,16 @@ class AguiDoor:
         return Answer({"agents": await asyncio.gather(*shown)})
 
     async def _streamed(
-        self, client: Client, talk: ConversationKey, run_input: RunInput, dialect: Dialect, run_id: str | None = None
+        self, client: Client, key: ConversationKey, run_input: RunInput, dialect: Dialect, run_id: str | None = None
     ) -> RunStream:
         """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
-        run = await self._runs.begin(talk, run_input)
+        run = await self._runs.begin(key, run_input)
         if client.call:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
         return RunStream(
             run,
             AguiEventWriter(
-                talk.id, run_id or run_input.agui_run_id, dialect, tool_details=self._runs.tells_tools(talk.agent)
+                key.id, run_id or run_input.agui_run_id, dialect, tool_details=self._runs.tells_tools(key.agent)
             ),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
@@ -233,6 +233,6 @@ class AguiDoor:
         is_default = name == self._runs.named(None, client.agent)
         return BuiltInAgent(name=name, default=is_default, reachable=health.reachable, detail=health.detail)
 
-    def _talk(self, client: Client, conversation_id: str, agent: str | None) -> tuple[ConversationKey, Origin]:
+    def _key_of(self, client: Client, conversation_id: str, agent: str | None) -> tuple[ConversationKey, Origin]:
         name = self._runs.named(agent, client.agent)
         return ConversationKey(client=client.id, agent=name, id=conversation_id), origin(client, conversation_id)

@@ -130,7 +130,7 @@ class AgentRuns:
     def __init__(
         self,
         agents: Mapping[str, AgentClient],
-        talks: ConversationLocks,
+        locks: ConversationLocks,
         policies: Mapping[str, CallerPolicy],
         *,
         most_runs: int = MOST_RUNS,
@@ -140,7 +140,7 @@ class AgentRuns:
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._agents = dict(agents)
-        self._talks = talks
+        self._locks = locks
         self._policies = policies
         self._most_runs = most_runs
         self._most_runs_each = most_runs_each
@@ -181,19 +181,19 @@ class AgentRuns:
         """Whether an agent could answer now."""
         return await self._agents[name].health()
 
-    async def begin(self, talk: ConversationKey, run_input: RunInput) -> AgentRun:
+    async def begin(self, key: ConversationKey, run_input: RunInput) -> AgentRun:
         """Starts a run whose events come as they happen.
 
         Raises Conflict while the conversation has another run, RateLimited, and Unavailable without the database or at
         shutdown.
         """
-        held = await self._held(talk, run_input)
-        return self._start(held, self._agents[talk.agent].run(run_input), self._longest_run_seconds)
+        lock = await self._acquire(key, run_input)
+        return self._start(lock, self._agents[key.agent].run(run_input), self._longest_run_seconds)
 
-    async def invoke(self, talk: ConversationKey, run_input: RunInput) -> AgentRun:
+    async def invoke(self, key: ConversationKey, run_input: RunInput) -> AgentRun:
         """Starts a run that reports only its end, with the whole answer. Raises the errors of `begin`."""
-        held = await self._held(talk, run_input)
-        return self._start(held, _whole(self._agents[talk.agent], run_input), self._invoke_seconds)
+        lock = await self._acquire(key, run_input)
+        return self._start(lock, _whole(self._agents[key.agent], run_input), self._invoke_seconds)
 
     def cancel(self, client: str, conversation: str, agent: str | None = None) -> bool:
         """Ends a client's run in a conversation, optionally of one agent.
@@ -202,17 +202,17 @@ class AgentRuns:
         """
         stopped = [
             run.stop(Cancelled())
-            for run, talk in self._running.items()
-            if (talk.client, talk.id) == (client, conversation) and agent in (None, talk.agent)
+            for run, key in self._running.items()
+            if (key.client, key.id) == (client, conversation) and agent in (None, key.agent)
         ]
         return any(stopped)
 
-    def questions(self, talk: ConversationKey) -> tuple[Asked, ...]:
+    def questions(self, key: ConversationKey) -> tuple[Asked, ...]:
         """Returns the open questions of a conversation's last run, if this process ran it and no run followed."""
         for run, of in self._running.items():
-            if of == talk and isinstance(run.end, Interrupted):  # still cleaning up
+            if of == key and isinstance(run.end, Interrupted):  # still cleaning up
                 return run.end.asked
-        return self._questions.get(talk, ())
+        return self._questions.get(key, ())
 
     async def close(self) -> None:
         """Takes no more runs and ends the present runs; their clients are informed at once. Takes seconds at most."""
@@ -225,25 +225,25 @@ class AgentRuns:
             for task in stuck:
                 task.cancel()
                 _log.warning("A run of a built-in agent does not end.", action="agent_run_stuck", run=task.get_name())
-        await self._talks.close()
+        await self._locks.close()
 
-    async def _held(self, talk: ConversationKey, run_input: RunInput) -> ConversationLock:
+    async def _acquire(self, key: ConversationKey, run_input: RunInput) -> ConversationLock:
         """Takes the conversation lock for a run, which begins without any further waiting."""
-        self._check_room(talk.client)
-        held = await self._talks.take(talk, run_input.agui_run_id, patience_seconds=self._patience_seconds)
+        self._check_room(key.client)
+        lock = await self._locks.take(key, run_input.agui_run_id, patience_seconds=self._patience_seconds)
         try:
-            self._check_room(talk.client)
+            self._check_room(key.client)
         except (RateLimited, Unavailable):
-            self._talks.leave(held)
+            self._locks.leave(lock)
             raise
-        return held
+        return lock
 
     def _check_room(self, client: str) -> None:
         if self._is_closed:
             raise Unavailable(STOPPING.message)
         if len(self._running) >= self._most_runs:
             raise RateLimited("The built-in agents have too much to do at the moment.", retry_after_seconds=5)
-        if sum(talk.client == client for talk in self._running.values()) >= self._most_runs_each:
+        if sum(key.client == client for key in self._running.values()) >= self._most_runs_each:
             raise RateLimited(
                 f"You have {self._most_runs_each} runs of built-in agents at once.",
                 hint="Wait until one of them has ended, or cancel one.",
@@ -251,24 +251,24 @@ class AgentRuns:
             )
 
     def _start(
-        self, held: ConversationLock, events: AsyncGenerator[AgentEvent, None], longest_seconds: float
+        self, lock: ConversationLock, events: AsyncGenerator[AgentEvent, None], longest_seconds: float
     ) -> AgentRun:
-        self._questions.pop(held.talk, None)
-        run = AgentRun(events, id=held.agui_run_id, longest_seconds=longest_seconds)
-        self._running[run] = held.talk
-        keeping = asyncio.create_task(self._talks.keep(held, lambda why: run.stop(Broken(reason=why))))
-        run.task.add_done_callback(lambda _: self._ended(held, run, keeping))
+        self._questions.pop(lock.key, None)
+        run = AgentRun(events, id=lock.agui_run_id, longest_seconds=longest_seconds)
+        self._running[run] = lock.key
+        keeping = asyncio.create_task(self._locks.keep(lock, lambda why: run.stop(Broken(reason=why))))
+        run.task.add_done_callback(lambda _: self._ended(lock, run, keeping))
         return run
 
-    def _ended(self, held: ConversationLock, run: AgentRun, keeping: asyncio.Task[None]) -> None:
-        talk = self._running.pop(run)
+    def _ended(self, lock: ConversationLock, run: AgentRun, keeping: asyncio.Task[None]) -> None:
+        key = self._running.pop(run)
         keeping.cancel()
-        self._talks.leave(held)
+        self._locks.leave(lock)
         if isinstance(run.end, Interrupted):
-            self._questions[talk] = run.end.asked
+            self._questions[key] = run.end.asked
             if len(self._questions) > OPEN_QUESTIONS:
                 self._questions.popitem(last=False)
-        ids = {"agent": talk.agent, "client": talk.client, "run_id": run.id}
+        ids = {"agent": key.agent, "client": key.client, "run_id": run.id}
         how = type(run.end).__name__.lower()
         _log.info("A run of a built-in agent has ended.", action="agent_run", how=how, **ids)
 

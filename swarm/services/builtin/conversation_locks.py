@@ -51,14 +51,14 @@ class ConversationKey:
 class ConversationLock:
     """The lock of a run on a conversation, with its expiry by the clock of `ConversationLocks`."""
 
-    talk: ConversationKey
+    key: ConversationKey
     agui_run_id: str
     ends_at: float
 
     @property
     def row(self) -> tuple[str, str, str, str]:
         """The key of the lock in the database."""
-        return self.talk.client, self.talk.agent, self.talk.id, self.agui_run_id
+        return self.key.client, self.key.agent, self.key.id, self.agui_run_id
 
 
 class ConversationLocks:
@@ -80,7 +80,7 @@ class ConversationLocks:
         self._clock = clock
         self._leaving: set[asyncio.Task[Any]] = set()
 
-    async def take(self, talk: ConversationKey, agui_run_id: str, *, patience_seconds: float) -> ConversationLock:
+    async def take(self, key: ConversationKey, agui_run_id: str, *, patience_seconds: float) -> ConversationLock:
         """Takes a conversation for a run, after the end of the present run, if there is one.
 
         Raises Conflict if that end does not come in time, Unavailable without the database, and when the process stops.
@@ -88,8 +88,8 @@ class ConversationLocks:
         ends_at = asyncio.get_running_loop().time() + patience_seconds
         while True:
             seen = self._database.wakeups.generation(conversation_locks.LOCKS)
-            if held := await self._taken(talk, agui_run_id):
-                return held
+            if lock := await self._taken(key, agui_run_id):
+                return lock
             left = ends_at - asyncio.get_running_loop().time()  # of the time for the other run, not for the database
             if left <= 0:
                 raise Conflict(
@@ -98,25 +98,25 @@ class ConversationLocks:
                 )
             await self._until_left(seen, min(left, _LOOK_SECONDS))
 
-    async def keep(self, held: ConversationLock, lost: Callable[[str], object]) -> None:
+    async def keep(self, lock: ConversationLock, lost: Callable[[str], object]) -> None:
         """Renews until cancelled.
 
         When the run may not continue, calls ``lost`` with the reason, a clause, and returns.
         """
         why = NO_DATABASE
-        while (left := held.ends_at - self._clock()) > 0:
+        while (left := lock.ends_at - self._clock()) > 0:
             await asyncio.sleep(min(self._renew_seconds, left))
-            if held.ends_at > self._clock() and await self._is_lost(held):
+            if lock.ends_at > self._clock() and await self._is_lost(lock):
                 why = TAKEN
                 break
-        _log.warning("A run has lost its conversation, and ends.", action="agent_talk_lost", run_id=held.agui_run_id)
+        _log.warning("A run has lost its conversation, and ends.", action="agent_talk_lost", run_id=lock.agui_run_id)
         lost(why)
 
-    def leave(self, held: ConversationLock) -> None:
+    def leave(self, lock: ConversationLock) -> None:
         """Releases the conversation after the run."""
         self._own(
             attempt(
-                self._database.write(conversation_locks.release, *held.row), "agent_talk_leave", run_id=held.agui_run_id
+                self._database.write(conversation_locks.release, *lock.row), "agent_talk_leave", run_id=lock.agui_run_id
             )
         )
 
@@ -125,40 +125,40 @@ class ConversationLocks:
         if self._leaving:
             await asyncio.wait(set(self._leaving), timeout=LEAVING_SECONDS)
 
-    async def _taken(self, talk: ConversationKey, agui_run_id: str) -> ConversationLock | None:
-        held = ConversationLock(
-            talk=talk, agui_run_id=agui_run_id, ends_at=self._clock() + self._lease_seconds - self._stop_seconds
+    async def _taken(self, key: ConversationKey, agui_run_id: str) -> ConversationLock | None:
+        lock = ConversationLock(
+            key=key, agui_run_id=agui_run_id, ends_at=self._clock() + self._lease_seconds - self._stop_seconds
         )
-        taking = asyncio.create_task(self._database.write(conversation_locks.acquire, *held.row, self._lease_seconds))
+        taking = asyncio.create_task(self._database.write(conversation_locks.acquire, *lock.row, self._lease_seconds))
         try:
-            return held if await asyncio.shield(taking) else None
+            return lock if await asyncio.shield(taking) else None
         except asyncio.CancelledError:
-            self._own(self._undone(taking, held))  # the lock would have no holder
+            self._own(self._undone(taking, lock))  # the lock would have no holder
             raise
 
-    async def _undone(self, taking: asyncio.Task[bool], held: ConversationLock) -> None:
+    async def _undone(self, taking: asyncio.Task[bool], lock: ConversationLock) -> None:
         await asyncio.wait({taking})
         if taking.exception() is None and taking.result():
-            self.leave(held)
+            self.leave(lock)
 
     async def _until_left(self, seen: int, seconds: float) -> None:
         if self._database.wakeups.closed:
             raise Unavailable(RESTARTING)
         await self._database.wakeups.wait(conversation_locks.LOCKS, seen, seconds)
 
-    async def _is_lost(self, held: ConversationLock) -> bool:
+    async def _is_lost(self, lock: ConversationLock) -> bool:
         """Renews. Returns whether another run has the lock. Without a reply its time runs on."""
         asked_at = self._clock()
         try:
-            async with asyncio.timeout(held.ends_at - asked_at):
-                is_ours = await self._database.write(conversation_locks.renew, *held.row, self._lease_seconds)
+            async with asyncio.timeout(lock.ends_at - asked_at):
+                is_ours = await self._database.write(conversation_locks.renew, *lock.row, self._lease_seconds)
         except Exception as error:  # noqa: BLE001 - after any failure the run ends when its time does
             _log.warning(
-                "A conversation cannot be kept.", action="agent_talk", run_id=held.agui_run_id, error=repr(error)
+                "A conversation cannot be kept.", action="agent_talk", run_id=lock.agui_run_id, error=repr(error)
             )
             return False
         if is_ours:
-            held.ends_at = asked_at + self._lease_seconds - self._stop_seconds
+            lock.ends_at = asked_at + self._lease_seconds - self._stop_seconds
         return not is_ours
 
     def _own(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -27,8 +27,8 @@ _log = structlog.get_logger(__name__)
 class ActiveRuns:
     """Begins, stops and ends runs."""
 
-    def __init__(self, crew: RunContext) -> None:
-        self._crew = crew
+    def __init__(self, run_context: RunContext) -> None:
+        self._run_context = run_context
         self._term = OfficeTerm(0, -math.inf, boottime)
         self._runs: dict[AnswerRun, asyncio.Task[None]] = {}
         self._changed = asyncio.Condition()
@@ -52,13 +52,13 @@ class ActiveRuns:
 
     def begin(self, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications) -> None:
         """Begins the run for a claimed trigger."""
-        self._begin(AgentSource(self._crew, agent, one, trigger, take_news))
+        self._begin(AgentSource(self._run_context, agent, one, trigger, take_news))
 
     async def begin_streams(self) -> None:
         """Begins to show every open answer of a polling agent that this process does not show yet."""
-        for run_id in await self._crew.database.read(run_events.running):
+        for run_id in await self._run_context.database.read(run_events.running):
             if not self.runs(run_id):
-                self._begin(StreamSource(self._crew, run_id))
+                self._begin(StreamSource(self._run_context, run_id))
 
     def stop(self, run_id: str, by: str | None) -> None:
         """Stops a run for a person, by user id. A run of another process is stopped there."""
@@ -98,7 +98,7 @@ class ActiveRuns:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _begin(self, source: RunSource) -> None:
-        run = AnswerRun(self._crew, source, self._term)
+        run = AnswerRun(self._run_context, source, self._term)
         task = asyncio.create_task(run.run(), name=f"run {run.run_id}")
         self._runs[run] = task
         task.add_done_callback(lambda done: self._ended(run, done))
@@ -107,7 +107,7 @@ class ActiveRuns:
         self._runs.pop(run, None)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a run failed", action="turn", turn=run.run_id, exc_info=task.exception())
-        self._crew.background(self._tell())
+        self._run_context.background(self._tell())
 
     async def _tell(self) -> None:
         async with self._changed:

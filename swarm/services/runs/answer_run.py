@@ -113,11 +113,11 @@ class RunSource(Protocol):
 class AnswerRun:
     """A run in progress. On cancellation, it seals the shown messages and leaves its work to be done again."""
 
-    def __init__(self, crew: RunContext, source: RunSource, term: OfficeTerm) -> None:
+    def __init__(self, run_context: RunContext, source: RunSource, term: OfficeTerm) -> None:
         self.source = source
         self.run_id = source.run_id
         self.term = term
-        self._crew = crew
+        self._run_context = run_context
         self._showing: Showing | None = None
         self._reading: asyncio.Task[None] | None = None  # of an answer not shown live
         self._stopped: tuple[str | None] | None = None  # by whom, after a Stop
@@ -127,7 +127,7 @@ class AnswerRun:
         """Shows the answer and records its end."""
         if not await self.source.ready(self):
             return
-        beside = [self._crew.background(self.source.keep(self))]
+        beside = [self._run_context.background(self.source.keep(self))]
         place = None
         try:
             opening = await self.source.begin()
@@ -165,25 +165,25 @@ class AnswerRun:
         return not self._is_lost and await self.source.is_ours(self) and await self.term.is_ours()
 
     def _offer_stop(self, place: AnswerTarget | None) -> list[asyncio.Task[None]]:
-        seconds = self._crew.stop_button_seconds
+        seconds = self._run_context.stop_button_seconds
         if place is None or place.requester is None or seconds is None:
             return []
 
         async def offer() -> None:
             await asyncio.sleep(seconds)
-            await self._crew.database.write(offer_stop, self.run_id)
+            await self._run_context.database.write(offer_stop, self.run_id)
 
-        return [self._crew.background(offer())]
+        return [self._run_context.background(offer())]
 
     async def _shown(self, opening: Opening) -> AnswerShown:
         """Shows the answer live for people; collects it whole for bots, and without a thread."""
         events, place = await self.source.events(self), opening.place
         if place is None or place.requester is None:
             return await self._whole(events, opening.mentionable)
-        showing = self._crew.stage.answer(
+        showing = self._run_context.stage.answer(
             place,
             mentionable=opening.mentionable,
-            record=RunRecord(self._crew.database, self.run_id),
+            record=RunRecord(self._run_context.database, self.run_id),
             may_call=self.may_call,
             pages=opening.sealed_pages,
         )
@@ -214,7 +214,7 @@ class AnswerRun:
         ending = Ending(outcome=shown.outcome, text=shown.text, leftover=shown.leftover, closing=shown.closing)
         while True:
             try:
-                await self._crew.database.write(end_run, self.run_id, ending, place, self._crew.conduct)
+                await self._run_context.database.write(end_run, self.run_id, ending, place, self._run_context.conduct)
             except Unavailable as error:
                 _log.warning("the end of a run cannot be stored yet", action="turn", error=error.message)
                 await asyncio.sleep(_AGAIN_SECONDS)
@@ -234,7 +234,7 @@ class AnswerRun:
         if not self.term.holds():
             return  # the process now in office ends the run
         try:
-            await self._crew.recovery.bring_to_end(
+            await self._run_context.recovery.bring_to_end(
                 self.run_id, self.term.is_ours, counts=not is_told, was_called=self.source.was_called
             )
             stored = None if place is None or is_told or is_lost else await self.source.stored()

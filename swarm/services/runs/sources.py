@@ -78,14 +78,14 @@ class AgentSource:
     """The source for an agent that is called with a claimed trigger. Implements `RunSource`."""
 
     def __init__(
-        self, crew: RunContext, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications
+        self, run_context: RunContext, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications
     ) -> None:
         self.run_id = new_id()
         self.agent_id: str | None = agent.id
         self.task_id = trigger.task.id if trigger.task else None
         self.inbox_message_ids = {inbox_message.id for inbox_message in trigger.inbox_messages}
         self.was_called = False
-        self._crew = crew
+        self._run_context = run_context
         self._agent = agent
         self._one = one
         self._trigger = trigger
@@ -99,7 +99,9 @@ class AgentSource:
         try:
             async with asyncio.timeout(SEAL_SECONDS):
                 while place:
-                    if not await self._crew.database.read(run_pages.is_unsealed_in_thread, place.id, self._agent.id):
+                    if not await self._run_context.database.read(
+                        run_pages.is_unsealed_in_thread, place.id, self._agent.id
+                    ):
                         break
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
@@ -112,7 +114,7 @@ class AgentSource:
         return True
 
     async def begin(self) -> Opening | None:
-        starting = self._crew.background(self._crew.database.write(self._started))
+        starting = self._run_context.background(self._run_context.database.write(self._started))
         try:
             is_started = await asyncio.shield(starting)
         except BaseException:
@@ -125,7 +127,7 @@ class AgentSource:
         if thread:
             place = place_of(
                 thread,
-                self._crew.conduct,
+                self._run_context.conduct,
                 run_id=self.run_id,
                 requester=self._requester,
                 agent_name=self._agent.name,
@@ -137,10 +139,10 @@ class AgentSource:
     async def keep(self, run: AnswerRun) -> None:
         """Renews the lease until the end; a run that has lost its lease is stopped."""
         while True:
-            await asyncio.sleep(self._crew.conduct.lease_seconds / 3)
+            await asyncio.sleep(self._run_context.conduct.lease_seconds / 3)
             asked_at = boottime()
             try:
-                heartbeat = await self._crew.work.renew(self._agent, [self._trigger.lease_token])
+                heartbeat = await self._run_context.work.renew(self._agent, [self._trigger.lease_token])
                 if not heartbeat.renewed.lost:
                     self._confirmed_at = asked_at
                 elif await self._keep(run) is not LeaseLossOutcome.OURS:
@@ -153,7 +155,7 @@ class AgentSource:
 
     async def is_ours(self, run: AnswerRun) -> bool:
         """Checks a lease that was not confirmed for most of its time, since the process may have slept."""
-        is_fresh = boottime() - self._confirmed_at < self._crew.conduct.lease_seconds * _FRESH
+        is_fresh = boottime() - self._confirmed_at < self._run_context.conduct.lease_seconds * _FRESH
         return is_fresh or await self._keep(run) is not LeaseLossOutcome.TAKEN
 
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
@@ -171,7 +173,7 @@ class AgentSource:
         yield await self._one.client.invoke(taken)
 
     async def _release(self, delay_seconds: float) -> None:
-        await self._crew.work.release(self._agent, [self._trigger.lease_token], delay_seconds)
+        await self._run_context.work.release(self._agent, [self._trigger.lease_token], delay_seconds)
 
     def _started(self, tx: Transaction) -> bool:
         """Returns False if the work is not to be begun.
@@ -207,20 +209,20 @@ class AgentSource:
         """The ids of the run. A task without a thread is a conversation of its own."""
         place, name = self._trigger.place, self._one.conversation_id
         if place is None:
-            conversation_id = name(team=self._crew.me.team, channel="task", thread_ts=self._trigger.id)
+            conversation_id = name(team=self._run_context.me.team, channel="task", thread_ts=self._trigger.id)
         else:
             conversation_id = name(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
         return Ids(run_id=self.run_id, agui_run_id=new_id(), trace_id=new_trace_id(), conversation_id=conversation_id)
 
     async def _input(self) -> RunInput:
-        database, directory = self._crew.database, self._crew.directory
+        database, directory = self._run_context.database, self._run_context.directory
         remembers = self._one.spec.history is History.NEW
         return run_input(
             self._trigger,
             self._ids,
             heard=await heard_before(database, self._trigger, self._agent.id) if remembers else NOTHING_HEARD,
-            history_characters=self._crew.conduct.history_characters,
-            bot_name=await directory.author_name(self._crew.me.user_id, AuthorKind.USER),
+            history_characters=self._run_context.conduct.history_characters,
+            bot_name=await directory.author_name(self._run_context.me.user_id, AuthorKind.USER),
             client_context=await self._context(),
             since=await answered_since(database, directory, self._trigger),
         )
@@ -230,7 +232,7 @@ class AgentSource:
         place = self._trigger.place
         if place is None:
             return client_context(channel_type=ChannelType.CHANNEL)
-        policy, directory = self._crew.conduct.policy(place.channel), self._crew.directory
+        policy, directory = self._run_context.conduct.policy(place.channel), self._run_context.directory
         email = await directory.user_email(self._requester) if policy.share_email and self._requester else None
         return client_context(
             channel_type=place.channel_type,
@@ -243,7 +245,7 @@ class AgentSource:
     async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
         """Keeps the work after the expiry of its lease, unless it was taken away meanwhile."""
         asked_at = boottime()
-        kept = await self._crew.database.write(keep, self.run_id, self._crew.conduct.lease_seconds)
+        kept = await self._run_context.database.write(keep, self.run_id, self._run_context.conduct.lease_seconds)
         if kept is LeaseLossOutcome.OURS:
             self._confirmed_at = asked_at
             return kept
@@ -266,10 +268,10 @@ class StreamSource:
     task_id: str | None = None
     was_called = True
 
-    def __init__(self, crew: RunContext, run_id: str) -> None:
+    def __init__(self, run_context: RunContext, run_id: str) -> None:
         self.run_id = run_id
         self.inbox_message_ids: set[str] = set()
-        self._crew = crew
+        self._run_context = run_context
         self._people: frozenset[str] = frozenset()
         self._found: Unfinished
 
@@ -277,12 +279,12 @@ class StreamSource:
         """Seals the messages that another process has begun."""
         found = await self._read()
         if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
-            await self._crew.recovery.bring_to_end(self.run_id, run.term.is_ours, counts=True)
+            await self._run_context.recovery.bring_to_end(self.run_id, run.term.is_ours, counts=True)
             found = await self._read()
         if found is None or found.thread is None:
             return False
         self._found = found
-        self._people = await self._crew.database.read(_people, found.run, found.thread)
+        self._people = await self._run_context.database.read(_people, found.run, found.thread)
         return True
 
     async def begin(self) -> Opening | None:
@@ -290,7 +292,7 @@ class StreamSource:
         assert thread is not None  # else the run was not ready
         place = place_of(
             thread,
-            self._crew.conduct,
+            self._run_context.conduct,
             run_id=run.id,
             requester=run.requester,
             agent_name=self._found.agent_name,
@@ -309,13 +311,13 @@ class StreamSource:
 
     async def stored(self) -> AnswerShown | None:
         whole = AnswerCollector(self._people)
-        for event in await self._crew.database.read(_told, self.run_id):
+        for event in await self._run_context.database.read(_told, self.run_id):
             whole.hear(event)
         return whole.shown()
 
     async def _tail(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
         """Yields all events from the first piece on. After a stop neither further events nor an end follow."""
-        seq, wakeups, topic = 0, self._crew.database.wakeups, run_events.topic_of(self.run_id)
+        seq, wakeups, topic = 0, self._run_context.database.wakeups, run_events.topic_of(self.run_id)
         while True:
             seen = wakeups.generation(topic)
             pieces, end = await self._look(seq)
@@ -340,13 +342,13 @@ class StreamSource:
     async def _look(self, seq: int) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
         while True:
             try:
-                return await self._crew.database.read(look_at, self.run_id, seq, self._crew.conduct)
+                return await self._run_context.database.read(look_at, self.run_id, seq, self._run_context.conduct)
             except Unavailable as error:
                 _log.warning("a stream cannot be read yet", action="stream_read", error=error.message)
                 await asyncio.sleep(_TAIL_SECONDS)
 
     async def _read(self) -> Unfinished | None:
-        found = await self._crew.database.read(unfinished, self.run_id, self._crew.conduct)
+        found = await self._run_context.database.read(unfinished, self.run_id, self._run_context.conduct)
         return found if found and found.run.status is RunStatus.RUNNING else None
 
 

@@ -213,21 +213,21 @@ async def place(
     agents: Mapping[str, Scripted],
     *,
     door: Mapping[str, float] | None = None,
-    talks: Mapping[str, Any] | None = None,
+    locks: Mapping[str, Any] | None = None,
     clock: ManualClock | None = None,
     callers: CallerPolicy = EVERYBODY,
     **limits: Any,
 ) -> AsyncIterator[Place]:
     """A coordinator that serves these agents.
 
-    ``callers`` may call them; ``door``, ``talks`` and ``limits`` are for the door, for `ConversationLocks` and for
+    ``callers`` may call them; ``door``, ``locks`` and ``limits`` are for the door, for `ConversationLocks` and for
     `AgentRuns`; ``clock`` is the database's.
     """
     async with Database(url, clock=clock or ManualClock()) as database:
         policies = dict.fromkeys(agents, callers)
         runs = AgentRuns(
             agents,
-            ConversationLocks(database, **(talks or {})),
+            ConversationLocks(database, **(locks or {})),
             policies,
             **{"patience_seconds": PATIENCE_SECONDS, **limits},
         )

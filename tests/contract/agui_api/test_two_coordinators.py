@@ -135,9 +135,9 @@ async def main(url, seconds):
     async with Database(url) as database:
         talks = ConversationLocks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
         key = ConversationKey(client="wim", agent="router", id="c1")
-        held = await talks.take(key, "of the dead", patience_seconds=30)
+        held = await locks.take(key, "of the dead", patience_seconds=30)
         print("held", flush=True)
-        await talks.keep(held, print)
+        await locks.keep(held, print)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -171,7 +171,7 @@ async def test_a_process_that_is_killed_leaves_it_blocked_for_a_while_only(datab
 async def test_a_run_that_has_lost_its_conversation_ends_and_says_why(database_url: str, clock: ManualClock) -> None:
     router = Scripted(FOREVER)
     with capture_logs() as logs:
-        async with place(database_url, {"router": router}, clock=clock, talks={"renew_seconds": 0.02}) as here:
+        async with place(database_url, {"router": router}, clock=clock, locks={"renew_seconds": 0.02}) as here:
             wim = await here.client()
             async with wim.stream(START, start()) as response:
                 await router.began()
@@ -250,7 +250,7 @@ async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_ove
     waiting = asyncio.create_task(there.runs.begin(TALK, run_input()))
 
     async def waits() -> bool:
-        return bool(there.runs._talks._database.wakeups.awaited)
+        return bool(there.runs._locks._database.wakeups.awaited)
 
     await wait_until(waits)
     run.leave()
