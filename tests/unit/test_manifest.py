@@ -12,7 +12,7 @@ import pytest
 
 from swarm.domain.answers import calls
 from swarm.slack import manifest
-from swarm.slack.incoming import button_actions
+from swarm.slack.incoming import payloads
 from swarm.slack.outgoing import files, gateway, pacing, streams, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
@@ -68,7 +68,7 @@ def test_an_app_that_is_an_agent_hears_of_slacks_own_stop_and_asks_for_one_scope
     plain, agent = manifest.manifest(), manifest.manifest(agent=True)
     assert set(manifest.bot_scopes(agent=True)) - set(manifest.bot_scopes()) == {"assistant:write"}
     assert events_of(agent) - events_of(plain) == {"agent_session_stopped"} == set(manifest.AGENT_EVENT_SCOPES)
-    assert "agent_session_stopped" in inspect.getsource(button_actions)
+    assert "agent_session_stopped" in inspect.getsource(payloads)
     assert isinstance(plain["features"], dict)
     assert isinstance(agent["features"], dict)
     assert "agent_view" not in plain["features"]

@@ -11,7 +11,7 @@ from swarm.domain.access import Person
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
-from swarm.slack.outgoing import lookups
+from swarm.slack.outgoing import names
 from swarm.slack.outgoing.gateway import ChannelInfo
 from swarm.slack.outgoing.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Names
 
@@ -226,7 +226,7 @@ async def test_nobody_waits_longer_for_who_somebody_is_than_they_said(setting: S
 
 
 async def test_no_more_is_remembered_than_has_room(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "REMEMBERED", 2)
+    monkeypatch.setattr(names, "REMEMBERED", 2)
     for channel in ("C1", "C2", "C3", "C3", "C1"):
         await setting.names.channel_facts(channel)
     assert setting.source.asked == ["C1", "C2", "C3", "C1"]

@@ -15,7 +15,7 @@ from swarm.domain.button_actions import (
     feedback_of,
     feedback_value,
 )
-from swarm.slack.incoming.button_actions import button_pressed, session_stopped
+from swarm.slack.incoming.payloads import button_pressed, session_stopped
 from tests.support.every import every
 
 PAYLOAD: dict[str, Any] = {

@@ -42,9 +42,8 @@ from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooL
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.text.mrkdwn import safe
 from swarm.entrypoints.web.errors import describe
-from swarm.slack.incoming.button_actions import button_pressed, session_stopped
 from swarm.slack.incoming.fields import JsonObject, text_at
-from swarm.slack.incoming.payloads import slack_event
+from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.signature import verify
 from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable

@@ -12,8 +12,8 @@ from swarm.slack.outgoing.answer_blocks import (
     stop_run_block,
     stop_task_block,
 )
-from swarm.slack.outgoing.outcomes import Failure
 from swarm.slack.outgoing.streams import own_metadata
+from swarm.slack.outgoing.web_api import Failure
 
 _METHODS: Final = {
     DeliveryKind.POST: "chat.postMessage",

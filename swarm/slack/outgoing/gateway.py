@@ -34,10 +34,9 @@ from swarm.slack.incoming.payloads import history_message, person_of
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
 from swarm.slack.outgoing.delivery_calls import content, method_of, post_arguments, was_done_before
 from swarm.slack.outgoing.files import SlackFileClient
-from swarm.slack.outgoing.outcomes import RETRY_SECONDS, Failure
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.streams import SlackStreams
-from swarm.slack.outgoing.web_api import RefusedBySlack, SlackClock, WebApi
+from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
 

@@ -47,7 +47,7 @@ from swarm.domain.answers.sending import wake_at
 from swarm.domain.answers.showing import AnswerLost, AnswerShown, Last, LiveSlack, MayCall, PageRecord
 from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.errors import NotFound, SwarmError
-from swarm.domain.model.deliveries import Answer, DeliveryAccepted
+from swarm.domain.model.deliveries import DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
@@ -61,7 +61,6 @@ _JOINED_CHARACTERS: Final = 16_384
 
 LANDING_SECONDS: Final = 3.0
 """How long the end of an answer waits for a call under way."""
-
 _FIND_AGAIN_SECONDS: Final = 2.0
 _FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
 _UNFINISHED: Final = "it stopped in the middle of its answer"
@@ -147,15 +146,15 @@ class LiveAnswer:
         """
         self._reading = self._start(self._read(events))
         try:
-            await self._obey(self._first)
+            await self._execute(self._first)
             while self._over is None:
-                await self._take(await self._next())
+                await self._step(await self._next())
         finally:
-            await self._let_go(events)
+            await self._close(events)
         outcome = self._live.outcome
         assert outcome is not None  # an answer ends with its run
-        said = str(self._live.full_text)
-        if REMOVED in said:
+        text = str(self._live.full_text)
+        if REMOVED in text:
             _log.warning(
                 "A secret was removed from what an agent says.",
                 action="secret_removed",
@@ -163,7 +162,7 @@ class LiveAnswer:
                 agent=self._place.agent_name,
                 channel=self._place.channel,
             )
-        return AnswerShown(outcome=outcome, text=said, leftover=self._over.leftover, closing=self._over.closing)
+        return AnswerShown(outcome=outcome, text=text, leftover=self._over.leftover, closing=self._over.closing)
 
     async def _next(self) -> Input:
         wake = wake_at(self._live, self._looked_at)
@@ -174,13 +173,13 @@ class LiveAnswer:
         except TimeoutError:
             return Tick()
 
-    async def _take(self, taken: Input) -> None:
+    async def _step(self, taken: Input) -> None:
         """Take one step. Deltas that wait together are joined."""
         if self._failure:
             raise self._failure
         rest: Input | None = taken
         while rest is not None:
-            taken, rest = self._together(rest)
+            taken, rest = self._join_deltas(rest)
             before, self._looked_at = self._live, self._clock()
             self._live, commands = step(before, taken, self._looked_at)
             if self._live.gives_up and not before.gives_up:
@@ -190,7 +189,7 @@ class LiveAnswer:
                     turn=self._place.run_id,
                 )
             await self._note_end(before, taken)
-            await self._obey(commands)
+            await self._execute(commands)
 
     async def _note_end(self, before: Live, taken: Input) -> None:
         """Record the end of a message that no longer grows."""
@@ -201,7 +200,7 @@ class LiveAnswer:
         if page and is_begun and (self._live.page is None or self._live.page.number != page.number):
             await self._record.ended(page.number, page.text)
 
-    def _together(self, taken: Input) -> tuple[Input, Input | None]:
+    def _join_deltas(self, taken: Input) -> tuple[Input, Input | None]:
         """Join an input with the deltas that continue it. Returns the joined input, and the next one if taken."""
         if isinstance(taken, AgentEventReceived):
             self._ahead.release()
@@ -215,11 +214,11 @@ class LiveAnswer:
             taken = AgentEventReceived(event=joined)
         return taken, None
 
-    async def _obey(self, commands: Iterable[Command]) -> None:
+    async def _execute(self, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
                 case AcquireSlot():
-                    self._start(self._wait_for_slot(command))
+                    self._start(self._acquire_slot(command))
                 case Find(page=page):
                     self._start(self._find(page))
                 case HangUp():
@@ -249,31 +248,21 @@ class LiveAnswer:
         self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
         answer = await self._slack.call(self._place, call)
         self._log_failure(type(call).__name__, None if isinstance(answer, DeliveryAccepted) else repr(answer))
-        await self._landed(call, answer)
+        if isinstance(answer, DeliveryAccepted) and isinstance(call, OpenStream | PostPage) and answer.ts:
+            await self._remember(call.page, answer.ts)
         self._inputs.put_nowait(SlackAnswered(answer=answer))
 
     def _log_failure(self, call: str, answer: str | None) -> None:
         """Log a repeated failure once."""
         if answer and (call, answer) != self._logged:
-            _log.info(
-                "Slack did not take a piece of an answer",
-                action="stream_call",
-                turn=self._place.run_id,
-                call=call,
-                answer=answer,
-            )
+            failure = {"turn": self._place.run_id, "call": call, "answer": answer}
+            _log.info("Slack did not take a piece of an answer", action="stream_call", **failure)
         self._logged = (call, answer) if answer else None
 
-    async def _landed(self, call: StreamCall, answer: Answer) -> None:
-        if not isinstance(answer, DeliveryAccepted):
-            return
-        if isinstance(call, OpenStream | PostPage) and answer.ts:
-            self._remember(answer.ts)
-            await self._record.began(call.page, answer.ts)
-
-    def _remember(self, ts: str) -> None:
+    async def _remember(self, page: int, ts: str) -> None:
         self._known.add(ts)
         self._own.add(ts)
+        await self._record.began(page, ts)
 
     async def _find(self, page: int) -> None:
         """Search for a message that may have begun, once no call can be in flight."""
@@ -292,12 +281,11 @@ class LiveAnswer:
                 pause = min(2 * pause, _FIND_AT_LEAST_EVERY_SECONDS)
                 continue
             if ts:
-                self._remember(ts)
-                await self._record.began(page, ts)
+                await self._remember(page, ts)
             self._inputs.put_nowait(PageLocated(ts=ts))
             return
 
-    async def _wait_for_slot(self, ask: AcquireSlot) -> None:
+    async def _acquire_slot(self, ask: AcquireSlot) -> None:
         await self._slack.acquire_slot(ask.slot, self._place.channel)
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 
@@ -309,13 +297,13 @@ class LiveAnswer:
                 async for event in events:
                     if isinstance(event, Warned):
                         _log.warning("an agent warns", action="agent_warning", warning=event.message)
-                    await self._heard(event)
+                    await self._enqueue(event)
         except Exception:  # noqa: BLE001 - the thread is told of every failure of an agent
             _log.exception("an agent could not be read", action="agent_read", turn=self._place.run_id)
             last = Broken(reason=_CRASHED)
-        await self._heard(last)
+        await self._enqueue(last)
 
-    async def _heard(self, event: AgentEvent) -> None:
+    async def _enqueue(self, event: AgentEvent) -> None:
         for piece in _pieces(event):
             await self._ahead.acquire()
             self._inputs.put_nowait(AgentEventReceived(event=piece))
@@ -344,7 +332,7 @@ class LiveAnswer:
             self._failure = task.exception()
             self._inputs.put_nowait(Tick())
 
-    async def _let_go(self, events: AsyncGenerator[AgentEvent, None]) -> None:
+    async def _close(self, events: AsyncGenerator[AgentEvent, None]) -> None:
         """End all tasks. A call under way may finish first, which saves a search for its effect."""
         landing = {task for task in (self._calling, self._showing) if task and not task.done()}
         for task in self._tasks - landing:

@@ -48,8 +48,7 @@ from swarm.slack.outgoing.answer_blocks import (
     stream_chunks,
     text_block,
 )
-from swarm.slack.outgoing.outcomes import Failure
-from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
+from swarm.slack.outgoing.web_api import Failure, RefusedBySlack, WebApi
 
 _STATUS: Final = "assistant.threads.setStatus"
 _SESSION_STATUS: Final = "agents.sessions.setStatus"
