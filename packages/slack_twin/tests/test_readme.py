@@ -1,4 +1,4 @@
-"""The README of the twin lists what there is: methods, events, faults, calls of the control API, variables, rooms."""
+"""The README of the twin lists what there is: methods, events, faults, calls of the control API, variables, modules."""
 
 import ast
 import re
@@ -119,9 +119,9 @@ def test_links_to_files_lead_somewhere() -> None:
         assert [link for link in links if not (document.parent / link).exists()] == [], document
 
 
-def test_the_readme_names_every_room() -> None:
+def test_the_readme_names_every_module() -> None:
     files = {path.stem for path in TWIN.glob("*.py") if not path.stem.startswith("__")}
     folders = {f"{path.name}/" for path in TWIN.iterdir() if path.is_dir() and not path.name.startswith("__")}
-    listed = names("Rooms")
+    listed = names("Modules")
     assert listed == list(dict.fromkeys(listed))
     assert set(listed) == files | folders
