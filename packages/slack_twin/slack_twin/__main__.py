@@ -1,4 +1,4 @@
-"""``slack-twin``, which is also ``python -m slack_twin``: run a twin until Ctrl-C."""
+"""The command ``slack-twin``, also ``python -m slack_twin``: runs a twin until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LAST_PORT = 65_535
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line on standard error, and exit code 2."""
+        """Prints one line on standard error and exits with code 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 after Ctrl-C or SIGTERM, 1 when the twin cannot start. Unknown options exit with 2."""
+    """Returns the exit code: 0 after Ctrl-C or SIGTERM, 1 if the twin cannot start. Unknown options exit with 2."""
     options = _parser().parse_args(arguments)
     return run_twin(
         options.host,
@@ -48,11 +48,11 @@ def run_twin(
     origins: Sequence[str] = (),
     manifests: Sequence[str] = (),
 ) -> int:
-    """Serve a twin until Ctrl-C or SIGTERM; `rates` comes before the variable `TWIN_RATES`.
+    """Serves a twin until Ctrl-C or SIGTERM. `rates` overrides the variable `TWIN_RATES`.
 
-    The apps of `manifests`, which are files, take the place of the default one.
+    The apps of the files `manifests` replace the default app.
 
-    Returns 0, or 1 after one line on standard error when the address cannot be taken or a setting makes no sense.
+    Returns 0, or 1 after one line on standard error if the address is unavailable or a setting is invalid.
     """
     try:
         if not 0 <= port <= _LAST_PORT:
@@ -71,7 +71,7 @@ def run_twin(
 
 
 def _seed(manifests: Sequence[str]) -> Seed:
-    """Raises ValueError for a manifest that cannot be read or makes no sense."""
+    """Returns the seed of the manifests. Raises ValueError for an unreadable or invalid manifest."""
     try:
         return seed_from_manifests(manifests) if manifests else DEFAULT
     except OSError as error:
