@@ -1,6 +1,7 @@
-"""What people do with buttons, menus, forms and commands, as Slack writes it to apps.
+"""Slack's payloads for people's actions on buttons, menus, forms and commands.
 
-https://docs.slack.dev/reference/interaction-payloads and https://docs.slack.dev/interactivity/implementing-slash-commands
+https://docs.slack.dev/reference/interaction-payloads and
+https://docs.slack.dev/interactivity/implementing-slash-commands
 """
 
 import uuid
@@ -15,12 +16,12 @@ from slack_twin.errors import Json
 from slack_twin.messages import Message
 from slack_twin.people import App, Channel, ChannelKind, User
 
-TOKEN = "twin"  # the old verification token, which nobody should check
+TOKEN = "twin"  # the old verification token, which apps should not check
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction:
-    """One act of a person on its way to an app. It is sent once."""
+    """One action of a person on its way to an app, sent only once."""
 
     envelope: Envelope
     payload: Json
@@ -46,7 +47,7 @@ def interaction(
 
 
 def common(kind: str, app: App, user: User) -> Json:
-    """What every interactive payload has."""
+    """Returns the fields of every interactive payload."""
     return {
         "type": kind,
         "team": {"id": TEAM_ID, "domain": TEAM_DOMAIN},
@@ -69,7 +70,7 @@ def shortcut(kind: str, app: App, user: User, *, callback_id: str) -> Json:
 
 
 def channel_name(channel: Channel) -> str:
-    """The name that payloads give: those of conversations that are not public are not told."""
+    """Returns a channel's name in payloads, which hide the names of non-public conversations."""
     match channel.kind:
         case ChannelKind.PUBLIC:
             return channel.name
@@ -80,7 +81,7 @@ def channel_name(channel: Channel) -> str:
 
 
 def action(element: Element, chosen: Mapping[str, object], *, ts: str) -> Json:
-    """An entry of `actions`."""
+    """Returns an entry of `actions`."""
     return {
         "type": element.type,
         "action_id": element.action_id,
@@ -100,7 +101,7 @@ def message_shape(message: Message, channel: Channel, directory: Directory) -> J
 
 
 def of_message(message: Message, channel: Channel, directory: Directory, *, is_ephemeral: bool) -> Json:
-    """Where it happened, for an act on a message. Of an ephemeral message the payload tells the place only."""
+    """Returns the message fields of a payload. For an ephemeral message, these contain only the place."""
     container: Json = {
         "type": "message",
         "message_ts": message.ts,

@@ -32,7 +32,7 @@ def response_routes(responses: Responses) -> list[Route]:
 
 
 def read_payload(raw: bytes) -> Json:
-    """A JSON object, be it the body or the field `payload` of a form. Raises SlackError `invalid_payload`."""
+    """Returns the JSON object in the body or in the form field `payload`. Raises SlackError `invalid_payload`."""
     try:
         text = raw.decode("utf-8")
         if text.startswith("payload="):

@@ -23,7 +23,7 @@ _MOST_WAIT_SECONDS = 10.0
 
 
 class Actions:
-    """`/twin/actions`, `/twin/suggestions`, `/twin/commands`, `/twin/shortcuts`, `/twin/views`, `/twin/homes`."""
+    """Handlers of the routes for actions, suggestions, commands, shortcuts, views and home tabs below `/twin`."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
