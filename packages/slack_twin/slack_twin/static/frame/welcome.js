@@ -1,4 +1,4 @@
-// What a newcomer sees in an empty conversation: what to do, and a button that begins it.
+// The introduction in an empty conversation: instructions, and a button to start.
 
 import { element } from "../dom.js";
 

@@ -1,4 +1,4 @@
-// What one can do with a message, shown while the pointer or the focus is on it.
+// The actions on a message, shown while the pointer or the focus is on it.
 
 import { element } from "../dom.js";
 import { QUICK, emojiOrName } from "../text/emoji.js";
@@ -25,7 +25,7 @@ export function drawTools(message, { act, own, inThread }) {
 const tool = (sign, label, onclick) =>
   element("button", { type: "button", "aria-label": label, title: label, onclick }, sign);
 
-// The same from the keyboard, on a message that has the focus.
+// Keyboard shortcuts for the focused message.
 export function messageKey(event, message, { act, own, inThread }) {
   if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
   const keys = {
