@@ -1,4 +1,4 @@
-"""Slash commands, shortcuts, and what apps answer by a response URL."""
+"""Slash commands, shortcuts, and the apps' responses by a response URL."""
 
 import asyncio
 from typing import Any
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.req("TWIN-01")
 
 
 def running(world: World, text: str = "", **more: Any) -> asyncio.Task[Any]:
-    """A command of alice, under way."""
+    """Starts a command of alice."""
     body = {"user": "alice", "channel": "general", "command": "/swarm", "text": text, "wait_seconds": 0} | more
     return asyncio.create_task(world.ask("POST", "commands", body))
 
 
 async def response_url(world: World, line: Line, ts: str | None = None) -> str:
-    """The response URL of a press of alice on the message `ts`, or of a new one."""
+    """Returns the response URL of a button press by alice on the message `ts`, or on a new message."""
     ts = ts or await posted(world, actions(button("go")))
     payload, _ = await heard(line, pressing(world, ts, "go"))
     return str(payload["response_url"])

@@ -1,4 +1,4 @@
-"""The control API: people speak and read, journals are read, the workspace is seeded and reset."""
+"""The control API: people's messages, the journals, seeding and resetting."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people do with buttons, menus and inputs of messages, on its way to the app that owns the message."""
+"""People's actions on buttons, menus and inputs of messages, and the payloads to the messages' apps."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ async def test_a_press_meets_the_faults_that_were_planned_for_it(world: World) -
 
 MENU = options("tea", "coffee")
 TEA, COFFEE = MENU
-# The element, what a person gives for it, and what the app is told.
+# The element, the person's input, and the app's payload.
 CHOICES: list[tuple[Json, object, Json]] = [
     ({"type": "static_select", "options": MENU}, "tea", {"selected_option": TEA}),
     ({"type": "static_select", "options": MENU}, "Coffee", {"selected_option": COFFEE}),

@@ -1,4 +1,4 @@
-"""The command ``slack-twin``: the twin as a process of its own."""
+"""The command ``slack-twin``, which runs the twin as a process."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal(
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """The exit code and the one line on standard error of a command that cannot start."""
+    """Returns the exit code and the error line of a command that cannot start."""
     try:
         code = main(arguments)
     except SystemExit as exited:
