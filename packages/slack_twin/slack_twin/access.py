@@ -59,14 +59,14 @@ class Access:
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
-            return _refused(400, "bad_request", "A request has one Host header.", "")
+            return _refused(400, "bad_request", "A request must have exactly one Host header.", "")
         host = "".join(hosts).lower()
         if hosts and not self._is_own(host):
             return _refused(
                 403,
                 "forbidden",
-                "The Host header names no host of this twin.",
-                "Use an address that it listens on, or start it with --allow-host and this name.",
+                "The Host header does not name this twin.",
+                "Use an address that the twin listens on, or start it with --allow-host and this name.",
             )
         if _comes_from_elsewhere(scope, headers) if not origins else not self._may_call(origins, host):
             return _refused(
@@ -130,7 +130,7 @@ def _checked_host(text: str) -> str:
     if _address(bare) is not None:
         return bare
     if not _NAME.fullmatch(host.removeprefix("*.")):
-        raise ValueError(f"'{text}' is no host; a name without scheme and port is expected, such as twin.example.org")
+        raise ValueError(f"'{text}' is not a host; expected a name without scheme and port, such as twin.example.org")
     return host
 
 
@@ -139,7 +139,7 @@ def _checked_origin(text: str) -> str:
     found = re.fullmatch(r"(https?)://(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(:[0-9]{1,5})?", origin)
     if found and (_address(found[2].strip("[]")) or _NAME.fullmatch(found[2])):
         return origin.removesuffix(_DEFAULT_PORTS[found[1]])
-    raise ValueError(f"'{text}' is no origin; scheme, host and port are expected, such as http://localhost:3000")
+    raise ValueError(f"'{text}' is not an origin; expected scheme, host and port, such as http://localhost:3000")
 
 
 def _is_localhost(name: str) -> bool:

@@ -50,6 +50,6 @@ def find_element(elements: Sequence[Element], act: Act) -> Element:
     if len(named) == 1:
         return named[0]
     if named:
-        raise ControlError(422, "invalid", f"several elements are called {act.action_id!r}", "give 'block_id' too")
+        raise ControlError(422, "invalid", f"there are several elements {act.action_id!r}", "give 'block_id' too")
     known = ", ".join(f"{element.block_id}/{element.action_id} ({element.type})" for element in elements)
-    raise ControlError(404, "not_found", f"no element is called {act.action_id!r}", f"there is: {known or 'none'}")
+    raise ControlError(404, "not_found", f"there is no element {act.action_id!r}", f"available: {known or 'none'}")

@@ -113,7 +113,7 @@ class Presses:
     async def _suggest(self, target: Target, act: Act) -> list[Json]:
         element = find_element(target.elements, act)
         if element.type not in _EXTERNAL:
-            raise ControlError(422, "invalid", f"{element.type} {element.action_id!r} has its options with it")
+            raise ControlError(422, "invalid", f"{element.type} {element.action_id!r} has static options")
         payload = {
             **payloads.common("block_suggestion", target.app, target.user),
             **target.place(),

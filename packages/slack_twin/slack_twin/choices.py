@@ -103,7 +103,7 @@ class Choices:
         elif element.type.endswith("channels_select"):
             found = directory.channel(value)
         if found is None:
-            raise _wrong(element, f"somebody or some place that exists, not {value!r}")
+            raise _wrong(element, f"an existing person, channel or conversation, not {value!r}")
         return found.id
 
     def _ids(self, element: Element, value: object) -> list[str]:
@@ -167,7 +167,7 @@ def _time(element: Element, value: object) -> str:
 
 def _moment(element: Element, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or len(str(value)) != 10:
-        raise _wrong(element, "a moment in seconds since 1970, with ten digits")
+        raise _wrong(element, "a time in seconds since 1970, with ten digits")
     return value
 
 

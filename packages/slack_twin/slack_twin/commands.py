@@ -46,8 +46,8 @@ class Commands:
         for app in self._workspace.directory.apps.values():
             known |= {declared.name: app for declared in app.commands}
         if command not in known:
-            names = ", ".join(sorted(known)) or "no command"
-            raise ControlError(404, "not_found", f"no app has the command {command!r}", f"there is: {names}")
+            names = ", ".join(sorted(known)) or "none"
+            raise ControlError(404, "not_found", f"no app has the command {command!r}", f"available: {names}")
         return known[command]
 
     def _answer(self, app: App, user: User, channel: Channel, body: object) -> str | None:
@@ -96,5 +96,5 @@ def _check_shortcut(app: App, callback_id: str, *, is_global: bool) -> None:
     known = [shortcut.callback_id for shortcut in app.shortcuts if shortcut.is_global is is_global]
     if callback_id not in known:
         kind = "shortcut" if is_global else "shortcut for messages"
-        hint = f"there is: {', '.join(known) or 'none'}"
+        hint = f"available: {', '.join(known) or 'none'}"
         raise ControlError(404, "not_found", f"{app.name} has no {kind} {callback_id!r}", hint)

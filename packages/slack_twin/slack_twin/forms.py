@@ -97,5 +97,5 @@ def _assigned(name: str, value: object, elements: Sequence[Element]) -> list[tup
     if len(found) == 1:
         return [(found[0], value)]
     known = ", ".join(f"{element.block_id}/{element.action_id}" for element in elements)
-    what = "more than one input is called" if found else "no input is called"
-    raise ControlError(422, "invalid", f"'state': {what} {name!r}", f"there is, as block/action: {known or 'none'}")
+    what = "there is more than one input" if found else "there is no input"
+    raise ControlError(422, "invalid", f"'state': {what} {name!r}", f"available (as block/action): {known or 'none'}")

@@ -20,9 +20,11 @@ _SERVER, _RATES, _TIMEOUT = "slack_twin_server", "slack_twin_rates", "slack_twin
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the options of the fixtures to pytest's configuration."""
     parser.addini(
-        _SERVER, "slack_twin: a server for each 'test', or one for the 'session', emptied between tests", default="test"
+        _SERVER,
+        "slack_twin: one server per 'test', or one per 'session' with a new workspace for each test",
+        default="test",
     )
-    parser.addini(_RATES, "slack_twin: whether Slack's rate limits count", type="bool", default=True)
+    parser.addini(_RATES, "slack_twin: enables Slack's rate limits", type="bool", default=True)
     parser.addini(_TIMEOUT, "slack_twin: how long to wait for an app, in seconds", default="5")
 
 

@@ -115,7 +115,7 @@ DEFAULT = Seed(
         SeedUser(name="carol", real_name="Carol Cooper", display_name="Carol", email="carol@twin.test"),
     ),
     channels=(
-        SeedChannel(name="general", topic="Everything that concerns everybody"),
+        SeedChannel(name="general", topic="Company-wide announcements"),
         SeedChannel(name="random", topic="Everything else"),
     ),
     apps=(

@@ -60,7 +60,7 @@ def checked_events(events: Iterable[str], scopes: Iterable[str]) -> frozenset[st
     wanted, given = frozenset(events), frozenset(scopes)
     if "message" in wanted:
         names = ", ".join(name for name in SCOPES if name.startswith("message."))
-        raise ValueError(f"'message' is no event to subscribe to; there is: {names}")
+        raise ValueError(f"'message' is not an event to subscribe to; valid events: {names}")
     for name in sorted(wanted):
         needed = SCOPES.get(name, ())
         if needed and given.isdisjoint(needed):

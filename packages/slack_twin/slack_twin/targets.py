@@ -134,7 +134,7 @@ def message_target(workspace: Workspace, user: User, channel: Channel, ts: str) 
     message = ephemeral or workspace.message(channel, ts)
     app = workspace.directory.apps.get(message.app_id or "")
     if app is None:
-        raise ControlError(422, "invalid", "a message of a person has nothing to press")
+        raise ControlError(422, "invalid", "a person's message has no interactive elements")
     return MessageTarget(
         workspace=workspace,
         app=app,
@@ -150,5 +150,5 @@ def view_target(workspace: Workspace, user: User, view_id: str) -> ViewTarget:
     view = workspace.surfaces.shown(view_id)
     if view is None or view.user_id != user.id:
         open_ids = ", ".join(view.id for view in workspace.surfaces.stack(user.id)) or "none"
-        raise ControlError(404, "not_found", f"{user.name} sees no view {view_id!r}", f"open modals: {open_ids}")
+        raise ControlError(404, "not_found", f"{user.name} does not see a view {view_id!r}", f"open modals: {open_ids}")
     return ViewTarget(workspace=workspace, app=workspace.directory.apps[view.app_id], user=user, view=view)

@@ -28,13 +28,13 @@ class Uploads:
         ticket = request.path_params["ticket"]
         upload = files.upload(ticket)
         if upload is None:
-            return _plain("no such upload: ask files.getUploadURLExternal for an address", 404)
+            return _plain("no such upload: call files.getUploadURLExternal for an address", 404)
         try:
             files.receive(ticket, await _content(request, upload.size))
         except TooLarge:
             return _plain(f"{upload.size} bytes were announced", 400)
         except KeyError:
-            return _plain("the upload was completed or replaced meanwhile", 404)
+            return _plain("the upload was completed or replaced in the meantime", 404)
         except ClientDisconnect:
             return Response()
         return _plain(f"OK - {upload.size}", 200)

@@ -95,7 +95,7 @@ async def test_a_command_can_open_a_modal(world: World) -> None:
 async def test_a_command_that_nobody_has_is_refused_with_those_there_are(world: World) -> None:
     body = {"user": "alice", "channel": "general", "command": "/dance"}
     status, answer = await world.control("POST", "commands", body)
-    assert (status, answer["error"]["hint"]) == (404, "there is: /swarm")
+    assert (status, answer["error"]["hint"]) == (404, "available: /swarm")
 
 
 async def test_apps_have_the_commands_of_their_seed(world: World) -> None:
@@ -217,4 +217,4 @@ async def test_the_app_of_the_default_seed_is_offered_without_commands() -> None
         aiohttp.ClientSession() as http,
         http.post(f"{base}twin/commands", json=body) as answer,
     ):
-        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "there is: no command")
+        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "available: none")

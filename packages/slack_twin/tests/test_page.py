@@ -206,4 +206,4 @@ async def test_the_page_fits_a_phone(browser: BrowserContext, world: World) -> N
 async def test_an_unknown_person_is_told_who_there_is(browser: BrowserContext, world: World) -> None:
     page = await browser.new_page()
     await page.goto(f"{world.base}?user=zed")
-    await expect(page.locator("#notice")).to_have_text("no user 'zed'; there is: alice, bob, carol")
+    await expect(page.locator("#notice")).to_have_text("no user 'zed'; available: alice, bob, carol")

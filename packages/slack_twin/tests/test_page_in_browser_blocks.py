@@ -167,7 +167,7 @@ async def test_an_app_that_does_not_answer_is_told_of() -> None:
         page = await stage.window("alice")
         await post(stage, {"type": "actions", "elements": [{"type": "button", "action_id": "go", "text": plain("Go")}]})
         await page.click("[data-action=go]")
-        await expect(page.locator("#notice")).to_contain_text("The app did not take it")
+        await expect(page.locator("#notice")).to_contain_text("The app did not accept this")
 
 
 MARKDOWN = r"""# Title with `code`

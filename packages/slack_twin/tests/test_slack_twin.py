@@ -196,8 +196,8 @@ def test_a_wait_that_is_in_vain_says_what_happened_instead(alice: Person, client
     with pytest.raises(NotInTime) as failure:
         question.wait_for_reply(containing="hi", timeout_seconds=0.2)
     said = str(failure.value)
-    assert "Waited 0.2 s for an app's reply to '@app hello' that contains 'hi'; last seen: None." in said
-    assert re.search(r"app was sent app_mention \(.*, attempt 0\): no_connection - is the app connected", said)
+    assert "Waited 0.2 s for an app's reply to '@app hello' containing 'hi'; last seen: None." in said
+    assert re.search(r"delivery of app_mention to app \(.*, attempt 0\): no_connection - is the app connected", said)
     assert re.search(r"app called chat.postMessage \{.*C0NOWHERE.*\}: channel_not_found", said)
 
 
@@ -205,7 +205,7 @@ def test_a_wait_in_a_silent_workspace_says_so(twin: SlackTwin) -> None:
     def the_cows_come_home() -> bool:
         return False
 
-    with pytest.raises(NotInTime, match=r"for the cows come home; .*\nNo app was told anything"):
+    with pytest.raises(NotInTime, match=r"for the cows come home; .*\nNo app received a delivery"):
         twin.wait_for(the_cows_come_home, timeout_seconds=0.05)
 
 
@@ -221,7 +221,7 @@ def test_what_no_app_acknowledges_fails_at_once(twin: SlackTwin, alice: Person, 
         alice.presses(offer, "go")
     with pytest.raises(NotTaken, match="alice ran /app: no_connection"):
         alice.command("/app")
-    with pytest.raises(Refused, match="no element is called 'stop'"):
+    with pytest.raises(Refused, match="there is no element 'stop'"):
         alice.presses(offer, "stop")
 
 
@@ -333,7 +333,7 @@ async def test_shortcuts_and_the_home_tab_of_an_app(alice: Person) -> None:
 
 
 async def test_a_wait_that_would_stop_the_loop_of_the_test_says_what_to_do(alice: Person) -> None:
-    with pytest.raises(RuntimeError, match=r"say `await ….wait_for_reply.aio\(…\)`"):
+    with pytest.raises(RuntimeError, match=r"use `await ….wait_for_reply.aio\(…\)`"):
         alice.says("hello").wait_for_reply()
 
 
@@ -434,7 +434,7 @@ async def test_a_fresh_workspace_has_no_connections(server: TwinServer, twin: Sl
 def test_a_workspace_whose_test_is_over_says_so(server: TwinServer, twin: SlackTwin) -> None:
     server.stop()
     server.stop()
-    with pytest.raises(RuntimeError, match="its test is over"):
+    with pytest.raises(RuntimeError, match="its test has ended"):
         twin.messages()
 
 

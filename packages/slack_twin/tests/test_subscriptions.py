@@ -60,7 +60,7 @@ async def test_an_app_hears_only_what_it_subscribed_to(world: World) -> None:
 
 
 REFUSED = [
-    ({"events": ["message"]}, "'message' is no event to subscribe to"),
+    ({"events": ["message"]}, "'message' is not an event to subscribe to"),
     ({"events": ["message.im"], "scopes": ["chat:write"]}, "the event 'message.im' needs the scope im:history"),
     ({"manifest": {}}, "display_information.name is missing"),
     ({"manifest": {"display_information": {"name": 7}}}, "display_information.name must be a string"),

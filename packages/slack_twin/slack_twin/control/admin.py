@@ -142,21 +142,21 @@ def _kind(body: Body) -> FaultKind:
     try:
         return FaultKind(name)
     except ValueError:
-        raise ControlError(422, "invalid", f"no fault {name!r}", f"there is: {', '.join(FaultKind)}") from None
+        raise ControlError(422, "invalid", f"no fault {name!r}", f"available: {', '.join(FaultKind)}") from None
 
 
 def _check_target(kind: FaultKind, method: str | None, event: str | None) -> None:
     """Raises an error for a fault that can never occur, so that no test waits for it."""
     if method is not None and method not in METHODS:
-        raise ControlError(404, "not_found", f"no method {method!r}", f"there is: {', '.join(sorted(METHODS))}")
+        raise ControlError(404, "not_found", f"no method {method!r}", f"available: {', '.join(sorted(METHODS))}")
     if method is not None and kind not in CALL_KINDS:
-        raise ControlError(422, "invalid", f"{kind} concerns events, not methods")
+        raise ControlError(422, "invalid", f"{kind} applies to events, not methods")
     if method is not None and kind is FaultKind.EXPIRE_STREAM and method not in STREAM_METHODS:
-        raise ControlError(422, "invalid", f"{kind} concerns {' and '.join(sorted(STREAM_METHODS))} only")
+        raise ControlError(422, "invalid", f"{kind} applies to {' and '.join(sorted(STREAM_METHODS))} only")
     if event is not None and kind not in EVENT_KINDS:
-        raise ControlError(422, "invalid", f"{kind} concerns methods, not events")
+        raise ControlError(422, "invalid", f"{kind} applies to methods, not events")
     if method is not None and event is not None:
-        raise ControlError(422, "invalid", "a fault concerns a method or an event, not both")
+        raise ControlError(422, "invalid", "a fault applies to a method or an event, not both")
 
 
 def _user(item: object) -> SeedUser:

@@ -26,7 +26,7 @@ class Body:
     def text(self, name: str) -> str:
         value = self.optional(name)
         if not value:
-            raise _invalid(f"{name!r} is missing: a string that is not empty")
+            raise _invalid(f"{name!r} is missing: expected a non-empty string")
         return value
 
     def optional(self, name: str) -> str | None:
@@ -36,7 +36,7 @@ class Body:
         if not isinstance(value, str):
             raise _invalid(f"{name!r} must be a string")
         if "\x00" in value:
-            raise _invalid(f"{name!r} contains NUL, which Slack does not carry")
+            raise _invalid(f"{name!r} contains NUL, which Slack does not support")
         return value
 
     def number(self, name: str, *, lowest: float, highest: float) -> float | None:

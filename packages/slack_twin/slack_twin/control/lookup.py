@@ -40,7 +40,7 @@ def find_channel(workspace: Workspace, name: str, user: User | None = None) -> C
 
 def _direct(workspace: Workspace, name: str, user: User | None) -> Channel:
     if user is None:
-        raise ControlError(422, "invalid", f"{name} needs a 'user': whose direct conversation?")
+        raise ControlError(422, "invalid", f"{name} needs a 'user', whose direct conversation is meant")
     other = workspace.directory.user(name.removeprefix("@"))
     if other is None:
         raise _unknown("user or app", name, [user.name for user in workspace.directory.users.values()])
@@ -48,4 +48,4 @@ def _direct(workspace: Workspace, name: str, user: User | None) -> Channel:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> ControlError:
-    return ControlError(404, "not_found", f"no {kind} {name!r}", f"there is: {', '.join(known)}")
+    return ControlError(404, "not_found", f"no {kind} {name!r}", f"available: {', '.join(known)}")

@@ -31,7 +31,7 @@ export function acts(desk) {
     remove: async (message) => {
       const isSure = await choose({
         title: "Delete this message?",
-        text: "It is gone for everybody.",
+        text: "It will be deleted for everyone.",
         yes: "Delete",
         danger: true,
       });
@@ -39,7 +39,7 @@ export function acts(desk) {
     },
     copyLink: async (message) => {
       await navigator.clipboard.writeText(permalink(message));
-      connection("The link is in your clipboard.", { fades: true });
+      connection("The link was copied to the clipboard.", { fades: true });
     },
     stop: (message) => stopThread(desk, message.thread_ts ?? message.ts),
     stopThread: (thread_ts) => stopThread(desk, thread_ts),
@@ -86,7 +86,7 @@ function edit(desk, message) {
 
 // Reports an app that did not respond in time; the app reports its own errors.
 function refuse(answer) {
-  if (answer.ok === false) throw new Error(`The app did not take it: ${answer.error ?? "no answer within 3 seconds"}`);
+  if (answer.ok === false) throw new Error(`The app did not accept this: ${answer.error ?? "no response within 3 seconds"}`);
   return answer;
 }
 

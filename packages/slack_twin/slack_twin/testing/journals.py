@@ -62,9 +62,9 @@ def told(server: TwinServer) -> str:
     """Returns the latest twenty calls and deliveries of this test as text for an error message."""
     entries: list[ApiCall | Delivery] = [*read_calls(server), *read_deliveries(server)]
     if not entries:
-        return "No app was told anything, and none called the Web API."
+        return "No app received a delivery or called the Web API."
     latest = sorted(entries, key=lambda entry: entry.at)[-_SHOWN_ENTRIES:]
-    return "\n".join(["What happened in this workspace:", *(f"  {_line(entry)}" for entry in latest)])
+    return "\n".join(["Calls and deliveries in this workspace:", *(f"  {_line(entry)}" for entry in latest)])
 
 
 def _line(entry: ApiCall | Delivery) -> str:
@@ -73,7 +73,7 @@ def _line(entry: ApiCall | Delivery) -> str:
         shown = args if len(args) <= _SHOWN_CHARACTERS else f"{args[:_SHOWN_CHARACTERS]}…"
         return f"{entry.app or 'somebody'} called {entry.method} {shown}: {'ok' if entry.ok else entry.error}"
     name = f"{entry.kind}/{entry.subtype}" if entry.subtype else entry.kind
-    return f"{entry.app} was sent {name} ({entry.ts}, attempt {entry.attempt}): {_fate(entry)}"
+    return f"delivery of {name} to {entry.app} ({entry.ts}, attempt {entry.attempt}): {_fate(entry)}"
 
 
 def _fate(entry: Delivery) -> str:

@@ -121,7 +121,7 @@ def first_of_app(messages: Iterable[Message], *, containing: str, after: Message
 
 def with_text(what: str, containing: str) -> str:
     """Returns the description of a wait for an error message."""
-    return f"{what} that contains {containing!r}" if containing else what
+    return f"{what} containing {containing!r}" if containing else what
 
 
 def read_messages(line: Line, channel: str, *, thread: str | None = None, seen_by: str | None = None) -> list[Message]:

@@ -108,7 +108,7 @@ class Person:
         def look() -> Message | None:
             return first_of_app(self.sees(channel), containing=containing, after=after)
 
-        what = with_text(f"a message of an app to {self.name} in {channel}", containing)
+        what = with_text(f"an app's message to {self.name} in {channel}", containing)
         return (yield from self.line.until(look, what, timeout_seconds))
 
     @waits

@@ -85,7 +85,7 @@ class TwinServer:
         """Starts a coroutine in the server's thread."""
         if not self._thread.is_alive():
             work.close()
-            raise RuntimeError("this workspace is closed: its test is over")
+            raise RuntimeError("this workspace is closed, because its test has ended")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def do(self, call: Callable[[Twin], Result]) -> Result:

@@ -186,7 +186,7 @@ class SlackTwin:
         def look() -> Message | None:
             return first_of_app(self.messages(channel), containing=containing, after=after)
 
-        what = with_text(f"a message of an app in {channel}", containing)
+        what = with_text(f"an app's message in {channel}", containing)
         return (yield from self._line.until(look, what, timeout_seconds))
 
     @waits

@@ -32,7 +32,7 @@ class Waiting(Generic[Given, Result]):
         Raises RuntimeError inside an event loop, because the call would block the loop.
         """
         if _is_in_a_loop():
-            raise RuntimeError(f"{self._name}() would stop this event loop: say `await ….{self._name}.aio(…)`")
+            raise RuntimeError(f"{self._name}() would block this event loop: use `await ….{self._name}.aio(…)`")
         return _block_on(self._start(*args, **kwargs))
 
     async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:

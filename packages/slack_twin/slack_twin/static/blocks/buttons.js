@@ -43,7 +43,7 @@ export function button(block, value, kit) {
 export const workflowButton = (block, value) =>
   element(
     "button",
-    { type: "button", class: "kit", disabled: true, title: "Workflows do not run here" },
+    { type: "button", class: "kit", disabled: true, title: "Workflows are not supported here" },
     plain(value.text),
   );
 

@@ -22,8 +22,8 @@ const OFFERS = { "@": people, "#": channels, "/": commands, ":": emojis };
 const sign = (text) => element("span", { class: "sign" }, text);
 
 const EVERYBODY = [
-  ["here", "Notifies everybody who is online"],
-  ["channel", "Notifies everybody in this channel"],
+  ["here", "Notifies everyone who is online"],
+  ["channel", "Notifies everyone in this channel"],
 ];
 
 // Members come first, followed by everyone else; apps rank like people.

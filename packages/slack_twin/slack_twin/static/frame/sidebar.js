@@ -55,7 +55,7 @@ export function drawPerson(roster) {
     menu(
       byId("person"),
       [
-        element("p", { class: "menu-head" }, "Look at it as"),
+        element("p", { class: "menu-head" }, "View as"),
         ...roster
           .people()
           .filter((one) => !one.is_bot && one.id !== "USLACKBOT")
@@ -86,7 +86,7 @@ function other(person, roster) {
         role: "menuitem",
         class: "icon",
         "aria-label": `Open a window as ${person.display_name}`,
-        title: "In a new window",
+        title: "Opens in a new window",
       },
       "↗",
     ),

@@ -2,7 +2,7 @@
 
 const KEY = "twin-theme";
 export const THEMES = [
-  ["system", "As the system"],
+  ["system", "Same as system"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];

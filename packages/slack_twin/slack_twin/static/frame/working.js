@@ -98,7 +98,7 @@ export class Working {
       .map((one) =>
         element(
           "div",
-          { class: "prompts", role: "group", "aria-label": one.prompts_title || `Suggestions of ${one.app}` },
+          { class: "prompts", role: "group", "aria-label": one.prompts_title || `Suggestions from ${one.app}` },
           one.prompts_title && element("p", { class: "quiet" }, one.prompts_title),
           one.prompts.map((prompt) =>
             element("button", { type: "button", class: "prompt", onclick: () => say(prompt.message) }, prompt.title),

@@ -10,7 +10,7 @@ export function drawTools(message, { act, own, inThread }) {
   const more = tool("☺", "Find another reaction", () => pickEmoji(more, (name) => act.react(message, name, false)));
   return element(
     "div",
-    { class: "tools", role: "toolbar", "aria-label": "What you can do with this message" },
+    { class: "tools", role: "toolbar", "aria-label": "Message actions" },
     QUICK.slice(0, OFFERED).map((name) =>
       tool(emojiOrName(name), `React with :${name}:`, () => act.react(message, name, false)),
     ),
