@@ -60,7 +60,10 @@ def common(kind: str, app: App, user: User) -> Json:
 
 
 def shortcut(kind: str, app: App, user: User, *, callback_id: str) -> Json:
-    """What the two kinds of shortcut have: less than other payloads, and each another word for the user's name."""
+    """Returns the fields of both kinds of shortcuts: fewer than in other payloads.
+
+    The two kinds use different keys for the user's name.
+    """
     payload = {name: value for name, value in common(kind, app, user).items() if name != "api_app_id"}
     called = "username" if kind == "shortcut" else "name"
     return payload | {

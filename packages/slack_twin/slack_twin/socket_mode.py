@@ -81,7 +81,7 @@ class Sockets:
                 self._end(connection, reason)
 
     def _end(self, connection: Connection, reason: str | None) -> None:
-        """Give a connection no more events, and close it: at once, or ten seconds after it was asked to go."""
+        """Closes a connection immediately, or ten seconds after the request to reconnect. It gets no more events."""
         self._connections[connection.app_id].remove(connection)
         if reason is None:
             connection.close()
@@ -166,7 +166,7 @@ class Sockets:
     def _welcome(self, connection: Connection) -> None:
         """Sends the hello message and activates the connection.
 
-        The app has at most ten connections; additional ones are told that they are too many.
+        The app has at most ten connections; additional ones are asked to close.
         """
         if self.connection_count(connection.app_id) >= MAX_CONNECTIONS:
             connection.dismiss("too_many_websockets")

@@ -1,6 +1,6 @@
-"""Text between a reader and Slack: `@name` and `#channel` stand for `<@U…>` and `<#C…>`, `&`, `<`, `>` are escaped.
+"""Converts text between readers and Slack: `@name` and `#channel` become `<@U…>` and `<#C…>`.
 
-Slack's rules: https://docs.slack.dev/messaging/formatting-message-text
+`&`, `<` and `>` are escaped. Slack's rules: https://docs.slack.dev/messaging/formatting-message-text
 """
 
 import re
@@ -80,7 +80,7 @@ def _mention(name: str, people: Lookup) -> str | None:
 
 
 def for_reader(text: str, people: Naming, channels: Naming) -> str:
-    """What a reader sees of stored `text`: names instead of ids, labels instead of links, entities undone."""
+    """Returns the displayed form of stored `text`: names replace ids, labels replace links, entities are unescaped."""
 
     def shown(found: re.Match[str]) -> str:
         sign, target, label = found[1], found[2], found[3]

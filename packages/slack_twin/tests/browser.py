@@ -23,10 +23,10 @@ FLAGS = (
     "--no-first-run",
 )
 PATIENCE_MILLISECONDS = 40_000
-"""A busy machine may take long to draw."""
+"""Drawing can be slow on a busy machine."""
 
 START_MILLISECONDS = 120_000
-"""And longer to start a browser."""
+"""Starting a browser can be even slower."""
 
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
 

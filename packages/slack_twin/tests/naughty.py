@@ -40,7 +40,7 @@ SHOWN: Final = (
 )
 
 TEXT: Final = "\n".join((*SHOWN, *INVISIBLE))
-"""Everything but U+0000 and halves of characters."""
+"""All characters except U+0000 and surrogates."""
 
 _SEEN: Final = frozenset("\n\t\u200c\u200d\ufe0e\ufe0f")
 _IGNORABLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
