@@ -115,7 +115,7 @@ class _Guard:
 
 
 def _comes_from_elsewhere(scope: Scope, headers: Headers) -> bool:
-    """Whether a request without an Origin was sent by a browser for another site, unless a person followed a link."""
+    """Returns whether a browser sent a request without an Origin for another site. A followed link does not count."""
     is_link = scope.get("method") in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
     return headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link
 

@@ -90,7 +90,7 @@ class ChannelArchived:
 
 @dataclass(frozen=True, kw_only=True)
 class PinChanged:
-    """A message was pinned to its channel, or with `is_gone` unpinned."""
+    """A message was pinned to its channel, or unpinned if `is_gone` is true."""
 
     channel: Channel
     message: Message

@@ -34,7 +34,7 @@ def checked_name(name: str) -> str:
 
 
 def _is_usual(character: str) -> bool:
-    """Whether a character is a digit, a hyphen, an underscore, or a letter of any script that is not upper case."""
+    """Returns whether a character is a digit, a hyphen, an underscore, or a letter that is not upper case."""
     category = unicodedata.category(character)
     return character in _PUNCTUATION or category in ("Nd", "Mn", "Mc") or (category[0] == "L" and category != "Lu")
 

@@ -61,7 +61,7 @@ class Delivery:
                 self._dispatch(app, event)
 
     def _dispatch(self, app: App, event: Event) -> None:
-        """Starts a delivery, unless the app reached its hourly limit; it is then notified, at most once a minute."""
+        """Starts a delivery, unless the app has reached its hourly limit, which is reported to it at most once a minute."""
         match self._limits.take_event(app.id):
             case Passage.REFUSED:
                 return
@@ -174,7 +174,7 @@ class Delivery:
 
 
 def _echoes(said: object, challenge: str) -> bool:
-    """Whether a response contains the challenge: as text, as a form, or in JSON."""
+    """Returns whether a response contains the challenge: as text, as a form, or in JSON."""
     if not isinstance(said, dict):
         return False
     return said.get("challenge") == challenge or said.get("text") in (challenge, f"challenge={challenge}")

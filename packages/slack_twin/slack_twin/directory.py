@@ -104,7 +104,7 @@ class Directory:
         return channel
 
     def is_shared(self, channel: Channel) -> bool:
-        """Whether the channel is shared with other workspaces."""
+        """Returns whether the channel is shared with other workspaces."""
         if channel.kind in (ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT):
             return any(user.team_id for member in channel.members if (user := self.users.get(member)))
         return bool(channel.shared_with)

@@ -87,12 +87,12 @@ class Element:
 
     @property
     def is_input(self) -> bool:
-        """Whether the element is in an input block, which has a label and may be required."""
+        """Returns whether the element is in an input block, which has a label and may be required."""
         return self.block.get("type") == "input"
 
     @property
     def tells_app(self) -> bool:
-        """Whether the app is notified of every change.
+        """Returns whether the app is notified of every change.
 
         By default, inputs keep their value until the form is submitted.
         """

@@ -30,7 +30,7 @@ class Parcel(Protocol):
 
     @property
     def accepts_response(self) -> bool:
-        """Whether Slack uses the content of the app's acknowledgement."""
+        """Returns whether Slack uses the content of the app's acknowledgement."""
 
     @property
     def type(self) -> str: ...

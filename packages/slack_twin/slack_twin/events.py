@@ -69,7 +69,7 @@ def events_for(app: App, change: changes.Change, directory: Directory, *, base_u
 
 
 def _reaches(app: App, change: changes.Change) -> bool:
-    """Whether an app is a member of the place of a change."""
+    """Returns whether an app is a member of the place of a change."""
     match change:
         case changes.AppTold():
             return change.app_id == app.id

@@ -168,7 +168,7 @@ class Files:
         return self._files.get(file_id)
 
     def is_gone(self, file_id: str) -> bool:
-        """Whether the file existed. Ids are sequential, so every lower number was assigned."""
+        """Returns whether the file existed. Ids are sequential, so every lower number was assigned."""
         digits = file_id.removeprefix("F")
         known = len(digits) == _ID_DIGITS and digits.isascii() and digits.isdecimal() and 0 < int(digits) <= self._count
         awaited = any(upload.file_id == file_id for upload in self._uploads.values())
@@ -188,7 +188,7 @@ class Files:
         return [share for share in self._shares.get(file_id, ()) if share.channel.messages.get(share.ts)]
 
     def is_visible(self, file: File, bot_user: str) -> bool:
-        """Whether an app may see a file: its own files, and files shared in its bot's conversations."""
+        """Returns whether an app may see a file: its own files, and files shared in its bot's conversations."""
         return file.user == bot_user or any(bot_user in share.channel.members for share in self.shares(file.id))
 
     def delete(self, file: File) -> list[Share]:

@@ -1,4 +1,4 @@
-"""Opening of home tabs, which sends the app an event. https://docs.slack.dev/reference/events/app_home_opened"""
+"""Opens home tabs and notifies their apps. https://docs.slack.dev/reference/events/app_home_opened"""
 
 from slack_twin.changes import AppTold
 from slack_twin.errors import Json

@@ -59,7 +59,7 @@ class _Bucket:
 
 
 class Passage(Enum):
-    """Whether an event may be sent to its app."""
+    """Returns whether an event may be sent to its app."""
 
     FREE = auto()
     FIRST_REFUSED = auto()  # the first refusal in this minute, which is reported to the app

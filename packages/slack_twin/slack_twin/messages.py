@@ -47,12 +47,12 @@ class Message:
 
     @property
     def is_note(self) -> bool:
-        """Whether the message is a channel notice, such as a new member or a new topic."""
+        """Returns whether the message is a channel notice, such as a new member or a new topic."""
         return (self.subtype or "").startswith(("channel_", "group_"))
 
     @property
     def in_history(self) -> bool:
-        """Whether the channel shows the message: roots, and replies also sent to the channel."""
+        """Returns whether the channel shows the message: roots, and replies also sent to the channel."""
         return self.thread_ts is None or self.subtype == "thread_broadcast"
 
 

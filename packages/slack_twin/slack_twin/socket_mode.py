@@ -166,7 +166,7 @@ class Sockets:
     def _welcome(self, connection: Connection) -> None:
         """Sends the hello message and activates the connection.
 
-        The app has at most ten connections; additional ones are asked to close.
+        The app has at most ten connections; additional ones are dismissed with `too_many_websockets`.
         """
         if self.connection_count(connection.app_id) >= MAX_CONNECTIONS:
             connection.dismiss("too_many_websockets")

@@ -40,7 +40,7 @@ SCOPES: dict[str, tuple[str, ...]] = {
 
 
 def hears(app: App, body: Json, channel: Channel) -> bool:
-    """Whether an app gets an event in a channel that it may receive events from."""
+    """Returns whether an app gets an event in a channel that it may receive events from."""
     family = channel.kind.scope_family
     kind = str(body["type"])
     name = f"message.{family}" if kind == "message" else kind

@@ -68,6 +68,6 @@ def mentions(message: Message, user: str) -> bool:
 
 
 def _takes_part(user: str, channel: Channel, root_ts: str) -> bool:
-    """Whether a user started a thread or has replied in it."""
+    """Returns whether a user started a thread or has replied in it."""
     root, thread = channel.messages.get(root_ts), channel.messages.thread(root_ts)
     return (root is not None and root.user == user) or (thread is not None and user in thread.authors)

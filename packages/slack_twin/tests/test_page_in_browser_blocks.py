@@ -292,7 +292,7 @@ async def test_every_block_is_drawn() -> None:
         await expect(shown.locator("h3")).to_have_text("Head 👋")
         await expect(shown.locator(".fields strong")).to_have_text("F1")
         await expect(shown.locator(".context code")).to_have_text("code")
-        await expect(shown.locator("a .elsewhere")).to_contain_text("a cat")  # external: named, not loaded
+        await expect(shown.locator("a .elsewhere")).to_contain_text("a cat")  # external images are not loaded
         await expect(shown.locator("strong").filter(has_text="Hello")).to_be_visible()
         await expect(shown.locator(".mention.me")).to_have_text("@alice")
         await expect(shown.locator("ul > li > ol > li, ul > ol > li")).to_have_text("inner")

@@ -122,7 +122,7 @@ def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = 
 
 
 def escaped(name: str) -> str:
-    """Returns a name as a part of a JSON pointer (RFC 6901)."""
+    """Returns a name escaped for a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 

@@ -103,7 +103,7 @@ def _stream(call: Call) -> Stream:
 
 
 def _content(call: Call) -> tuple[Mode | None, tuple[Chunk, ...]]:
-    """Returns text or chunks. Raises `invalid_arguments` if both are present, `msg_too_long`, `invalid_chunks`."""
+    """Returns text or chunks. Raises `invalid_arguments` for both, `msg_too_long`, `invalid_chunks`."""
     text = call.args.optional("markdown_text")
     chunks = read_chunks(call.args.json("chunks")) if "chunks" in call.args else ()
     if text and chunks:

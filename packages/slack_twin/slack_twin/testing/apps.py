@@ -8,7 +8,7 @@ from slack_twin.workspace import Workspace
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledApp:
-    """Ids and credentials of an app."""
+    """The ids and credentials of an app."""
 
     name: str  # also the name of its bot: people mention it as `@name`
     id: str

@@ -1,4 +1,4 @@
-"""Messages as objects of the testing API."""
+"""The messages of the testing API."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
