@@ -61,7 +61,7 @@ class Delivery:
                 self._dispatch(app, event)
 
     def _dispatch(self, app: App, event: Event) -> None:
-        """Starts a delivery, unless the app has reached its hourly limit, which is reported to it at most once a minute."""
+        """Starts a delivery, unless the app has reached its hourly limit; reports the limit at most once a minute."""
         match self._limits.take_event(app.id):
             case Passage.REFUSED:
                 return

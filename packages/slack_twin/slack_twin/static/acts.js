@@ -86,7 +86,7 @@ function edit(desk, message) {
 
 // Reports an app that did not respond in time; the app reports its own errors.
 function refuse(answer) {
-  if (answer.ok === false) throw new Error(`The app did not accept this: ${answer.error ?? "no response within 3 seconds"}`);
+  if (answer.ok === false) throw new Error(`The app did not accept this: ${answer.error ?? "no response within 3 s"}`);
   return answer;
 }
 
