@@ -104,7 +104,7 @@ def test_a_base_prompt_names_the_tools_of_its_role(role: Role, tool: str) -> Non
 @pytest.mark.req("LOOP-19")
 def test_the_limits_of_delegation_in_the_leads_prompt_are_the_real_ones() -> None:
     prompt = " ".join(base_prompt(Role.LEAD).split())
-    assert f"tasks stand at most {MAX_DEPTH} deep, a thread has at most {MAX_OPEN_PER_THREAD} open ones" in prompt
+    assert f"tasks are nested at most {MAX_DEPTH} deep, a thread has at most {MAX_OPEN_PER_THREAD} open tasks" in prompt
 
 
 @pytest.mark.req("LOOP-19")

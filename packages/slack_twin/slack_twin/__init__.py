@@ -1,7 +1,7 @@
 """A local Slack workspace: Web API, Socket Mode, signed HTTP delivery, a control API and a page.
 
-It knows nothing of the coordinator. `python -m slack_twin` runs it; tests use `build_twin` and `running`. The names
-below are loaded when somebody asks for them: the pytest plugin is in here too, and loaded in every run of pytest.
+The package does not depend on the coordinator. `python -m slack_twin` runs it; tests use `build_twin` and `running`.
+The names below are loaded on first use, because every run of pytest loads the plugin in this package.
 """
 
 from importlib import import_module

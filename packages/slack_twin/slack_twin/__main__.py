@@ -1,4 +1,4 @@
-"""``slack-twin``, which is also ``python -m slack_twin``: run a twin until Ctrl-C."""
+"""The command ``slack-twin``, also ``python -m slack_twin``: runs a twin until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LAST_PORT = 65_535
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line on standard error, and exit code 2."""
+        """Prints one line on standard error and exits with code 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 after Ctrl-C or SIGTERM, 1 when the twin cannot start. Unknown options exit with 2."""
+    """Returns the exit code: 0 after Ctrl-C or SIGTERM, 1 if the twin cannot start. Unknown options exit with 2."""
     options = _parser().parse_args(arguments)
     return run_twin(
         options.host,
@@ -48,15 +48,15 @@ def run_twin(
     origins: Sequence[str] = (),
     manifests: Sequence[str] = (),
 ) -> int:
-    """Serve a twin until Ctrl-C or SIGTERM; `rates` comes before the variable `TWIN_RATES`.
+    """Serves a twin until Ctrl-C or SIGTERM. `rates` overrides the variable `TWIN_RATES`.
 
-    The apps of `manifests`, which are files, take the place of the default one.
+    The apps of the files `manifests` replace the default app.
 
-    Returns 0, or 1 after one line on standard error when the address cannot be taken or a setting makes no sense.
+    Returns 0, or 1 after one line on standard error if the address is unavailable or a setting is invalid.
     """
     try:
         if not 0 <= port <= _LAST_PORT:
-            raise ValueError(f"a port is a number from 0 to {_LAST_PORT}, not {port}")
+            raise ValueError(f"the port must be from 0 to {_LAST_PORT}, not {port}")
         settings = read_settings(os.environ | ({"TWIN_RATES": rates} if rates else {}))
         seed = _seed(manifests)
         run(_until_signal(serve(host, port, settings=settings, hosts=hosts, origins=origins, seed=seed)))
@@ -71,7 +71,7 @@ def run_twin(
 
 
 def _seed(manifests: Sequence[str]) -> Seed:
-    """Raises ValueError for a manifest that cannot be read or makes no sense."""
+    """Returns the seed of the manifests. Raises ValueError for an unreadable or invalid manifest."""
     try:
         return seed_from_manifests(manifests) if manifests else DEFAULT
     except OSError as error:
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="slack-twin",
         description="Run a local Slack workspace: Slack's Web API, Socket Mode, signed HTTP delivery and a page. "
         "It prints the variables that connect an app (tokens, signing secret, base URL) and the address of the page.",
-        epilog="The workspace is in memory and ends with the command. Sizes: TWIN_RETENTION_MESSAGES, "
+        epilog="The workspace is in memory and is lost when the command ends. Limits: TWIN_RETENTION_MESSAGES, "
         "TWIN_FILE_CAP_BYTES.",
     )
     parser.add_argument("--host", default=LOOPBACK, help="the address to listen on (default: %(default)s)")
@@ -91,35 +91,35 @@ def _parser() -> argparse.ArgumentParser:
         "--port",
         type=int,
         default=os.environ.get("TWIN_PORT") or PORT,
-        help=f"the port of the page, the control API (/twin/) and the Web API (/api/); 0 takes a free one "
-        f"(default: TWIN_PORT, else {PORT})",
+        help=f"the port of the page, the control API (/twin/) and the Web API (/api/); 0 picks a free port "
+        f"(default: TWIN_PORT or {PORT})",
     )
     parser.add_argument(
         "--rates",
         default="",
         metavar="on|off",
-        help="whether Slack's rate limits count; off is for load tests (default: TWIN_RATES, else on)",
+        help="enable or disable Slack's rate limits; off is for load tests (default: TWIN_RATES or on)",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="another name of this machine that is answered, such as twin.example.org; may be given several times",
+        help="an additional host name of the twin, such as twin.example.org; can be repeated",
     )
     parser.add_argument(
         "--allow-origin",
         action="append",
         default=[],
         metavar="ORIGIN",
-        help="another web page that may call the twin, such as http://localhost:3000; may be given several times",
+        help="another web page that may call the twin, such as http://localhost:3000; can be repeated",
     )
     parser.add_argument(
         "--manifest",
         action="append",
         default=[],
         metavar="FILE",
-        help="the manifest of an app (JSON), in place of the app swarm; may be given several times",
+        help="the manifest (JSON) of an app that replaces the default app; can be repeated",
     )
     return parser
 

@@ -1,7 +1,7 @@
-"""Which Host and Origin headers the twin answers, so that no page of another site posts as a person of the workspace.
+"""Checks the Host and Origin headers of requests, so that pages of other sites cannot post as people of the workspace.
 
-A page of another site is known by its ``Origin`` or by ``Sec-Fetch-Site``; a page whose own name is made to resolve to
-this machine (DNS rebinding) only by its ``Host``. Programs send no ``Origin`` and may call everything.
+``Origin`` or ``Sec-Fetch-Site`` identifies a page of another site. Only ``Host`` identifies a page whose name resolves
+to this machine (DNS rebinding). Programs send no ``Origin`` and may call everything.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The hosts and origins that a twin answers, beside its own.
+    """The hosts and origins that a twin accepts in addition to its own.
 
-    Own hosts are loopback addresses, ``localhost``, names below it, and the address that the twin listens on; beyond
-    loopback also every IP address and every name without a dot, since nobody can rebind one of these. The own origin is
-    the request's host. Raises ValueError for a host or an origin that makes no sense.
+    The twin's own hosts are loopback addresses, ``localhost`` and its subdomains, and the address that the twin listens
+    on. If this is not loopback, they also include every IP address and every name without a dot, because neither can be
+    rebound. The twin's own origin is the request's host. Raises ValueError for an invalid host or origin.
     """
 
     bound_to: str = LOOPBACK  # the address or name that the twin listens on
-    hosts: Sequence[str] = ()  # ``*.example.org`` stands for every name below example.org
+    hosts: Sequence[str] = ()  # ``*.example.org`` matches every subdomain of example.org
     origins: Sequence[str] = ()  # scheme://host[:port]
 
     def __post_init__(self) -> None:
@@ -42,7 +42,7 @@ class Access:
         object.__setattr__(self, "origins", tuple(map(_checked_origin, self.origins)))
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """The application, for allowed callers only."""
+        """Wraps the application so that it accepts only permitted callers."""
         if self.origins:
             app = CORSMiddleware(
                 app,
@@ -55,18 +55,18 @@ class Access:
         return _Guard(app, self)
 
     def refusal(self, scope: Scope) -> JSONResponse | None:
-        """The answer to a request that is refused; None if it may pass."""
+        """Returns the response for a refused request; None if the request is accepted."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
-            return _refused(400, "bad_request", "A request has one Host header.", "")
+            return _refused(400, "bad_request", "A request must have exactly one Host header.", "")
         host = "".join(hosts).lower()
         if hosts and not self._is_own(host):
             return _refused(
                 403,
                 "forbidden",
-                "The Host header names no host of this twin.",
-                "Use an address that it listens on, or start it with --allow-host and this name.",
+                "The Host header does not name this twin.",
+                "Use an address that the twin listens on, or start it with --allow-host and this name.",
             )
         if _comes_from_elsewhere(scope, headers) if not origins else not self._may_call(origins, host):
             return _refused(
@@ -103,7 +103,7 @@ class Access:
 
 
 class _Guard:
-    """ASGI: refuses requests and WebSockets by `Access`."""
+    """ASGI middleware that refuses requests and WebSockets according to `Access`."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -115,7 +115,7 @@ class _Guard:
 
 
 def _comes_from_elsewhere(scope: Scope, headers: Headers) -> bool:
-    """Whether a request without an Origin is a browser's, on behalf of another site, and no link that was followed."""
+    """Returns whether a browser sent a request without an Origin for another site. A followed link does not count."""
     is_link = scope.get("method") in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
     return headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link
 
@@ -130,7 +130,7 @@ def _checked_host(text: str) -> str:
     if _address(bare) is not None:
         return bare
     if not _NAME.fullmatch(host.removeprefix("*.")):
-        raise ValueError(f"'{text}' is no host; a name without scheme and port is expected, such as twin.example.org")
+        raise ValueError(f"'{text}' is not a host; expected a name without scheme and port, such as twin.example.org")
     return host
 
 
@@ -139,7 +139,7 @@ def _checked_origin(text: str) -> str:
     found = re.fullmatch(r"(https?)://(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(:[0-9]{1,5})?", origin)
     if found and (_address(found[2].strip("[]")) or _NAME.fullmatch(found[2])):
         return origin.removesuffix(_DEFAULT_PORTS[found[1]])
-    raise ValueError(f"'{text}' is no origin; scheme, host and port are expected, such as http://localhost:3000")
+    raise ValueError(f"'{text}' is not an origin; expected scheme, host and port, such as http://localhost:3000")
 
 
 def _is_localhost(name: str) -> bool:

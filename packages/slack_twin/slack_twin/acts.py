@@ -1,4 +1,4 @@
-"""One act of a person on blocks: which element, what was chosen, and how it ended."""
+"""A person's action on blocks: its element, its value, and its outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,24 +10,27 @@ from slack_twin.triggers import Trigger
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """What a person does with one element, and what they entered elsewhere on the same surface."""
+    """A person's action on one element, with the input in other elements of the same surface."""
 
     action_id: str
-    block_id: str | None = None  # needed only where several blocks use the same action
-    value: object = None  # what was chosen or typed; a button needs none
+    block_id: str | None = None  # required only if several blocks use the same action id
+    value: object = None  # the selected or typed value; buttons need none
     state: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How an act ended for the person."""
+    """The outcome of an action for the person."""
 
-    error: str | None = None  # why the app does not know of it, or what was wrong with its answer
-    errors: Mapping[str, str] = field(default_factory=dict)  # what is wrong with a form, by block
-    trigger: Trigger | None = None  # with which the app may open a view
+    error: str | None = None  # the reason why the app did not receive the action, or the error in its response
+    errors: Mapping[str, str] = field(default_factory=dict)  # errors in a form, by block
+    trigger: Trigger | None = None  # the trigger with which the app may open a view
 
     def told(self) -> Json:
-        """As the control API and the page tell it. `ok` is false when the app did not take the act."""
+        """Returns the outcome as JSON for the control API and the page.
+
+        `ok` is false if the app did not accept the action.
+        """
         told: Json = {"ok": self.error is None}
         if self.error is not None:
             told["error"] = self.error
@@ -35,9 +38,9 @@ class Outcome:
 
 
 def find_element(elements: Sequence[Element], act: Act) -> Element:
-    """The element that an act means; where several have its action id, by block or by a button's value.
+    """Returns the element of an action; if several have its action id, the block or the button's value decides.
 
-    Raises ControlError 404 or 422, which lists what there is.
+    Raises ControlError 404 or 422, which lists the valid elements.
     """
     named = [element for element in elements if element.action_id == act.action_id]
     if act.block_id is not None:
@@ -47,6 +50,6 @@ def find_element(elements: Sequence[Element], act: Act) -> Element:
     if len(named) == 1:
         return named[0]
     if named:
-        raise ControlError(422, "invalid", f"several elements are called {act.action_id!r}", "give 'block_id' too")
+        raise ControlError(422, "invalid", f"there are several elements {act.action_id!r}", "give 'block_id' too")
     known = ", ".join(f"{element.block_id}/{element.action_id} ({element.type})" for element in elements)
-    raise ControlError(404, "not_found", f"no element is called {act.action_id!r}", f"there is: {known or 'none'}")
+    raise ControlError(404, "not_found", f"there is no element {act.action_id!r}", f"available: {known or 'none'}")

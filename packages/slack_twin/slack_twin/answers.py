@@ -1,4 +1,4 @@
-"""JSON answers of the control API and the page."""
+"""JSON responses of the control API and the page."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ from slack_twin.errors import ControlError, Json, SlackError
 
 Handler = Callable[[Request], Awaitable[Json]]
 
-# What the workspace can refuse to a person, with the HTTP status for it.
+# Errors of the workspace and their HTTP status in the control API.
 _STATUS = {
     "message_not_found": 404,
     "thread_not_found": 404,
@@ -26,7 +26,7 @@ def json_response(body: Json, status: int = 200) -> Response:
 
 
 def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that sends what `handler` returns, or the refusal that it raises."""
+    """Returns an endpoint that sends the result of `handler`, or the error that it raises."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -37,6 +37,6 @@ def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             error = ControlError(_STATUS.get(refusal.code, 422), refusal.code, refusal.code.replace("_", " "))
             return json_response(error.body(), error.status)
         except ClientDisconnect:
-            return Response()  # nobody reads it
+            return Response()  # the client has disconnected
 
     return endpoint

@@ -1,6 +1,6 @@
-"""The arguments of a Web API call: merged from query, form, JSON and multipart, then read with a type.
+"""The arguments of a Web API call: merged from the query, a form, JSON and multipart, then read by type.
 
-Slack's clients send most arguments in the query string, some as a form, some as JSON; all of them count.
+Slack's clients send most arguments in the query string, some as a form and some as JSON; the twin accepts all of them.
 """
 
 import base64
@@ -24,27 +24,27 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
 class Arguments:
-    """Arguments by name. A reader raises SlackError when a value is missing or of the wrong kind."""
+    """Arguments by name. The readers raise SlackError if a value is missing or has the wrong type."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._values = dict(values)
 
     def visible(self) -> Json:
-        """All of them except what is secret."""
+        """Returns all arguments except secrets."""
         return {name: value for name, value in self._values.items() if name not in _SECRET}
 
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
 
     def text(self, name: str) -> str:
-        """A required string."""
+        """Returns a required string."""
         value = self.optional(name)
         if not value:
             raise SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])
         return value
 
     def optional(self, name: str, default: str = "") -> str:
-        """A string; numbers count as what they look like. NUL is dropped: Slack never hands one on."""
+        """Returns a string; numbers are converted. NUL is removed, as in Slack."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -53,7 +53,7 @@ class Arguments:
         return str(value).replace("\x00", "")
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """A boolean in any of the forms that Slack's SDKs send: true, "true", 1, "1"."""
+        """Returns a boolean in any format that Slack's SDKs send: true, "true", 1, "1"."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -64,7 +64,7 @@ class Arguments:
         raise _wrong(name, "a boolean")
 
     def count(self, name: str, *, default: int, highest: int) -> int:
-        """A whole number from 1; more than `highest` counts as `highest`. Raises `invalid_limit`."""
+        """Returns an integer from 1 to `highest`; larger values become `highest`. Raises `invalid_limit`."""
         value = self.optional(name)
         if not value:
             return default
@@ -73,14 +73,14 @@ class Arguments:
         return min(int(value), highest)
 
     def timestamp(self, name: str) -> str:
-        """An optional message timestamp, `""` when absent."""
+        """Returns an optional message timestamp, `""` if absent."""
         value = self.optional(name)
         if value and not _TIMESTAMP.fullmatch(value):
             raise _wrong(name, "a message timestamp like 1700000000.000100")
         return value
 
     def json(self, name: str) -> object:
-        """A structure, given as such or as a string of JSON; None when absent."""
+        """Returns a JSON structure, given directly or as a string; None if absent."""
         value = self._values.get(name)
         if not isinstance(value, str):
             return value
@@ -93,7 +93,7 @@ class Arguments:
 
 
 def loads(raw: str | bytes) -> object:
-    """JSON that can be written again later. Raises ValueError, also when it is nested more than 100 deep."""
+    """Parses JSON that can be serialised again. Raises ValueError, also for more than 100 nested levels."""
     value = orjson.loads(raw)
     level: list[object] = [value]
     for _ in range(MAX_DEPTH):
@@ -114,7 +114,7 @@ def _wrong(name: str, wanted: str) -> SlackError:
 
 
 async def read_arguments(request: Request) -> Arguments:
-    """Merge what the query and the body say, and the credentials of HTTP Basic; the body wins.
+    """Merges the query, the body and the credentials of HTTP Basic; the body takes precedence.
 
     Raises SlackError with `invalid_json`, `json_not_object`, `invalid_form_data` or `invalid_arguments`.
     """
@@ -123,7 +123,7 @@ async def read_arguments(request: Request) -> Arguments:
 
 
 def _basic(request: Request) -> Json:
-    """`client_id` and `client_secret`, which clients may send as HTTP Basic; anything else there counts as nothing."""
+    """Returns `client_id` and `client_secret` from HTTP Basic; other credentials are ignored."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return {}
@@ -135,7 +135,7 @@ def _basic(request: Request) -> Json:
 
 
 def charset_warnings(request: Request) -> list[str]:
-    """What Slack remarks about the content type: JSON has to name its charset, a form has not."""
+    """Returns Slack's warnings about the content type: JSON must name its charset, and a form must not."""
     kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
     has_charset = "charset=" in parameters.replace(" ", "")
     match kind.strip():
@@ -157,7 +157,7 @@ async def _body(request: Request) -> Json:
 
 
 async def limited_body(request: Request) -> bytes:
-    """The whole body. Raises SlackError `request_too_large` above 8 MiB."""
+    """Returns the complete body. Raises SlackError `request_too_large` above 8 MiB."""
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -185,7 +185,7 @@ def _form(raw: bytes, refusal: str) -> Json:
 
 
 async def _multipart(request: Request) -> Json:
-    """Text fields of a multipart body; files are for the methods that take uploads."""
+    """Returns the text fields of a multipart body; only upload methods read its files."""
     if int(request.headers.get("content-length", "0")) > MAX_BODY_BYTES:
         raise SlackError("request_too_large")
     try:

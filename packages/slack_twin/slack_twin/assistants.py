@@ -1,4 +1,4 @@
-"""What apps show beside the threads they work in: a title, prompts to choose from, the state of their session.
+"""The apps' display in threads: titles, suggested prompts and session states.
 
 https://docs.slack.dev/ai/agent-sessions and https://docs.slack.dev/reference/methods/assistant.threads.setTitle
 """
@@ -13,9 +13,9 @@ _MOST_KEPT = 10_000
 
 
 class SessionStatus(StrEnum):
-    """Where an agent's session in a thread stands. Only its app moves it: Stop and the end of a stream do not."""
+    """The state of an agent's session in a thread. Only its app changes it: Stop and the end of a stream do not."""
 
-    PROCESSING = "processing"  # the app works; people see a Stop button
+    PROCESSING = "processing"  # the app is working; people see a Stop button
     ACTIVE = "active"
     SUSPENDED = "suspended"
     CLOSED = "closed"
@@ -23,7 +23,7 @@ class SessionStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A suggestion: what its button says, and what a person sends by pressing it."""
+    """A suggested prompt: the label of its button, and the message that the button sends."""
 
     title: str
     message: str
@@ -31,7 +31,7 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class Assistance:
-    """What one app shows in one thread."""
+    """The display of one app in one thread."""
 
     app_id: str
     channel: str
@@ -39,18 +39,18 @@ class Assistance:
     title: str = ""
     prompts_title: str = ""
     prompts: tuple[Prompt, ...] = ()
-    session: SessionStatus | None = None  # None: the app has no session here
-    initiator: str | None = None  # who the session was begun for
+    session: SessionStatus | None = None  # None: the app has no session in the thread
+    initiator: str | None = None  # the person for whom the session was started
 
 
 class Assistants:
-    """All of it, by channel, thread and app. The longest unchanged are forgotten beyond 10,000."""
+    """All displays, by channel, thread and app. Above 10,000, the least recently changed are removed."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], Assistance] = {}
 
     def get(self, channel: Channel, thread_ts: str, app_id: str) -> Assistance:
-        """What the app shows there, be it nothing."""
+        """Returns the app's display in a thread, empty by default."""
         known = self._known.get((channel.id, thread_ts, app_id))
         return known or Assistance(app_id=app_id, channel=channel.id, thread_ts=thread_ts)
 
@@ -67,7 +67,7 @@ class Assistants:
         return changed
 
     def in_thread(self, channel: Channel, thread_ts: str) -> Iterator[Assistance]:
-        """What each app shows in a thread."""
+        """Yields the display of each app in a thread."""
         for shown in self._known.values():
             if (shown.channel, shown.thread_ts) == (channel.id, thread_ts):
                 yield shown

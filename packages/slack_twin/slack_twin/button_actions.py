@@ -1,4 +1,4 @@
-"""What people do with the elements of messages and views: from a press to the app, and back with options to choose."""
+"""People's actions on elements of messages and views: sends them to the app, and returns the options of menus."""
 
 from collections.abc import Mapping
 
@@ -19,29 +19,31 @@ _OPTIONS = shape({}, {"options": items(MENU_OPTION, most=100, least=0), "option_
 
 
 class Presses:
-    """`block_actions` and `block_suggestion`."""
+    """Sends `block_actions` and `block_suggestion`."""
 
     def __init__(self, workspace: Workspace, delivery: Delivery) -> None:
         self._workspace = workspace
         self._delivery = delivery
 
     async def on_message(self, user: User, channel: Channel, ts: str, act: Act) -> Outcome:
-        """Press or choose something in a message; returns when the app has acknowledged it or three seconds are over.
+        """Presses a button or selects an option in a message.
 
-        Raises SlackError `message_not_found`, and ControlError 404 or 422 for an element or value that does not fit.
+        Returns after the app's acknowledgement, or after three seconds.
+
+        Raises SlackError `message_not_found`, and ControlError 404 or 422 for an invalid element or value.
         """
         return await self._act(message_target(self._workspace, user, channel, ts), act)
 
     async def on_view(self, user: User, view_id: str, act: Act) -> Outcome:
-        """The same in a modal or a home tab. An input that does not tell its app only keeps what was entered."""
+        """Acts in a modal or a home tab. An input that does not notify its app only stores its value."""
         return await self._act(view_target(self._workspace, user, view_id), act)
 
     async def options_on_message(self, user: User, channel: Channel, ts: str, act: Act) -> list[Json]:
-        """Ask an app what an external menu offers for the text `act.value`; nothing when it does not answer well."""
+        """Returns an app's options of an external menu for the text `act.value`, empty after an invalid response."""
         return await self._suggest(message_target(self._workspace, user, channel, ts), act)
 
     async def options_on_view(self, user: User, view_id: str, act: Act) -> list[Json]:
-        """The same in a view."""
+        """Returns an app's options of an external menu in a view."""
         return await self._suggest(view_target(self._workspace, user, view_id), act)
 
     async def _act(self, target: Target, act: Act) -> Outcome:
@@ -54,7 +56,7 @@ class Presses:
         return await self._send(target, element, chosen)
 
     async def _look_up(self, target: Target, element: Element, act: Act) -> None:
-        """A person who names an option that was not offered yet has typed it into the menu first."""
+        """Requests options first if the person selects an option that the app has not offered yet."""
         names = act.value if isinstance(act.value, list) else [act.value]
         for name in names:
             known = self._workspace.forms.offered(target.surface).get((element.block_id, element.action_id), [])
@@ -64,7 +66,7 @@ class Presses:
                 self._workspace.forms.offer(target.surface, place, [*known, *found])
 
     def _enter(self, target: Target, element: Element, act: Act) -> Mapping[str, object]:
-        """Keep what was entered; returns what the payload says of the element that was touched."""
+        """Stores the input; returns the payload's fields of the element."""
         forms, choices = self._workspace.forms, target.choices
         entered = read_state(act.state or {}, target.elements, choices)
         if element.state_field is None:
@@ -96,7 +98,7 @@ class Presses:
         return Outcome(error=reply.error, trigger=trigger)
 
     def _response_url(self, target: Target) -> Json:
-        """An app may answer where its message is; a view is nowhere."""
+        """Returns a response URL for a message. Views have none."""
         if target.channel is None:
             return {}
         url = self._workspace.response_urls.issue(
@@ -111,7 +113,7 @@ class Presses:
     async def _suggest(self, target: Target, act: Act) -> list[Json]:
         element = find_element(target.elements, act)
         if element.type not in _EXTERNAL:
-            raise ControlError(422, "invalid", f"{element.type} {element.action_id!r} has its options with it")
+            raise ControlError(422, "invalid", f"{element.type} {element.action_id!r} has static options")
         payload = {
             **payloads.common("block_suggestion", target.app, target.user),
             **target.place(),
@@ -128,7 +130,7 @@ class Presses:
 
 
 def _options_in(body: object) -> list[Json]:
-    """The options of an answer, those of groups one after the other; none when the answer is not well formed."""
+    """Returns the options of a response, including those in groups; empty if the response is invalid."""
     if not isinstance(body, dict) or any(_OPTIONS(body, "")):
         return []
     grouped = [option for group in body.get("option_groups") or () for option in group["options"]]

@@ -1,4 +1,4 @@
-"""What happened in the workspace. Delivery turns it into Slack events, the page into updates."""
+"""Changes of the workspace. Delivery turns them into Slack events, and the page into updates."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from slack_twin.people import Channel
 class MessagePosted:
     channel: Channel
     message: Message
-    by: str | None = None  # who did what a note in the channel says, when it happened to somebody else
+    by: str | None = None  # the person whose action a channel notice describes, if it affected another person
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +19,16 @@ class MessageChanged:
     channel: Channel
     message: Message
     previous: Message
-    ts: str  # of the change itself
-    is_live: bool = False  # text that a stream adds: readers see it grow, apps hear of it when the stream ends
+    ts: str  # the timestamp of the change itself
+    is_live: bool = False  # streamed text: readers see it immediately, and apps get an event at the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageDeleted:
     channel: Channel
     previous: Message
-    ts: str  # of the change itself
-    tombstone: Message | None  # what stays in place of a root that has replies
+    ts: str  # the timestamp of the change itself
+    tombstone: Message | None  # replaces a root message that has replies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class MemberJoined:
     channel: Channel
     user: str
     ts: str
-    inviter: str | None = None  # None for those who came by themselves
+    inviter: str | None = None  # None for members who joined by themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class MemberLeft:
     channel: Channel
     user: str
     ts: str
-    removed_by: str | None = None  # None for those who went by themselves
+    removed_by: str | None = None  # None for members who left by themselves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class ChannelRenamed:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelArchived:
-    """A channel was archived, or taken back from there: what it is now is in the channel."""
+    """A channel was archived or unarchived; the channel has the new state."""
 
     channel: Channel
     user: str
@@ -90,7 +90,7 @@ class ChannelArchived:
 
 @dataclass(frozen=True, kw_only=True)
 class PinChanged:
-    """A message was pinned to its channel, or with `is_gone` taken off."""
+    """A message was pinned to its channel, or unpinned if `is_gone` is true."""
 
     channel: Channel
     message: Message
@@ -102,7 +102,7 @@ class PinChanged:
 
 @dataclass(frozen=True, kw_only=True)
 class EphemeralPosted:
-    """Seen by one person. The same `ts` again means that it was replaced, or with `is_gone` taken away."""
+    """An ephemeral message was posted. The same `ts` replaces it, and `is_gone` removes it."""
 
     channel: Channel
     user: str
@@ -116,18 +116,18 @@ class EphemeralPosted:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusChanged:
-    """An app says what it is doing in a thread; an empty text clears it."""
+    """An app set its status in a thread; an empty text clears it."""
 
     channel: Channel
     thread_ts: str
     app_id: str
     text: str
-    loading_messages: tuple[str, ...] = ()  # shown in turns
+    loading_messages: tuple[str, ...] = ()  # shown in rotation
 
 
 @dataclass(frozen=True, kw_only=True)
 class AssistantChanged:
-    """What an app shows beside a thread: its title, prompts to choose from, the state of its session."""
+    """An app changed its display in a thread: the title, suggested prompts, or the session's state."""
 
     channel: Channel
     thread_ts: str
@@ -136,7 +136,7 @@ class AssistantChanged:
 
 @dataclass(frozen=True, kw_only=True)
 class AppTold:
-    """An event for one app alone, as Slack writes it; people do not see it."""
+    """An event for a single app, in Slack's format; people do not see it."""
 
     channel: Channel
     app_id: str
@@ -145,9 +145,9 @@ class AppTold:
 
 @dataclass(frozen=True, kw_only=True)
 class ViewChanged:
-    """A modal was opened, changed or closed, or a home tab published: what a person sees now is in `surfaces`."""
+    """A modal was opened, updated or closed, or a home tab published; `surfaces` has the new state."""
 
-    channel: Channel  # the direct conversation of the person with the app
+    channel: Channel  # the direct conversation between the person and the app
     user: str
     view_id: str
 

@@ -1,6 +1,6 @@
-"""Slack's events for what happens to channels: who is in them, what they are called, what is pinned there.
+"""Slack's events for changes of channels: members, names, topics and pins.
 
-Private channels have names of their own for some of them, as in `group_rename`.
+For private channels, some events have other names, such as `group_rename`.
 """
 
 from slack_twin import shapes
@@ -9,7 +9,7 @@ from slack_twin.directory import TEAM_ID, Directory
 from slack_twin.errors import Json
 from slack_twin.people import Channel, ChannelKind
 
-# The kind of a conversation as `channel_type` of these events has it.
+# The `channel_type` of these events for each kind of conversation.
 _LETTERS = {ChannelKind.PUBLIC: "C", ChannelKind.PRIVATE: "G", ChannelKind.DIRECT: "D", ChannelKind.GROUP_DIRECT: "G"}
 
 
@@ -19,7 +19,7 @@ def joined(change: MemberJoined) -> Json:
 
 
 def left(change: MemberLeft, *, is_own: bool) -> Json:
-    """Those who stay hear that a member left; a bot that was removed hears so by another event."""
+    """Returns the event for a departed member. A removed bot gets a different event."""
     if not is_own:
         return {"type": "member_left_channel"} | _member(change)
     return {
@@ -41,7 +41,7 @@ def _member(change: MemberJoined | MemberLeft) -> Json:
 
 
 def created(change: ChannelCreated) -> list[Json]:
-    """Private channels are opened in silence."""
+    """Returns the events of a new channel; private channels cause none."""
     channel = change.channel
     if _is_private(channel):
         return []

@@ -1,4 +1,4 @@
-"""What happens to channels: opened, renamed, archived, described, joined and left. Each is said in the channel as well.
+"""Changes of channels: creation, renaming, archiving, topics and members. Each posts a notice in the channel.
 
 https://docs.slack.dev/reference/events/message#subtypes
 """
@@ -18,7 +18,7 @@ _PUNCTUATION = "-_"
 
 
 def checked_name(name: str) -> str:
-    """A name that a channel may have.
+    """Returns a valid channel name.
 
     Raises `invalid_name_required`, `invalid_name_maxlength`, `invalid_name_specials`, `invalid_name_punctuation`.
     """
@@ -34,19 +34,19 @@ def checked_name(name: str) -> str:
 
 
 def _is_usual(character: str) -> bool:
-    """Digits, hyphens, underscores, and letters of any script that are not capitals."""
+    """Returns whether a character is a digit, a hyphen, an underscore, or a letter that is not upper case."""
     category = unicodedata.category(character)
     return character in _PUNCTUATION or category in ("Nd", "Mn", "Mc") or (category[0] == "L" and category != "Lu")
 
 
 class Channels:
-    """Changes the channels of a workspace. Whoever does it is named by the id of their user."""
+    """Changes the channels of a workspace. `by` is the user id of the person or bot that makes the change."""
 
     def __init__(self, workspace: "Workspace") -> None:
         self._workspace = workspace
 
     def create(self, name: str, *, by: str, is_private: bool) -> Channel:
-        """Open a channel with one member. Raises `name_taken`, and what `checked_name` raises."""
+        """Creates a channel with one member. Raises `name_taken`, and the errors of `checked_name`."""
         directory = self._workspace.directory
         self._check_free(checked_name(name))
         channel = Channel(
@@ -66,7 +66,10 @@ class Channels:
             raise SlackError("name_taken")
 
     def rename(self, channel: Channel, name: str, *, by: str) -> None:
-        """Raises `name_taken`, and what `checked_name` raises. The name that it has changes nothing."""
+        """Renames a channel; its current name changes nothing.
+
+        Raises `name_taken`, and the errors of `checked_name`.
+        """
         former = channel.name
         if checked_name(name) == former:
             return
@@ -77,13 +80,13 @@ class Channels:
         self._workspace.announce(ChannelRenamed(channel=channel, user=by, ts=self._workspace.next_ts()))
 
     def set_topic(self, channel: Channel, topic: str, *, by: str) -> None:
-        """The topic that it has changes nothing."""
+        """Sets the topic; the current topic changes nothing."""
         if topic != channel.topic:
             channel.topic, channel.topic_set = topic, (by, int(self._workspace.clock.now()))
             self._say(channel, by, "channel_topic", f"<@{by}> set the channel topic: {topic}", {"topic": topic})
 
     def set_purpose(self, channel: Channel, purpose: str, *, by: str) -> None:
-        """The purpose that it has changes nothing."""
+        """Sets the purpose; the current purpose changes nothing."""
         if purpose != channel.purpose:
             channel.purpose, channel.purpose_set = purpose, (by, int(self._workspace.clock.now()))
             self._say(
@@ -91,14 +94,14 @@ class Channels:
             )
 
     def archive(self, channel: Channel, *, by: str) -> None:
-        """Close a channel for further messages. Raises `already_archived`."""
+        """Archives a channel, which blocks new messages. Raises `already_archived`."""
         if channel.is_archived:
             raise SlackError("already_archived")
         self._say(channel, by, "channel_archive", f"<@{by}> archived the channel")
         self._set_archived(channel, by, is_archived=True)
 
     def unarchive(self, channel: Channel, *, by: str) -> None:
-        """Raises `not_archived`."""
+        """Unarchives a channel. Raises `not_archived`."""
         if not channel.is_archived:
             raise SlackError("not_archived")
         self._set_archived(channel, by, is_archived=False)
@@ -109,7 +112,7 @@ class Channels:
         self._workspace.announce(ChannelArchived(channel=channel, user=by, ts=self._workspace.next_ts()))
 
     def join(self, channel: Channel, user: str, *, inviter: str | None = None) -> bool:
-        """Add a member; returns whether they were new. Raises `is_archived`."""
+        """Adds a member; returns False if the user was a member already. Raises `is_archived`."""
         if channel.is_archived:
             raise SlackError("is_archived")
         if user in channel.members:
@@ -122,7 +125,7 @@ class Channels:
         return True
 
     def leave(self, channel: Channel, user: str, *, removed_by: str | None = None) -> None:
-        """Take a member out."""
+        """Removes a member."""
         self._say(channel, user, "channel_leave", f"<@{user}> has left the channel", by=removed_by)
         del channel.members[user]
         ts = self._workspace.next_ts()
@@ -138,7 +141,7 @@ class Channels:
         *,
         by: str | None = None,
     ) -> None:
-        """The line in the channel; in a private one `group_topic` stands for `channel_topic`, and so on."""
+        """Posts a notice in the channel; in a private channel, `group_topic` replaces `channel_topic`, and so on."""
         if channel.kind is ChannelKind.PRIVATE:
             subtype = subtype.replace("channel_", "group_")
         self._workspace.note(channel, user=user, text=text, subtype=subtype, details=details, by=by)

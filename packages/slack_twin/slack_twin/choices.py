@@ -1,7 +1,7 @@
-"""What a person chose or typed, from the plain value of a control call or of the page to the fields that Slack sends.
+"""Converts a plain value from the control API or the page to the fields that Slack sends for an element.
 
-An option is named by its value or its label, a person, channel or conversation by name or id; lists go to what takes
-several. Slack's own form of a value (`{"selected_option": {...}}`) will do as well.
+A value or a label names an option; a name or an id names a person, channel or conversation. Elements with several
+values take lists. Slack's own format (`{"selected_option": {...}}`) is accepted as well.
 """
 
 import re
@@ -13,9 +13,9 @@ from slack_twin.errors import ControlError, Json
 
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", re.ASCII)
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
-# The fields that Slack's clients wrap a value in.
+# The fields in which Slack's clients wrap a value.
 _FIELDS = frozenset(STATE_FIELDS.values())
-# What an element holds before anybody touches it, by the field of its state.
+# The initial values of elements, by the field of the state.
 _INITIAL = {field: field.replace("selected", "initial") for field in _FIELDS} | {
     "value": "initial_value",
     "rich_text_value": "initial_value",
@@ -23,7 +23,7 @@ _INITIAL = {field: field.replace("selected", "initial") for field in _FIELDS} | 
 
 
 class Choices:
-    """Reads what a person gives for an element. Raises ControlError 422 that says what would be right."""
+    """Converts a person's input for an element. Raises ControlError 422 with the valid values."""
 
     def __init__(
         self,
@@ -31,16 +31,16 @@ class Choices:
         offered: Mapping[tuple[str, str], list[Json]] | None = None,
         current: str | None = None,
     ) -> None:
-        """`offered` are the options that apps gave for external menus, by block and action.
+        """`offered` are an app's options of external menus, by block and action.
 
-        `current` is the conversation that the person is in, where menus may start.
+        `current` is the person's current conversation, which menus may preselect.
         """
         self._directory = directory
         self._offered = offered or {}
         self._current = current
 
     def initial(self, element: Element) -> Json:
-        """The state of an element that nobody has touched."""
+        """Returns the initial state of an element."""
         field = STATE_FIELDS[element.type]
         is_many = field.endswith("s")
         held: object = [] if is_many else None
@@ -49,14 +49,17 @@ class Choices:
         return {"type": element.type, field: element.shape.get(_INITIAL[field], held)}
 
     def state(self, element: Element, value: object) -> Json:
-        """The state of an element that holds `value`; None empties it."""
+        """Returns the state of an element with `value`; None clears it."""
         field, value = STATE_FIELDS[element.type], _unwrapped(value)
         if value is None:
             return {"type": element.type, field: [] if field.endswith("s") else None}
         return {"type": element.type, field: self._read(element, field, value)}
 
     def pressed(self, element: Element, value: object) -> Json:
-        """What a press says beyond the element itself. Menus need a value, feedback says which button."""
+        """Returns the additional fields of a press.
+
+        Menus need a value, and feedback buttons need the pressed button.
+        """
         if element.type == "overflow":
             return {"selected_option": self._option(element, _unwrapped(value))}
         if element.type == "feedback_buttons":
@@ -78,7 +81,7 @@ class Choices:
         return reader(element, value)
 
     def _option(self, element: Element, value: object) -> Json:
-        """The option by value or label, in the form that payloads repeat it."""
+        """Returns the option with this value or label, in the format of payloads."""
         wanted = value.get("value") if isinstance(value, dict) else value
         return _match(element, wanted, self._known_options(element))
 
@@ -100,7 +103,7 @@ class Choices:
         elif element.type.endswith("channels_select"):
             found = directory.channel(value)
         if found is None:
-            raise _wrong(element, f"somebody or some place that exists, not {value!r}")
+            raise _wrong(element, f"an existing person, channel or conversation, not {value!r}")
         return found.id
 
     def _ids(self, element: Element, value: object) -> list[str]:
@@ -108,7 +111,7 @@ class Choices:
 
 
 def _feedback(element: Element) -> Iterable[Json]:
-    """The two buttons of feedback."""
+    """Returns the two feedback buttons."""
     for name in ("positive_button", "negative_button"):
         button = element.shape.get(name)
         if isinstance(button, dict):
@@ -116,7 +119,7 @@ def _feedback(element: Element) -> Iterable[Json]:
 
 
 def _unwrapped(value: object) -> object:
-    """The value itself where it comes in Slack's form."""
+    """Returns the plain value of an input in Slack's format."""
     if not isinstance(value, dict):
         return value
     return next((value[field] for field in _FIELDS if field in value and field != "value"), value)
@@ -136,7 +139,7 @@ def _label(option: Json) -> str:
 
 
 def _match(element: Element, wanted: object, known: Mapping[str, Json]) -> Json:
-    """Raises ControlError 422 that lists the values there are."""
+    """Returns the matching value. Raises ControlError 422, which lists the valid values."""
     found = known.get(wanted) if isinstance(wanted, str) else None
     if found is None:
         values = dict.fromkeys(str(option["value"]) for option in known.values())
@@ -164,7 +167,7 @@ def _time(element: Element, value: object) -> str:
 
 def _moment(element: Element, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or len(str(value)) != 10:
-        raise _wrong(element, "a moment in seconds since 1970, with ten digits")
+        raise _wrong(element, "a time in seconds since 1970, with ten digits")
     return value
 
 
@@ -179,7 +182,7 @@ def _text(element: Element, value: object) -> str | None:
 
 
 def _rich_text(element: Element, value: object) -> Json:
-    """Rich text as it is, or plain text as rich text of one section."""
+    """Returns rich text unchanged, and plain text as rich text with one section."""
     if isinstance(value, dict) and value.get("type") == "rich_text":
         return value
     if not isinstance(value, str):
@@ -189,7 +192,7 @@ def _rich_text(element: Element, value: object) -> Json:
 
 
 def _files(element: Element, value: object) -> list[object]:
-    """Files by id, in the form of file objects."""
+    """Returns files by id, as file objects."""
     return [{"id": item} if isinstance(item, str) else item for item in _items(element, value)]
 
 

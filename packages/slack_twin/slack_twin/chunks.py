@@ -1,7 +1,7 @@
-"""What a stream is fed with, and the message that grows from it.
+"""The chunks of a stream, and the message built from them.
 
 https://docs.slack.dev/reference/methods/chat.appendStream#chunks: text, updates of tasks and of their plan, and blocks.
-A task is named by an id: a later chunk with the same id changes its card in place.
+A task is identified by an id: a later chunk with the same id updates its card in place.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ import orjson
 from slack_twin.blocks import MAX_BLOCKS, MAX_MARKDOWN_CHARACTERS, checked_blocks
 from slack_twin.errors import Json, SlackError
 
-# Slack ends a stream's growth between 10 and 11 kB, cards included; it documents no figure.
+# Slack refuses more text at a size between 10 and 11 kB, including cards; the limit is not documented.
 MAX_STREAM_BYTES = 10_500
 MAX_TASK_CHARACTERS = 256
 
 
 class Display(StrEnum):
-    """How tasks are shown: a card each where it came up, or all of them in one plan."""
+    """The display of tasks: a card for each in order of appearance, or one plan with all tasks."""
 
     TIMELINE = "timeline"
     PLAN = "plan"
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task as it is known so far; in a chunk, what is new about it."""
+    """The current state of a task; in a chunk, the update of a task."""
 
     id: str
     title: str
@@ -51,7 +51,7 @@ class Task:
     sources: tuple[Json, ...] = ()
 
     def updated(self, update: "Task") -> "Task":
-        """Title and status are replaced; details, output and sources are added to what is there."""
+        """Returns the updated task: replaces the title and status; appends details, output and sources."""
         return replace(
             update,
             details=self.details + update.details,
@@ -60,7 +60,7 @@ class Task:
         )
 
     def card(self) -> Json:
-        """The block that shows the task. https://docs.slack.dev/reference/block-kit/blocks/task-card-block"""
+        """Returns the block that shows the task. https://docs.slack.dev/reference/block-kit/blocks/task-card-block"""
         card: Json = {"type": "task_card", "task_id": self.id, "title": self.title, "status": self.status.value}
         if self.details:
             card["details"] = _rich_text(self.details)
@@ -91,13 +91,16 @@ def _rich_text(text: str) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """Everything a stream was fed with, in the order in which it shows: a task stands where it first came up."""
+    """The complete content of a stream in display order: a task appears where it was first mentioned."""
 
     display: Display = Display.TIMELINE
     chunks: tuple[Chunk, ...] = field(default=())
 
     def with_chunks(self, added: tuple[Chunk, ...]) -> "Content":
-        """Raises `msg_too_long` when all together is more than 10,500 bytes, `msg_blocks_too_many` above 50 blocks."""
+        """Returns the extended content.
+
+        Raises `msg_too_long` above 10,500 bytes, `msg_blocks_too_many` above 50 blocks.
+        """
         grown = self
         for chunk in added:
             grown = replace(grown, chunks=_joined(grown.chunks, chunk))
@@ -115,11 +118,11 @@ class Content:
 
     @property
     def text(self) -> str:
-        """All the Markdown, without cards and blocks."""
+        """Returns all the Markdown, without cards and blocks."""
         return "".join(chunk.text for chunk in self.chunks if isinstance(chunk, Text))
 
     def blocks(self) -> Iterator[Json]:
-        """The message as blocks; their ids stay the same while the stream grows."""
+        """Yields the message as blocks; their ids stay the same while the stream grows."""
         plan_shown = False
         for place, chunk in enumerate(self.chunks):
             match chunk:
@@ -134,7 +137,7 @@ class Content:
                     yield from chunk.blocks
 
     def _plan(self) -> Json:
-        """All tasks in one block. https://docs.slack.dev/reference/block-kit/blocks/plan-block"""
+        """Returns all tasks in one block. https://docs.slack.dev/reference/block-kit/blocks/plan-block"""
         tasks = [chunk for chunk in self.chunks if isinstance(chunk, Task)]
         title = next((chunk.title for chunk in self.chunks if isinstance(chunk, Plan)), "")
         return {
@@ -145,7 +148,7 @@ class Content:
 
 
 def _joined(chunks: tuple[Chunk, ...], added: Chunk) -> tuple[Chunk, ...]:
-    """Text goes on where text ends; a known task changes where it stands; there is one plan title."""
+    """Adds a chunk: appends text to text, updates a known task in place, and keeps a single plan title."""
     if isinstance(added, Text) and chunks and isinstance(chunks[-1], Text):
         return (*chunks[:-1], Text(text=chunks[-1].text + added.text))
     for place, known in enumerate(chunks):
@@ -157,7 +160,7 @@ def _joined(chunks: tuple[Chunk, ...], added: Chunk) -> tuple[Chunk, ...]:
 
 
 def read_chunks(value: object) -> tuple[Chunk, ...]:
-    """Chunks as a call gives them. Raises `invalid_chunks` with what is wrong, and what blocks can raise."""
+    """Returns the chunks of a call. Raises `invalid_chunks` with the errors, and the errors of blocks."""
     if not isinstance(value, list):
         raise _invalid("must be a list", "/chunks")
     return tuple(_chunk(item, f"/chunks/{place}") for place, item in enumerate(value))
@@ -218,7 +221,7 @@ def _string(item: Json, name: str, pointer: str, *, longest: int = MAX_TASK_CHAR
 
 
 def _sources(value: object, pointer: str) -> tuple[Json, ...]:
-    """Links under a task: `{type: url, url, text}`."""
+    """Returns the links below a task: `{type: url, url, text}`."""
     if value is None:
         return ()
     if not isinstance(value, list):

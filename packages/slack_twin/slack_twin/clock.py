@@ -1,7 +1,7 @@
 """The twin's own clock: wall time plus an offset that only grows.
 
-Everything Slack does over time (redelivery, rate windows, the end of a status) waits on this clock, so a test
-moves it forward instead of sleeping. Signatures and socket pings use wall time and do not come here.
+All timing of Slack (redelivery, rate limits, the end of a status) follows this clock, so tests advance it instead of
+sleeping. Signatures and socket pings use wall time.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ Source = Callable[[], float]
 
 
 class Timer:
-    """One planned call. Cancelling it is idempotent."""
+    """A scheduled call. Cancelling is idempotent."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call: Callable[[], None] | None = call
@@ -29,7 +29,7 @@ class Timer:
 
 
 class Clock:
-    """Seconds since 1970 as the workspace sees them, and timers that follow them."""
+    """The workspace's time in seconds since 1970, and its timers."""
 
     def __init__(self, source: Source = time.time) -> None:
         self._source = source
@@ -42,9 +42,9 @@ class Clock:
         return self._source() + self._offset
 
     def advance(self, seconds: float) -> float:
-        """Move forward by `seconds` and fire what became due, in order of its moment; return the new time.
+        """Advances the clock by `seconds`, runs the timers that became due in order, and returns the new time.
 
-        Raises ValueError for a negative number: the clock never goes back.
+        Raises ValueError for a negative number, because the clock never goes back.
         """
         if seconds < 0:
             raise ValueError("the clock only moves forward")
@@ -53,7 +53,7 @@ class Clock:
         return self.now()
 
     def call_at(self, moment: float, call: Callable[[], None]) -> Timer:
-        """Plan `call` for `moment`. Needs a running event loop."""
+        """Schedules `call` for `moment`. Needs a running event loop."""
         timer = Timer(call)
         heapq.heappush(self._timers, (moment, next(self._order), timer))
         if self._timers[0][2] is timer:
@@ -61,7 +61,7 @@ class Clock:
         return timer
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has moved by `seconds`, be it by passing or by being advanced."""
+        """Waits until the clock has moved by `seconds`, by elapsed time or by `advance`."""
         if seconds <= 0:
             return
         elapsed = asyncio.Event()
@@ -86,9 +86,10 @@ class Clock:
 
 
 def still_clock() -> Clock:
-    """A clock that stands at the present until it is advanced.
+    """Returns a clock that stands still until it is advanced.
 
-    On a clock that runs, a machine that pauses for three seconds has Slack repeat an event in the middle of a test.
+    With a running clock, a machine that pauses for three seconds would make Slack repeat an event in the middle of a
+    test.
     """
     present = int(time.time())
     return Clock(source=lambda: float(present))

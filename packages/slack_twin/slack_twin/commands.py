@@ -1,4 +1,4 @@
-"""Slash commands and shortcuts: what people start from the composer or the menu of a message."""
+"""Slash commands and shortcuts, which people start in the composer or in the menu of a message."""
 
 from slack_twin import payloads
 from slack_twin.acts import Outcome
@@ -11,7 +11,7 @@ from slack_twin.workspace import Workspace
 
 
 class Commands:
-    """`slash_commands`, `shortcut` and `message_action`."""
+    """Sends `slash_commands`, `shortcut` and `message_action`."""
 
     def __init__(self, workspace: Workspace, delivery: Delivery, responses: Responses) -> None:
         self._workspace = workspace
@@ -19,9 +19,9 @@ class Commands:
         self._responses = responses
 
     async def run(self, user: User, channel: Channel, command: str, text: str) -> Outcome:
-        """Run a command in a channel; what the app answers at once becomes a message there.
+        """Runs a command in a channel; the app's immediate response becomes a message there.
 
-        Raises ControlError 404 for a command that no app has.
+        Raises ControlError 404 for an unknown command.
         """
         app = self._owner(command)
         trigger = self._workspace.triggers.issue(app_id=app.id, user_id=user.id, channel_id=channel.id)
@@ -46,12 +46,12 @@ class Commands:
         for app in self._workspace.directory.apps.values():
             known |= {declared.name: app for declared in app.commands}
         if command not in known:
-            names = ", ".join(sorted(known)) or "no command"
-            raise ControlError(404, "not_found", f"no app has the command {command!r}", f"there is: {names}")
+            names = ", ".join(sorted(known)) or "none"
+            raise ControlError(404, "not_found", f"no app has the command {command!r}", f"available: {names}")
         return known[command]
 
     def _answer(self, app: App, user: User, channel: Channel, body: object) -> str | None:
-        """Show what the app acknowledged with; returns what is wrong with that."""
+        """Shows the app's acknowledgement as a message; returns the error in it, or None."""
         if not isinstance(body, dict):
             return "invalid_response"
         try:
@@ -61,14 +61,14 @@ class Commands:
         return None
 
     async def shortcut(self, user: User, app: App, callback_id: str) -> Outcome:
-        """Use a global shortcut of an app. Raises ControlError 404 for one that it does not have."""
+        """Runs an app's global shortcut. Raises ControlError 404 for an unknown shortcut."""
         _check_shortcut(app, callback_id, is_global=True)
         return await self._use(app, user, payloads.shortcut("shortcut", app, user, callback_id=callback_id))
 
     async def message_shortcut(
         self, user: User, app: App, callback_id: str, channel: Channel, message: Message
     ) -> Outcome:
-        """Use a shortcut of an app on a message. Raises ControlError 404 for one that it does not have."""
+        """Runs an app's message shortcut. Raises ControlError 404 for an unknown shortcut."""
         _check_shortcut(app, callback_id, is_global=False)
         url = self._workspace.response_urls.issue("app", app_id=app.id, user_id=user.id, channel_id=channel.id)
         payload = {
@@ -96,5 +96,5 @@ def _check_shortcut(app: App, callback_id: str, *, is_global: bool) -> None:
     known = [shortcut.callback_id for shortcut in app.shortcuts if shortcut.is_global is is_global]
     if callback_id not in known:
         kind = "shortcut" if is_global else "shortcut for messages"
-        hint = f"there is: {', '.join(known) or 'none'}"
+        hint = f"available: {', '.join(known) or 'none'}"
         raise ControlError(404, "not_found", f"{app.name} has no {kind} {callback_id!r}", hint)

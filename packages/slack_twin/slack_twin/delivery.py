@@ -1,7 +1,7 @@
-"""Brings events and what people do to apps: over a socket or signed HTTP, with the faults a test asked for.
+"""Delivers events and people's actions to apps, over a socket or signed HTTP, with the faults of a test.
 
-An app has three seconds to acknowledge. Then it gets an event again: at once, a minute later, five minutes later.
-After that the event is dropped. What people do (buttons, forms, commands) is sent once. The journal has every attempt.
+An app has three seconds to acknowledge. Otherwise the event is sent again immediately, a minute later and five minutes
+later, and is then dropped. People's actions (buttons, forms, commands) are sent once. The journal has every attempt.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from slack_twin.signed_http import SignedHttp, address_of
 from slack_twin.socket_mode import Retry, Sockets
 from slack_twin.workspace import Workspace
 
-# Seconds before the first attempt and before each of the three retries.
+# The seconds before the first attempt and before each of the three retries.
 PAUSES = (0.0, 0.0, 60.0, 300.0)
 _HELD_SECONDS = 3.0
 
 
 class Lane(Protocol):
-    """A way to an app."""
+    """A transport to an app."""
 
     async def send(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
-        """Deliver once."""
+        """Makes one delivery attempt."""
 
 
 class Delivery:
-    """One task per event and app, from the change that caused it to its acknowledgement or its end."""
+    """Runs one task for each event and app, from the change until its acknowledgement or its last attempt."""
 
     def __init__(
         self, workspace: Workspace, sockets: Sockets, http: SignedHttp, faults: Faults, limits: Limits
@@ -46,7 +46,7 @@ class Delivery:
         self._faults = faults
         self._limits = limits
         self._tasks: set[asyncio.Task[None]] = set()
-        self._challenges: dict[str, asyncio.Task[bool]] = {}  # by request URL, of those that answered or still may
+        self._challenges: dict[str, asyncio.Task[bool]] = {}  # by request URL, if it answered or may still
         self._held: defaultdict[str, list[asyncio.Event]] = defaultdict(list)
 
     @property
@@ -54,14 +54,14 @@ class Delivery:
         return self._workspace.clock
 
     def on_change(self, change: Change) -> None:
-        """Start the deliveries that a change causes. Tasks start in this order, so events leave in this order."""
+        """Starts the deliveries of a change. Tasks start in this order, so events are sent in this order."""
         directory, base_url = self._workspace.directory, self._workspace.base_url
         for app in directory.apps.values():
             for event in events_for(app, change, directory, base_url=base_url, now=self._clock.now()):
                 self._dispatch(app, event)
 
     def _dispatch(self, app: App, event: Event) -> None:
-        """Start a delivery, unless the app had its share of this hour: then it hears so, once a minute."""
+        """Starts a delivery, unless the app has reached its hourly limit; reports the limit at most once a minute."""
         match self._limits.take_event(app.id):
             case Passage.REFUSED:
                 return
@@ -74,17 +74,17 @@ class Delivery:
         task.add_done_callback(self._tasks.discard)
 
     def verify(self, app: App) -> None:
-        """Ask an app whether its request URL is its own. Nothing waits for the answer; the journal has it."""
+        """Sends the URL challenge to an app without waiting for the response, which the journal records."""
         if app.request_url:
             task = asyncio.get_running_loop().create_task(self._verified(app, app.request_url))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _verified(self, app: App, url: str) -> None:
-        """Challenge whoever is behind a URL, once; where nobody answered, again before the next event.
+        """Sends the challenge to a URL once; if nothing responded, sends it again before the next event.
 
-        Slack takes no URL that fails. Here events go out all the same, so that an app may be started, and a request
-        looked at, without the challenge: the journal says what Slack would have done.
+        Slack refuses a URL that fails. The twin sends events anyway, so that an app can be started, or a request
+        inspected, without the challenge. The journal records the failure.
         """
         challenge = self._challenges.get(url)
         if challenge is None:
@@ -93,7 +93,7 @@ class Delivery:
             del self._challenges[url]
 
     async def _challenge(self, app: App) -> bool:
-        """Whether there was an answer, be it right or wrong."""
+        """Sends the challenge; returns whether there was a response, right or wrong."""
         parcel = url_verification(secrets.token_urlsafe(32))
         entry = self.journal.add(_entry(app, parcel, Retry(), at=self._clock.now()))
         reply = await self._http.send(app, parcel, Retry())
@@ -103,7 +103,7 @@ class Delivery:
         return reply.error not in ("connection_failed", "timeout")
 
     async def stop(self) -> None:
-        """Give up everything that is under way."""
+        """Cancels all deliveries."""
         tasks = [*self._tasks, *self._challenges.values()]
         self._challenges.clear()
         for task in tasks:
@@ -111,7 +111,7 @@ class Delivery:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, app: App, parcel: Parcel) -> Reply:
-        """Deliver once, for a person who waits: what fails is not sent again."""
+        """Makes one delivery attempt for a person who waits; failures are not retried."""
         entry, reply = await self._attempt(app, parcel, Retry())
         entry.dropped = not entry.acked
         return reply
@@ -142,7 +142,7 @@ class Delivery:
         return entry, reply
 
     async def _hold_back(self, app: App, fault: Fault) -> None:
-        """Wait as `delay` and `reorder` ask: for a time, or for the next event of the app."""
+        """Waits for the faults `delay` and `reorder`: for a time, or for the app's next event."""
         if fault.kind is FaultKind.DELAY:
             await self._clock.sleep(fault.seconds or 1.0)
         elif fault.kind is FaultKind.REORDER:
@@ -174,7 +174,7 @@ class Delivery:
 
 
 def _echoes(said: object, challenge: str) -> bool:
-    """Whether an answer has the challenge: as text, as a form, or in JSON."""
+    """Returns whether a response contains the challenge: as text, as a form, or in JSON."""
     if not isinstance(said, dict):
         return False
     return said.get("challenge") == challenge or said.get("text") in (challenge, f"challenge={challenge}")

@@ -1,4 +1,4 @@
-"""Who is in the workspace and where: people, apps and channels, found by id, by name and by token."""
+"""The people, apps and channels of the workspace, found by id, name or token."""
 
 import re
 
@@ -13,7 +13,7 @@ SLACKBOT = User(id="USLACKBOT", name="slackbot", real_name="Slackbot", display_n
 
 
 class Directory:
-    """People, apps and channels with an index for each way of asking."""
+    """People, apps and channels, with an index for each kind of lookup."""
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
@@ -37,7 +37,7 @@ class Directory:
             self._user_by_email[user.email.casefold()] = user
 
     def put_app(self, app: App) -> None:
-        """Add an app, or replace the one with its id; the tokens of the former no longer count."""
+        """Adds an app, or replaces the app with its id; the old tokens become invalid."""
         former = self.apps.get(app.id)
         if former is not None:
             self._app_by_bot_token.pop(former.bot_token, None)
@@ -82,7 +82,7 @@ class Directory:
         return self._app_by_bot.get(bot_id)
 
     def channel(self, id_or_name: str) -> Channel | None:
-        """By id, by name, or by `#name`."""
+        """Returns the channel with this id, name, or `#name`."""
         return self.channels.get(id_or_name) or self._channel_by_name.get(id_or_name.removeprefix("#").casefold())
 
     def direct(self, members: tuple[str, ...]) -> Channel | None:
@@ -104,13 +104,13 @@ class Directory:
         return channel
 
     def is_shared(self, channel: Channel) -> bool:
-        """Whether people of other workspaces are in it, or may be."""
+        """Returns whether the channel is shared with other workspaces."""
         if channel.kind in (ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT):
             return any(user.team_id for member in channel.members if (user := self.users.get(member)))
         return bool(channel.shared_with)
 
     def team_of(self, user_id: str) -> str:
-        """The workspace of a user."""
+        """Returns the workspace of a user."""
         user = self.users.get(user_id)
         return user.team_id if user and user.team_id else TEAM_ID
 
@@ -131,7 +131,7 @@ class Directory:
         return channel.id if channel else None
 
     def free_id(self, letter: str, name: str) -> str:
-        """An id like Slack's that shows the name it stands for: `U000ALICE`."""
+        """Returns an unused id that contains the name, like `U000ALICE`."""
         stem = re.sub(r"[^A-Z0-9]", "", name.upper()) or "X"
         groups = {group.id for group in self.user_groups.values()}
         taken = self.users.keys() | self.apps.keys() | self.channels.keys() | self._app_by_bot.keys() | groups

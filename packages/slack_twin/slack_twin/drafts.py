@@ -1,4 +1,4 @@
-"""From the arguments of an app to the message it wants to post: by a method, a response URL or an acknowledgement."""
+"""Converts an app's arguments to a message, for methods, response URLs and acknowledgements."""
 
 from slack_twin.arguments import Arguments
 from slack_twin.blocks import MAX_MARKDOWN_CHARACTERS, checked_attachments, checked_blocks
@@ -11,10 +11,11 @@ MAX_TEXT_CHARACTERS = 40_000
 
 
 def read_draft(args: Arguments, app: App) -> Draft:
-    """The message; a text of more than 40,000 characters is cut.
+    """Returns the message; a text of more than 40,000 characters is truncated.
 
-    Raises `no_text`, `msg_too_long`, `markdown_text_conflict`, `invalid_blocks` and its like, `invalid_attachments`,
-    `too_many_attachments`, `invalid_metadata_format`."""
+    Raises `no_text`, `msg_too_long`, `markdown_text_conflict`, `invalid_blocks` and similar errors,
+    `invalid_attachments`, `too_many_attachments`, `invalid_metadata_format`.
+    """
     text, blocks = _text_and_blocks(args)
     attachments = checked_attachments(args.json("attachments"))
     if not (text or blocks or attachments):
@@ -33,7 +34,7 @@ def read_draft(args: Arguments, app: App) -> Draft:
 
 
 def _text_and_blocks(args: Arguments) -> tuple[str, tuple[Json, ...]]:
-    """`markdown_text` stands alone and becomes a markdown block."""
+    """Returns text and blocks. `markdown_text` excludes both and becomes a markdown block."""
     text, markdown = args.optional("text"), args.optional("markdown_text")
     if markdown and ("text" in args or "blocks" in args):
         raise SlackError("markdown_text_conflict")
@@ -45,12 +46,12 @@ def _text_and_blocks(args: Arguments) -> tuple[str, tuple[Json, ...]]:
 
 
 def stored_text(text: str) -> str:
-    """The text of an app as Slack keeps it: cut and escaped."""
+    """Returns the text of an app in Slack's stored format: truncated and escaped."""
     return from_app(text[:MAX_TEXT_CHARACTERS])
 
 
 def draft_warnings(args: Arguments) -> list[str]:
-    """What Slack remarks about the arguments of a message that it takes."""
+    """Returns Slack's warnings about the arguments of an accepted message."""
     if len(args.optional("text")) > MAX_TEXT_CHARACTERS:
         return ["message_truncated"]
     return [] if args.optional("text") or args.optional("markdown_text") else ["missing_text_in_message"]

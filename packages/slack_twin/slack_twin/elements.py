@@ -1,4 +1,4 @@
-"""The interactive elements of blocks: where they stand, and what they say about themselves in a payload.
+"""The interactive elements of blocks: their positions, and their fields in payloads.
 
 https://docs.slack.dev/reference/block-kit/block-elements
 """
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from slack_twin.errors import Json
 
-# Elements that are pressed and keep nothing.
+# Elements that are pressed and have no state.
 BUTTONS = frozenset({"button", "icon_button", "feedback_buttons", "workflow_button"})
-# Elements that keep what was chosen or typed, by the field in which they keep it.
+# Elements with a state, by the field that contains the value.
 STATE_FIELDS = {
     "static_select": "selected_option",
     "external_select": "selected_option",
@@ -36,7 +36,7 @@ STATE_FIELDS = {
 }
 INTERACTIVE = BUTTONS | STATE_FIELDS.keys() | {"overflow"}
 
-# What an entry of `actions` repeats of its element.
+# The fields of an element that `actions` repeats.
 _REPEATED = (
     "text",
     "value",
@@ -63,10 +63,10 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Element:
-    """An interactive element where it stands."""
+    """An interactive element with its position."""
 
     shape: Json
-    block: Json  # the nearest block around it
+    block: Json  # the innermost block that contains the element
 
     @property
     def type(self) -> str:
@@ -82,17 +82,20 @@ class Element:
 
     @property
     def state_field(self) -> str | None:
-        """Where it keeps its value; None for buttons and overflow menus."""
+        """The field that contains the value; None for buttons and overflow menus."""
         return STATE_FIELDS.get(self.type)
 
     @property
     def is_input(self) -> bool:
-        """Whether it stands in an input block, which has a label and may be required."""
+        """Returns whether the element is in an input block, which has a label and may be required."""
         return self.block.get("type") == "input"
 
     @property
     def tells_app(self) -> bool:
-        """Whether the app hears of every change: inputs keep theirs until the form is submitted, unless told not to."""
+        """Returns whether the app is notified of every change.
+
+        By default, inputs keep their value until the form is submitted.
+        """
         return not self.is_input or self.block.get("dispatch_action") is True
 
     def repeated(self) -> Json:
@@ -100,7 +103,7 @@ class Element:
 
 
 def elements_of(blocks: Sequence[Json], *, attachments: Sequence[Json] = ()) -> list[Element]:
-    """Every interactive element, in reading order, those in attachments last."""
+    """Returns every interactive element in reading order; elements of attachments come last."""
     found = [element for block in blocks for element in _within(block, {})]
     for attachment in attachments:
         inner = attachment.get("blocks")
@@ -109,7 +112,10 @@ def elements_of(blocks: Sequence[Json], *, attachments: Sequence[Json] = ()) -> 
 
 
 def _within(node: object, block: Json) -> Iterator[Element]:
-    """Blocks may contain blocks, as a carousel does: the nearest one with a `block_id` counts."""
+    """Yields nested elements.
+
+    Blocks may contain blocks, as in a carousel; the innermost block with a `block_id` counts.
+    """
     if isinstance(node, list):
         for part in node:
             yield from _within(part, block)

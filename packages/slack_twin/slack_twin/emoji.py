@@ -1,4 +1,4 @@
-"""Emoji that have several names: Slack keeps and reports the first of them, whichever a caller used."""
+"""Emoji with several names. Slack stores and reports the first name, regardless of the caller's name."""
 
 _NAMES = {
     "+1": ("thumbsup",),
@@ -41,6 +41,6 @@ _CANONICAL = {alias: name for name, aliases in _NAMES.items() for alias in alias
 
 
 def canonical(name: str) -> str:
-    """The name that Slack keeps for an emoji; a skin tone after it stays."""
+    """Returns Slack's name of an emoji; a skin tone after the name is kept."""
     bare, mark, tone = name.partition("::")
     return _CANONICAL.get(bare, bare) + mark + tone

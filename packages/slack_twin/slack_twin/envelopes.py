@@ -1,6 +1,7 @@
-"""What travels to an app: the envelope it goes in, how HTTP carries it, and what comes back.
+"""The messages to apps: their envelopes, their HTTP bodies, and the apps' replies.
 
-https://docs.slack.dev/apis/events-api/using-socket-mode and https://docs.slack.dev/interactivity/handling-user-interaction
+https://docs.slack.dev/apis/events-api/using-socket-mode and
+https://docs.slack.dev/interactivity/handling-user-interaction
 """
 
 from dataclasses import dataclass
@@ -22,14 +23,14 @@ class Envelope(StrEnum):
 
 
 class Parcel(Protocol):
-    """Something for an app. The journal and the faults know it by `type` and `subtype`."""
+    """A message to an app. The journal and the faults identify it by `type` and `subtype`."""
 
     @property
     def envelope(self) -> Envelope: ...
 
     @property
     def accepts_response(self) -> bool:
-        """Whether Slack does something with what the app says when it acknowledges."""
+        """Returns whether Slack uses the content of the app's acknowledgement."""
 
     @property
     def type(self) -> str: ...
@@ -39,14 +40,14 @@ class Parcel(Protocol):
 
     @property
     def id(self) -> str:
-        """Stays the same over redeliveries."""
+        """The id of the message, which stays the same in redeliveries."""
 
     @property
     def channel(self) -> str | None: ...
 
     @property
     def ts(self) -> str | None:
-        """The message it is about."""
+        """The timestamp of the message that the parcel refers to."""
 
     @property
     def payload(self) -> Json: ...
@@ -54,14 +55,14 @@ class Parcel(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """How a delivery ended: `error` is None when the app acknowledged, and `body` is what it said with that."""
+    """The result of a delivery. `error` is None if the app acknowledged; `body` is the acknowledgement's content."""
 
     error: str | None = None  # no_connection, timeout, socket_closed, connection_failed, http_STATUS
     body: object = None
 
 
 def http_body(parcel: Parcel) -> tuple[bytes, str]:
-    """The body and the content type: JSON for events, a form for everything that people do."""
+    """Returns the body and the content type: JSON for events, a form for people's actions."""
     match parcel.envelope:
         case Envelope.EVENTS_API:
             return orjson.dumps(parcel.payload), "application/json"

@@ -1,4 +1,4 @@
-"""Messages that one person sees: kept as long as somebody may press their buttons, and out of every history."""
+"""Ephemeral messages: kept while their buttons can be pressed, and excluded from every history."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ class Ephemeral:
 
 
 class Ephemerals:
-    """The last thousand, oldest first."""
+    """The last thousand ephemeral messages, oldest first."""
 
     def __init__(self) -> None:
         self._by_ts: OrderedDict[str, Ephemeral] = OrderedDict()
 
     def put(self, shown: Ephemeral) -> None:
-        """Add one, or replace the one with its timestamp."""
+        """Adds an ephemeral message, or replaces the one with its timestamp."""
         self._by_ts[shown.message.ts] = shown
         while len(self._by_ts) > _KEPT:
             self._by_ts.popitem(last=False)
 
     def get(self, user_id: str, channel_id: str, ts: str) -> Message | None:
-        """What this person sees there, None for anybody else."""
+        """Returns a person's ephemeral message, None for other people."""
         shown = self._by_ts.get(ts)
         is_meant = shown is not None and (shown.user_id, shown.message.channel) == (user_id, channel_id)
         return shown.message if shown and is_meant else None
@@ -38,7 +38,7 @@ class Ephemerals:
         self._by_ts.pop(ts, None)
 
     def seen_by(self, user_id: str, channel_id: str) -> list[Message]:
-        """What one person sees in a channel, oldest first."""
+        """Returns a person's ephemeral messages in a channel, oldest first."""
         return [
             shown.message
             for shown in self._by_ts.values()

@@ -1,4 +1,4 @@
-"""What the twin refuses, in the two languages it speaks: Slack's error codes and the control API's."""
+"""The errors of the Web API, with Slack's codes, and of the control API."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ Json = dict[str, object]
 
 
 class SlackError(Exception):
-    """A Web API method answers `{"ok": false, "error": code}` with HTTP 200, as Slack does."""
+    """A Web API error: `{"ok": false, "error": code}` with HTTP 200, as in Slack."""
 
     def __init__(self, code: str, *, messages: list[str] | None = None, **fields: object) -> None:
         super().__init__(code)
@@ -16,7 +16,7 @@ class SlackError(Exception):
             self.fields["response_metadata"] = {"messages": messages}
 
 
-# What Slack explains of a warning, beside its name.
+# Slack's explanations of warnings, by code.
 _EXPLAINED = {
     "message_truncated": "[WARN] Your message was truncated but still posted."
     " The `text` field accepts up to 40,000 characters.",
@@ -24,7 +24,7 @@ _EXPLAINED = {
 
 
 def with_warnings(body: Json, warnings: Sequence[str]) -> Json:
-    """An answer of the Web API with what Slack remarks about the request.
+    """Adds Slack's warnings about the request to a Web API response.
 
     https://docs.slack.dev/apis/web-api/#responses
     """
@@ -39,7 +39,7 @@ def with_warnings(body: Json, warnings: Sequence[str]) -> Json:
 
 
 class ControlError(Exception):
-    """The control API refuses a request with `status` and an explanation a person can act on."""
+    """A control API error with an HTTP `status` and an explanation that tells the caller what to do."""
 
     def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Slack's events for what happened, and the envelope they travel in.
+"""Slack's events for changes of the workspace, and their envelope.
 
 https://docs.slack.dev/reference/events and https://docs.slack.dev/apis/events-api
 """
@@ -18,7 +18,7 @@ from slack_twin.text import mentioned
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One event for one app. Its id stays the same over redeliveries."""
+    """One event for one app. Its id stays the same in redeliveries."""
 
     event_id: str
     type: str
@@ -50,16 +50,16 @@ class Event:
         return self._text("ts")
 
     def _text(self, name: str) -> str | None:
-        """A field of the event, or of the item that it is about."""
+        """Returns a field of the event, or of its item."""
         item = self.body.get("item")
         value = (item if isinstance(item, dict) and name in item else self.body).get(name)
         return value if isinstance(value, str) else None
 
 
 def events_for(app: App, change: changes.Change, directory: Directory, *, base_url: str, now: float) -> list[Event]:
-    """The events that `app` gets for `change`: only where its bot is a member, only what it subscribed to and may hear.
+    """Returns the events of a change for `app`, limited to its memberships, subscriptions and scopes.
 
-    What happens to public channels themselves is told to everybody. An app never gets an event for what it did itself.
+    Every app gets changes of public channels themselves. An app never gets an event for its own action.
     """
     if _actor_app(change, directory) == app.id or not _reaches(app, change):
         return []
@@ -69,7 +69,7 @@ def events_for(app: App, change: changes.Change, directory: Directory, *, base_u
 
 
 def _reaches(app: App, change: changes.Change) -> bool:
-    """Whether an app is where something happened."""
+    """Returns whether an app is a member of the place of a change."""
     match change:
         case changes.AppTold():
             return change.app_id == app.id
@@ -81,7 +81,7 @@ def _reaches(app: App, change: changes.Change) -> bool:
 
 
 def _actor_app(change: changes.Change, directory: Directory) -> str | None:
-    """The app that caused the change, or None for a person."""
+    """Returns the app that caused the change, or None for a person."""
     match change:
         case changes.MessagePosted():
             return change.message.app_id or _app_of(change.by or change.message.user, directory)
@@ -142,7 +142,7 @@ def _bodies(app: App, change: changes.Change, directory: Directory, base_url: st
 
 
 def _posted(app: App, change: changes.MessagePosted, directory: Directory) -> list[Json]:
-    """A mention in a channel arrives twice: as `app_mention` and as `message`."""
+    """Returns the events of a post. A mention in a channel arrives twice: as `app_mention` and as `message`."""
     channel, said = change.channel, change.message
     body = _message_body(change, directory)
     events = []
@@ -154,7 +154,7 @@ def _posted(app: App, change: changes.MessagePosted, directory: Directory) -> li
 
 
 def _shared_files(change: changes.MessagePosted) -> list[Json]:
-    """Each file of a message is announced beside it. https://docs.slack.dev/reference/events/file_shared"""
+    """Returns an event for each file of a message. https://docs.slack.dev/reference/events/file_shared"""
     return [
         {
             "type": "file_shared",
@@ -196,7 +196,7 @@ def _changed(change: changes.MessageChanged, directory: Directory) -> Json:
 
 
 def _deleted(change: changes.MessageDeleted, directory: Directory) -> Json:
-    """A root that has replies does not vanish: Slack reports it as changed into a tombstone."""
+    """Returns the event of a deletion. A root message with replies is reported as changed into a tombstone."""
     if change.tombstone is not None:
         tombstone: Message = change.tombstone
         return _changed(
@@ -247,7 +247,7 @@ def _event(app: App, body: Json, now: float, *, is_shared: bool = False) -> Even
 
 
 def url_verification(challenge: str) -> Event:
-    """Asks whoever is behind a request URL to say `challenge` again.
+    """Returns the challenge for a request URL, which must respond with `challenge`.
 
     https://docs.slack.dev/reference/events/url_verification
     """
@@ -256,7 +256,7 @@ def url_verification(challenge: str) -> Event:
 
 
 def app_rate_limited(app: App, *, now: float) -> Event:
-    """Tells an app that events are kept back. https://docs.slack.dev/reference/events/app_rate_limited"""
+    """Returns the event that reports held-back events. https://docs.slack.dev/reference/events/app_rate_limited"""
     event_id = "Ev" + secrets.token_hex(8).upper()
     payload: Json = {
         "token": "twin",

@@ -1,4 +1,4 @@
-"""Faults on demand: what a test tells the twin to do wrong, a given number of times."""
+"""Faults on demand, which a test plans for a number of calls or events."""
 
 import itertools
 from collections.abc import Iterable
@@ -7,22 +7,22 @@ from enum import StrEnum
 
 
 class FaultKind(StrEnum):
-    """What goes wrong. `delay` is for calls and for events alike."""
+    """The kinds of faults. `delay` applies to calls and to events."""
 
-    # For events on their way to an app.
-    DROP_ACK = "drop_ack"  # the event is sent, its acknowledgement ignored
-    DUPLICATE = "duplicate"  # the event is sent twice, with one event_id
-    REORDER = "reorder"  # the event is sent after the next one of the same app
-    CLOSE_SOCKET = "close_socket"  # the connection that would have got the event is closed instead
-    SILENT_SOCKET = "silent_socket"  # the connection stays open and gets no events any more
-    # For calls of the Web API.
-    CUT_AFTER_ACCEPT = "cut_after_accept"  # the call is performed, then the connection cut without an answer
-    HTTP_429 = "http_429"  # refused with Retry-After; not performed
-    HTTP_500 = "http_500"  # not performed
-    ERROR = "error"  # answers the given error code; not performed
-    EXPIRE_STREAM = "expire_stream"  # the stream that the call is about has ended just before
-    # For both.
-    DELAY = "delay"  # the answer, or the event, comes `seconds` later on the twin's clock
+    # Faults of events on their way to an app.
+    DROP_ACK = "drop_ack"  # sends the event and ignores its acknowledgement
+    DUPLICATE = "duplicate"  # sends the event twice with the same event_id
+    REORDER = "reorder"  # sends the event after the app's next event
+    CLOSE_SOCKET = "close_socket"  # closes the connection chosen for the event instead of sending it
+    SILENT_SOCKET = "silent_socket"  # keeps the connection open but sends no more events
+    # Faults of Web API calls.
+    CUT_AFTER_ACCEPT = "cut_after_accept"  # performs the call, then resets the connection without a response
+    HTTP_429 = "http_429"  # refuses the call with Retry-After and does not perform it
+    HTTP_500 = "http_500"  # does not perform the call
+    ERROR = "error"  # answers with the given error code and does not perform the call
+    EXPIRE_STREAM = "expire_stream"  # expires the stream of the call just before the call
+    # Faults of calls and events.
+    DELAY = "delay"  # delays the response or the event by `seconds` of the twin's clock
 
 
 CALL_KINDS = frozenset(
@@ -35,7 +35,7 @@ CALL_KINDS = frozenset(
         FaultKind.EXPIRE_STREAM,
     }
 )
-# The calls that a stream can have ended before.
+# The methods whose streams can expire just before the call.
 STREAM_METHODS = frozenset({"chat.appendStream", "chat.stopStream"})
 EVENT_KINDS = frozenset(
     {
@@ -47,19 +47,19 @@ EVENT_KINDS = frozenset(
         FaultKind.DELAY,
     }
 )
-# Without a method or event these act on the open connections at once.
+# Without a method or event, these affect the open connections immediately.
 SOCKET_KINDS = frozenset({FaultKind.CLOSE_SOCKET, FaultKind.SILENT_SOCKET})
 
 
 @dataclass(kw_only=True)
 class Fault:
-    """A planned fault; `left` counts down to nothing."""
+    """A planned fault; `left` is the remaining number of times."""
 
     id: int
     kind: FaultKind
-    method: str | None = None  # of the Web API; None for any
-    event: str | None = None  # its type or subtype; None for any
-    app: str | None = None  # the app's id; None for any
+    method: str | None = None  # of the Web API; None matches any method
+    event: str | None = None  # its type or subtype; None matches any event
+    app: str | None = None  # the app's id; None matches any app
     error: str | None = None
     seconds: float | None = None
     left: int = 1
@@ -78,7 +78,7 @@ class Fault:
 
 
 class Faults:
-    """The planned faults, oldest first: each call or event meets at most one."""
+    """The planned faults, oldest first. Each call or event triggers at most one."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -95,7 +95,7 @@ class Faults:
         seconds: float | None = None,
         times: int = 1,
     ) -> Fault:
-        """Plan a fault for the next `times` calls or events that it concerns."""
+        """Plans a fault for the next `times` calls or events that match."""
         fault = Fault(
             id=next(self._ids), kind=kind, method=method, event=event, app=app, error=error, seconds=seconds, left=times
         )

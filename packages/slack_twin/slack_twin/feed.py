@@ -1,7 +1,7 @@
-"""Live updates for the page: each open page gets what its person may see, on a WebSocket of its own.
+"""Live updates of the page: each open page gets its person's updates over its own WebSocket.
 
-Not as server-sent events: a browser opens at most six connections of HTTP/1.1 to one host, and each window would keep
-one.
+Server-sent events are not used, because a browser opens at most six HTTP/1.1 connections to one host, and each window
+would occupy one.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ _GOING_AWAY = 1001  # RFC 6455, section 7.4.1
 
 
 class Subscriber:
-    """One open page. `None` in the queue ends it."""
+    """One open page. `None` in the queue ends its updates."""
 
     def __init__(self, user_id: str) -> None:
         self.user_id = user_id
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def tell(self, update: bytes) -> None:
-        """A page that does not read for a thousand updates is ended; it opens a new line by itself."""
+        """Queues an update. A page that leaves a thousand updates unread is disconnected and reconnects by itself."""
         self._queue.put_nowait(update if self._queue.qsize() < _MOST_WAITING else None)
 
     def end(self) -> None:
         self._queue.put_nowait(None)
 
     async def next(self) -> bytes | None:
-        """The next update, or a sign of life when there has been none for a while; None at the end."""
+        """Returns the next update, or a keep-alive message after a silent period; None at the end."""
         try:
             return await asyncio.wait_for(self._queue.get(), _KEEPALIVE_SECONDS)
         except TimeoutError:
@@ -51,7 +51,7 @@ class Feed:
         self._workspace = workspace
         self._subscribers: set[Subscriber] = set()
         self._closed = False
-        self.seen = 0  # changes so far
+        self.seen = 0  # number of changes so far
 
     @property
     def open_pages(self) -> int:
@@ -69,7 +69,7 @@ class Feed:
             self._expire_status(change)
 
     def _expire_status(self, change: changes.StatusChanged) -> None:
-        """Tell the pages when a status has run out that nothing else has ended."""
+        """Updates the pages when a status expires."""
         status = self._workspace.status(change.channel, change.thread_ts)
         if status is not None:
             ended = replace(change, text="")
@@ -80,30 +80,30 @@ class Feed:
             self.on_change(ended)
 
     def tell(self, user_id: str, update: Json) -> None:
-        """Tell every page of one person."""
+        """Sends an update to every page of one person."""
         encoded = _encoded(update)
         for reader in self._subscribers:
             if reader.user_id == user_id:
                 reader.tell(encoded)
 
     def reload(self) -> None:
-        """Tell every page to load everything anew."""
+        """Makes every page reload its state."""
         encoded = _encoded({"kind": "reload"})
         for reader in self._subscribers:
             reader.tell(encoded)
 
     def hang_up(self) -> None:
-        """End every line; pages open new ones by themselves."""
+        """Closes every connection; pages reconnect by themselves."""
         for reader in self._subscribers:
             reader.end()
 
     def close(self) -> None:
-        """End every line, and those that are opened from now on."""
+        """Closes every connection, and every later one immediately."""
         self._closed = True
         self.hang_up()
 
     async def serve(self, socket: WebSocket, user_id: str) -> None:
-        """Send one person's updates on an accepted socket, until the page goes away or the feed is closed."""
+        """Sends one person's updates on an accepted socket, until the page disconnects or the feed is closed."""
         with self._subscribed(user_id) as reader:
             watching = asyncio.create_task(_end_when_gone(socket, reader))
             try:
@@ -136,7 +136,7 @@ def _concerns(change: changes.Change, user_id: str) -> bool:
 
 
 async def _end_when_gone(socket: WebSocket, reader: Subscriber) -> None:
-    """Pages say nothing; what comes is that one has gone."""
+    """Ends the updates when the page disconnects. Pages send no messages."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         continue
     reader.end()
@@ -146,5 +146,5 @@ def _encoded(update: Json) -> bytes:
     return orjson.dumps(update)
 
 
-# Sent to a page that has heard nothing for a while, so that it knows a line that is silent from one that is dead.
+# Sent to a page after a silent period, so that the page can distinguish a silent connection from a dead one.
 _KEEPALIVE = _encoded({"kind": "still here"})

@@ -1,4 +1,4 @@
-"""Files, and where they are shared, as Slack's Web API and events write them."""
+"""The JSON of files and their shares in Slack's Web API and events."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ REPLY_USERS_SHOWN = 5
 
 
 def file(shared: File) -> Json:
-    """A file object, as far as the twin knows it; of a deleted file only that it was there."""
+    """Returns a file object with the fields that the twin supports; for a deleted file, only its tombstone."""
     if shared.is_deleted:
         return {"id": shared.id, "mode": "tombstone"}
     kind = filetype(shared.name, shared.mimetype)
@@ -38,7 +38,7 @@ def file(shared: File) -> Json:
 
 
 def file_with_shares(shared: File, shares: Sequence[Share]) -> Json:
-    """A file object as `files.*` give it: also where the file is shared."""
+    """Returns a file object with its shares, as in the responses of `files.*`."""
     places = {kind: _places(shares, kind) for kind in ("channels", "groups", "ims")}
     return (
         file(shared)
@@ -55,7 +55,7 @@ def file_with_shares(shared: File, shares: Sequence[Share]) -> Json:
 
 
 def _places(shares: Sequence[Share], listed_as: str) -> list[str]:
-    """The ids of the conversations of one sort, each once."""
+    """Returns the ids of the conversations of one kind, each once."""
     sorts = {"channel": "channels", "group": "groups", "mpim": "groups", "im": "ims"}
     found = (share.channel for share in shares if sorts[share.channel.kind.value] == listed_as)
     return list(dict.fromkeys(channel.id for channel in found))

@@ -1,7 +1,7 @@
-"""Files: announced uploads, what was received, and where it is shared. All in memory, bounded by number of bytes.
+"""Files: pending uploads, contents and shares. All are in memory, with a limit on the total number of bytes.
 
-https://docs.slack.dev/reference/methods/files.getUploadURLExternal: an app asks for an address, posts the content there
-and completes the upload, which makes the file.
+https://docs.slack.dev/reference/methods/files.getUploadURLExternal: an app requests an address, posts the content there
+and completes the upload, which creates the file.
 """
 
 import mimetypes
@@ -17,49 +17,49 @@ if TYPE_CHECKING:
     from slack_twin.people import Channel
 
 FILE_CAP_BYTES = 64 * 1024 * 1024
-_TOTAL_CAPS = 4  # so many files of the largest size are kept before the oldest lose their content
+_TOTAL_CAPS = 4  # number of maximum-size files that are kept before the oldest lose their content
 _MOST_UPLOADS = 1_000
 _MOST_FILES = 50_000
 _ID_DIGITS = 8
 
 
 class TooLarge(Exception):
-    """More bytes were uploaded than announced."""
+    """The upload has more bytes than announced."""
 
 
 @dataclass(kw_only=True)
 class Content:
-    """The bytes of a file; None once the file is deleted, or older files had to go."""
+    """The bytes of a file; None after the file was deleted or its content was dropped."""
 
     data: bytes | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file as it is shared with messages."""
+    """A file that messages can share."""
 
     id: str
     name: str
     title: str
     user: str
-    size: int  # bytes
+    size: int  # in bytes
     mimetype: str
-    created: int  # seconds since 1970
+    created: int  # in seconds since 1970
     url: str  # for downloads with a bot token
-    permalink: str  # for people: it opens the page where the file is shared
+    permalink: str  # for people: opens the page where the file is shared
     stored: Content = field(repr=False, compare=False)
     alt_txt: str = ""
     is_deleted: bool = False
 
     @property
     def content(self) -> bytes:
-        """The bytes, empty once they are gone."""
+        """Returns the bytes, empty if they were dropped."""
         return self.stored.data or b""
 
 
 @dataclass(kw_only=True)
 class Upload:
-    """A file that an app announced; `data` is None until it was sent."""
+    """A file announced by an app; `data` is None until it is uploaded."""
 
     ticket: str
     file_id: str
@@ -72,14 +72,17 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """One message that carries a file."""
+    """A message that contains a file."""
 
     channel: "Channel"
     ts: str
 
 
 class Files:
-    """The files of the workspace. The oldest lose their content when all together are more than four times the cap."""
+    """The files of the workspace.
+
+    When the total size exceeds four times the size limit, the oldest lose their content.
+    """
 
     def __init__(self, cap_bytes: int = FILE_CAP_BYTES) -> None:
         self.cap_bytes = cap_bytes
@@ -90,14 +93,14 @@ class Files:
         self._bytes = 0
 
     def clear(self) -> None:
-        """Forget everything; ids keep growing, so that an old address never leads to a new file."""
+        """Removes all files. Ids keep increasing, so that an old address never refers to a new file."""
         self._files.clear()
         self._shares.clear()
         self._uploads.clear()
         self._bytes = 0
 
     def expect(self, *, name: str, size: int, user: str, alt_txt: str = "") -> Upload:
-        """Take note of an upload to come. Raises `file_upload_size_restricted`."""
+        """Announces an upload. Raises `file_upload_size_restricted`."""
         if size > self.cap_bytes:
             raise SlackError("file_upload_size_restricted")
         self._count += 1
@@ -114,7 +117,7 @@ class Files:
         return self._uploads.get(ticket)
 
     def receive(self, ticket: str, data: bytes) -> Upload:
-        """Keep what was sent to an address. Raises KeyError (no such upload), TooLarge (other than announced)."""
+        """Stores uploaded data. Raises KeyError (no such upload), TooLarge (more data than announced)."""
         upload = self._uploads[ticket]
         if len(data) != upload.size:
             raise TooLarge
@@ -122,14 +125,14 @@ class Files:
         return upload
 
     def received(self, file_id: str, user: str) -> Upload:
-        """The finished upload behind an id, of the app that began it. Raises `file_not_found`."""
+        """Returns the app's finished upload with this id. Raises `file_not_found`."""
         for upload in self._uploads.values():
             if upload.file_id == file_id and upload.user == user and upload.data is not None:
                 return upload
         raise SlackError("file_not_found")
 
     def complete(self, upload: Upload, *, title: str, created: int, base_url: str) -> File:
-        """Make a file of an upload, which is used up with that."""
+        """Creates a file from an upload, which cannot be used again."""
         del self._uploads[upload.ticket]
         name = quote(upload.name, safe="")
         file = File(
@@ -151,7 +154,7 @@ class Files:
         return file
 
     def _shrink(self) -> None:
-        """Drop the oldest files until what is left fits; the newest always stays."""
+        """Drops the oldest contents until the total size fits; the newest file always stays."""
         while len(self._files) > 1 and (self._bytes > _TOTAL_CAPS * self.cap_bytes or len(self._files) > _MOST_FILES):
             self._forget(next(iter(self._files)))
 
@@ -165,31 +168,31 @@ class Files:
         return self._files.get(file_id)
 
     def is_gone(self, file_id: str) -> bool:
-        """Whether there was such a file: ids are counted, so every lower number has been given out."""
+        """Returns whether the file existed. Ids are sequential, so every lower number was assigned."""
         digits = file_id.removeprefix("F")
         known = len(digits) == _ID_DIGITS and digits.isascii() and digits.isdecimal() and 0 < int(digits) <= self._count
         awaited = any(upload.file_id == file_id for upload in self._uploads.values())
         return known and file_id not in self._files and not awaited
 
     def all(self) -> Iterator[File]:
-        """The files, oldest first."""
+        """Yields the files, oldest first."""
         yield from self._files.values()
 
     def share(self, file: File, channel: "Channel", ts: str) -> None:
-        """Note that a message carries a file."""
+        """Records that a message contains a file."""
         if file.id in self._files:
             self._shares.setdefault(file.id, []).append(Share(channel=channel, ts=ts))
 
     def shares(self, file_id: str) -> list[Share]:
-        """The messages that carry a file; those that were deleted meanwhile do not count."""
+        """Returns the existing messages that contain a file."""
         return [share for share in self._shares.get(file_id, ()) if share.channel.messages.get(share.ts)]
 
     def is_visible(self, file: File, bot_user: str) -> bool:
-        """Whether an app may see a file: its own, and what was shared where its bot is."""
+        """Returns whether an app may see a file: its own files, and files shared in its bot's conversations."""
         return file.user == bot_user or any(bot_user in share.channel.members for share in self.shares(file.id))
 
     def delete(self, file: File) -> list[Share]:
-        """Forget a file for good; returns where it was shared."""
+        """Deletes a file permanently; returns its shares."""
         shares = self.shares(file.id)
         self._forget(file.id)
         return shares

@@ -1,9 +1,9 @@
-"""What Slack calls the kinds of file: its short name and the one that people read, by extension.
+"""Slack's file types: the short name and the displayed name, by extension.
 
 https://docs.slack.dev/reference/objects/file-object/#types
 """
 
-# The short name of a kind -> what people read.
+# The displayed name of each short name.
 _PRETTY = {
     "apk": "APK",
     "applescript": "AppleScript",
@@ -94,7 +94,7 @@ _PRETTY = {
     "yaml": "YAML",
     "zip": "Zip",
 }
-# Extensions that are not the short name themselves.
+# Extensions that differ from the short name.
 _EXTENSIONS = {
     "bash": "shell",
     "cc": "cpp",
@@ -140,7 +140,7 @@ _EXTENSIONS = {
 
 
 def filetype(name: str, mimetype: str) -> str:
-    """The short name of a file's kind: `binary` for an extension that Slack does not know, `text` for text."""
+    """Returns the short name of a file's type: `binary` for an unknown extension, `text` for text."""
     extension = name.rpartition(".")[2].lower() if "." in name else name.lower()
     kind = _EXTENSIONS.get(extension, extension)
     if kind in _PRETTY:
@@ -149,5 +149,5 @@ def filetype(name: str, mimetype: str) -> str:
 
 
 def pretty_type(kind: str) -> str:
-    """What people read for the short name of a kind."""
+    """Returns the displayed name of a file type."""
     return _PRETTY[kind]

@@ -1,4 +1,4 @@
-"""What Slack's clients check before they send a form: required inputs, lengths, numbers, addresses.
+"""The checks of Slack's clients before they send a form: required inputs, lengths, numbers, addresses.
 
 https://docs.slack.dev/reference/block-kit/blocks/input-block
 """
@@ -17,7 +17,7 @@ _URL = re.compile(r"https?://\S+\.\S+")
 
 
 def form_problems(elements: Iterable[Element], values: Values) -> dict[str, str]:
-    """What a person must still put right, by block id."""
+    """Returns the errors that the person must correct, by block id."""
     problems = {}
     for element in elements:
         if element.is_input and element.state_field is not None:

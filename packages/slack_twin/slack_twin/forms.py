@@ -1,6 +1,6 @@
-"""What people have chosen and typed in messages and views, until the message or view is gone.
+"""People's input in messages and views, kept until the message or view disappears.
 
-Slack's clients remember it and tell it to the app with every act, as `state`.
+Slack's clients store the input and send it to the app with every action, as `state`.
 """
 
 from collections import OrderedDict
@@ -12,24 +12,24 @@ from slack_twin.elements import Element
 from slack_twin.errors import ControlError, Json
 
 _KEPT = 10_000
-# Block and action: what names an element on one surface.
+# Block and action, which identify an element on one surface.
 Place = tuple[str, str]
 # The person and the message or view.
 Surface = tuple[str, ...]
-# What elements hold, by block and by action.
+# The values of elements, by block and by action.
 Values = dict[str, dict[str, Json]]
 
 
 @dataclass
 class _Touched:
-    """One surface that somebody has touched."""
+    """One surface with input."""
 
     entered: dict[Place, Json] = field(default_factory=dict)
-    offered: dict[Place, list[Json]] = field(default_factory=dict)  # options that the app gave for external menus
+    offered: dict[Place, list[Json]] = field(default_factory=dict)  # options of external menus that the app has sent
 
 
 class Forms:
-    """The last ten thousand surfaces that somebody has touched."""
+    """The last ten thousand surfaces with input."""
 
     def __init__(self) -> None:
         self._touched: OrderedDict[Surface, _Touched] = OrderedDict()
@@ -38,7 +38,7 @@ class Forms:
         self._touch(surface).entered.update(values)
 
     def offer(self, surface: Surface, place: Place, options: list[Json]) -> None:
-        """Remember what an app offered for an external menu."""
+        """Stores an app's options of an external menu."""
         self._touch(surface).offered[place] = options
 
     def offered(self, surface: Surface) -> Mapping[Place, list[Json]]:
@@ -53,7 +53,7 @@ class Forms:
         return touched
 
     def values(self, surface: Surface, elements: Iterable[Element], choices: Choices) -> Values:
-        """`state.values`: every element that keeps something, touched or not, by block and action."""
+        """Returns `state.values`: every element with a state, by block and action, including initial values."""
         known = self._touched.get(surface)
         entered = known.entered if known else {}
         values: Values = {}
@@ -73,9 +73,9 @@ class Forms:
 
 
 def read_state(given: Mapping[str, object], elements: Sequence[Element], choices: Choices) -> dict[Place, Json]:
-    """What a person entered, given by block and action, by action, or by the block of a single input.
+    """Returns a person's input, given by block and action, by action, or by the block of a single input.
 
-    Slack's own form, `{"values": {block: {action: …}}}`, will do as well. Raises ControlError 422.
+    Slack's own format, `{"values": {block: {action: …}}}`, is accepted as well. Raises ControlError 422.
     """
     values = given.get("values")
     if len(given) == 1 and isinstance(values, dict):
@@ -89,7 +89,7 @@ def read_state(given: Mapping[str, object], elements: Sequence[Element], choices
 
 
 def _assigned(name: str, value: object, elements: Sequence[Element]) -> list[tuple[Element, object]]:
-    """Which elements an entry of the state is for, and what each of them holds."""
+    """Returns the elements of an entry in the state, with their values."""
     in_block = {element.action_id: element for element in elements if element.block_id == name}
     if isinstance(value, dict) and value and value.keys() <= in_block.keys():
         return [(in_block[action_id], held) for action_id, held in value.items()]
@@ -97,5 +97,5 @@ def _assigned(name: str, value: object, elements: Sequence[Element]) -> list[tup
     if len(found) == 1:
         return [(found[0], value)]
     known = ", ".join(f"{element.block_id}/{element.action_id}" for element in elements)
-    what = "more than one input is called" if found else "no input is called"
-    raise ControlError(422, "invalid", f"'state': {what} {name!r}", f"there is, as block/action: {known or 'none'}")
+    what = "there is more than one input" if found else "there is no input"
+    raise ControlError(422, "invalid", f"'state': {what} {name!r}", f"available (as block/action): {known or 'none'}")

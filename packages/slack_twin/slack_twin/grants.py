@@ -1,4 +1,4 @@
-"""Codes that stand for a person's consent to install an app, until the app exchanges them for its token."""
+"""OAuth codes, which apps exchange for their tokens after a person's consent."""
 
 import secrets
 from collections import OrderedDict
@@ -13,13 +13,13 @@ _KEPT = 1_000
 
 @dataclass(kw_only=True)
 class Grant:
-    """What a code stands for."""
+    """The consent behind a code."""
 
     code: str
     app_id: str
     user_id: str
-    redirect_uri: str  # where the person was sent back to; empty when nobody said
-    expires_at: float  # seconds since 1970, the twin's clock
+    redirect_uri: str  # the redirect address; empty if none was given
+    expires_at: float  # in seconds since 1970, by the twin's clock
     is_used: bool = False
 
 
@@ -44,7 +44,7 @@ class Grants:
         return grant
 
     def use(self, code: str, *, app_id: str, redirect_uri: str) -> Grant:
-        """Take a code. Raises `invalid_code`, `code_already_used`, `bad_redirect_uri`."""
+        """Uses a code. Raises `invalid_code`, `code_already_used`, `bad_redirect_uri`."""
         grant = self._known.get(code)
         if grant is None or grant.app_id != app_id or grant.expires_at <= self._clock.now():
             raise SlackError("invalid_code")

@@ -1,4 +1,4 @@
-"""Home tabs: a person opens one, and the app hears of it. https://docs.slack.dev/reference/events/app_home_opened"""
+"""Opens home tabs and notifies their apps. https://docs.slack.dev/reference/events/app_home_opened"""
 
 from slack_twin.changes import AppTold
 from slack_twin.errors import Json
@@ -9,7 +9,7 @@ from slack_twin.workspace import Workspace
 
 
 def open_home(workspace: Workspace, user: User, app: App) -> AppView | None:
-    """Tell `app` that `user` looks at its home tab; returns the view that is published there."""
+    """Notifies `app` that `user` opened its home tab; returns the published view."""
     view = workspace.surfaces.home(app.id, user.id)
     channel = workspace.direct_channel(user.id, app.bot_user)
     body: Json = {

@@ -1,6 +1,6 @@
-"""Everything that people do with what apps show them. The control API and the page both call this.
+"""People's actions on messages and views of apps, for the control API and the page.
 
-An act waits until its app has acknowledged it, three seconds at most. What a person does wrong raises ControlError.
+An action waits up to three seconds for the app's acknowledgement. Invalid actions raise ControlError.
 """
 
 from slack_twin.button_actions import Presses
@@ -12,12 +12,12 @@ from slack_twin.workspace import Workspace
 
 
 class Interactions:
-    """Acts of people, on their way to apps: `presses.on_message(user, channel, ts, Act(action_id=…))`, and so on.
+    """People's actions, on their way to apps: `presses.on_message(user, channel, ts, Act(action_id=…))`, and so on.
 
-    `presses`: buttons, menus and inputs of messages and views. `modals`: submit and close. `commands`: slash commands
-    and shortcuts. `responses`: what apps answer. What a person sees open is in `workspace.surfaces`, what they have
-    entered in `workspace.forms`, ephemeral messages in `workspace.ephemerals`; home tabs are opened by
-    `homes.open_home`.
+    `presses`: buttons, menus and inputs of messages and views. `modals`: submitting and closing. `commands`: slash
+    commands and shortcuts. `responses`: the apps' responses. `workspace.surfaces` has a person's open views,
+    `workspace.forms` their input, and `workspace.ephemerals` their ephemeral messages. `homes.open_home` opens home
+    tabs.
     """
 
     def __init__(self, workspace: Workspace, delivery: Delivery) -> None:

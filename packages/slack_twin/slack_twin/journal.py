@@ -1,4 +1,4 @@
-"""A bounded log whose entries are numbered for good: `since` asks for what came after a number."""
+"""A bounded log whose entry numbers never change; `since` returns the entries after a number."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ KEPT_BYTES = 64 * 1024 * 1024
 
 @dataclass(kw_only=True)
 class Call:
-    """One call of the Web API, refused ones included. Tokens are left out of `args`."""
+    """One call of the Web API, including refused calls. `args` contains no tokens."""
 
     at: float  # seconds since 1970, the twin's clock
     app: str | None
@@ -21,11 +21,11 @@ class Call:
     args: Json
     ok: bool
     error: str | None
-    status: int  # HTTP; 0 when the connection was cut
+    status: int  # the HTTP status; 0 if the connection was cut
 
     @property
     def weight(self) -> int:
-        """About how much memory it holds on to: its arguments can be large."""
+        """Returns the approximate memory of the entry, because arguments can be large."""
         return sum(len(value) if isinstance(value, str) else len(repr(value)) for value in self.args.values())
 
 
@@ -40,10 +40,10 @@ class Attempt:
     event_id: str
     channel: str | None
     ts: str | None
-    attempt: int  # 0 is the first
+    attempt: int  # 0 for the first attempt
     acked: bool = False
-    error: str | None = None  # why there was no acknowledgement, once that is certain
-    dropped: bool = False  # the last attempt failed, the app will not get the event
+    error: str | None = None  # the reason of a missing acknowledgement, once known
+    dropped: bool = False  # the last attempt failed, so the app will not get the event
 
     @property
     def weight(self) -> int:
@@ -54,7 +54,7 @@ Entry = TypeVar("Entry", Call, Attempt)
 
 
 class Journal(Generic[Entry]):
-    """The last entries, numbered from 1: 50,000, or fewer when together they hold more than 64 MiB of arguments."""
+    """The latest entries, numbered from 1: at most 50,000 entries and 64 MiB of arguments."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[Entry, int]] = deque()
@@ -71,13 +71,13 @@ class Journal(Generic[Entry]):
         return entry
 
     def since(self, seq: int) -> list[Json]:
-        """The entries numbered above `seq`, oldest first, each with its `seq`."""
+        """Returns the entries numbered above `seq`, oldest first, each with its `seq`."""
         first = self._count - len(self._entries) + 1
         skipped = max(0, seq - first + 1)
         fresh = islice(self._entries, skipped, None)
         return [{"seq": first + skipped + place, **vars(entry)} for place, (entry, _) in enumerate(fresh)]
 
     def clear(self) -> None:
-        """Forget the entries; the numbers go on."""
+        """Removes the entries; the numbers continue."""
         self._entries.clear()
         self._weight = 0

@@ -18,22 +18,22 @@ _EVENT_MINUTES = 60
 
 
 class Tier(Enum):
-    """Calls a minute for one method and one app."""
+    """The number of calls a minute for one method and one app."""
 
     TIER_2 = 20
     TIER_3 = 50
     TIER_4 = 100
-    SPECIAL = 600  # methods with a limit of their own, which Slack describes as hundreds a minute
+    SPECIAL = 600  # methods with their own limit, which Slack describes as hundreds a minute
 
 
 @dataclass
 class _Window:
-    """The moments of the calls of the last minute."""
+    """The times of the calls in the last minute."""
 
     calls: deque[float] = field(default_factory=deque)
 
     def wait(self, now: float, allowed: int) -> float:
-        """Seconds until another call is allowed; 0 takes the place."""
+        """Returns the seconds until another call is allowed; 0 counts this call."""
         while self.calls and self.calls[0] <= now - _WINDOW_SECONDS:
             self.calls.popleft()
         if len(self.calls) >= allowed:
@@ -44,7 +44,7 @@ class _Window:
 
 @dataclass
 class _Bucket:
-    """Posts that may go out at once; it fills up by one a second."""
+    """The number of posts that may be sent immediately; it grows by one per second."""
 
     left: float = _POST_BURST
     at: float = 0.0
@@ -59,20 +59,20 @@ class _Bucket:
 
 
 class Passage(Enum):
-    """Whether an event may go out to its app."""
+    """Returns whether an event may be sent to its app."""
 
     FREE = auto()
-    FIRST_REFUSED = auto()  # in this minute: the app is told
+    FIRST_REFUSED = auto()  # the first refusal in this minute, which is reported to the app
     REFUSED = auto()
 
 
 @dataclass
 class _EventWindow:
-    """How many events an app got in each minute of the last hour."""
+    """The number of an app's events in each minute of the last hour."""
 
-    counts: deque[tuple[int, int]] = field(default_factory=deque)  # minute since 1970, events
+    counts: deque[tuple[int, int]] = field(default_factory=deque)  # minute since 1970, number of events
     total: int = 0
-    told_in: int = -1  # the last minute in which the app was told that events are kept back
+    told_in: int = -1  # the last minute in which the app was notified
 
     def take(self, minute: int) -> Passage:
         while self.counts and self.counts[0][0] <= minute - _EVENT_MINUTES:
@@ -87,7 +87,7 @@ class _EventWindow:
 
 
 class Limits:
-    """Counts calls. Off, it allows everything: for load tests."""
+    """Counts calls. When disabled, for load tests, it allows everything."""
 
     def __init__(self, clock: Clock, *, enabled: bool = True) -> None:
         self.enabled = enabled
@@ -100,19 +100,19 @@ class Limits:
         self._events: defaultdict[str, _EventWindow] = defaultdict(_EventWindow)
 
     def retry_after(self, app_id: str, method: str, tier: Tier) -> int | None:
-        """Count a call; the whole seconds to wait if it is one too many."""
+        """Counts a call. Returns the seconds to wait, rounded up, if the call exceeds the limit."""
         if not self.enabled:
             return None
         return _whole(self._windows[app_id, method].wait(self._clock.now(), tier.value))
 
     def retry_post_after(self, app_id: str, channel_id: str) -> int | None:
-        """Count a post to a channel; the whole seconds to wait if it is one too many."""
+        """Counts a post to a channel. Returns the seconds to wait, rounded up, if the post exceeds the limit."""
         if not self.enabled:
             return None
         return _whole(self._buckets[app_id, channel_id].wait(self._clock.now()))
 
     def take_event(self, app_id: str) -> Passage:
-        """Count an event for an app: 30,000 an hour go out, the rest is lost."""
+        """Counts an event for an app: 30,000 an hour are sent, and the rest is dropped."""
         if not self.enabled:
             return Passage.FREE
         return self._events[app_id].take(int(self._clock.now() // 60))

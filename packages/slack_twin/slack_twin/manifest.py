@@ -1,4 +1,4 @@
-"""Apps by their manifest, as Slack exports it in JSON: what they are called, may do, hear, and where they are reached.
+"""Creates apps from their manifests, the JSON that Slack exports: names, scopes, events and URLs.
 
 https://docs.slack.dev/reference/app-manifest
 """
@@ -17,7 +17,7 @@ WEBHOOK_SCOPE = "incoming-webhook"
 
 
 class _Part:
-    """An object within a manifest. What is of the wrong type raises ValueError with its place."""
+    """An object within a manifest. A value of the wrong type raises ValueError with its path."""
 
     def __init__(self, value: object, place: str = "") -> None:
         if not isinstance(value, dict):
@@ -29,7 +29,7 @@ class _Part:
         return f"{self._place}.{name}" if self._place else name
 
     def part(self, name: str) -> "_Part":
-        """An object, empty when it is absent."""
+        """Returns a nested object, empty if it is absent."""
         return _Part(self._values.get(name) or {}, self._at(name))
 
     def text(self, name: str) -> str:
@@ -66,9 +66,9 @@ class _Part:
 
 
 def app_of(manifest: object) -> SeedApp:
-    """The app that a manifest describes; its credentials follow from its name.
+    """Returns the app that a manifest describes; its credentials are derived from its name.
 
-    Raises ValueError for what is missing, of the wrong type, or without the scope or the URL that it needs.
+    Raises ValueError for a missing value, a wrong type, or a missing scope or URL that another value needs.
     """
     root = _Part(manifest)
     title = root.part("display_information").required("name")
@@ -98,7 +98,7 @@ def app_of(manifest: object) -> SeedApp:
 
 
 class Credentials(TypedDict):
-    """What an app proves itself with."""
+    """The credentials of an app."""
 
     bot_token: str
     app_token: str
@@ -106,7 +106,7 @@ class Credentials(TypedDict):
 
 
 def credentials(name: str) -> Credentials:
-    """What follows from an app's name, if nothing else is said."""
+    """Returns the default credentials for an app's name."""
     return {
         "bot_token": f"xoxb-twin-{name}",
         "app_token": f"xapp-twin-{name}",
@@ -131,9 +131,9 @@ def _shortcut(part: _Part) -> Shortcut:
 
 
 def seed_from_manifests(paths: Sequence[str | Path]) -> Seed:
-    """The people and channels of the default seed, and the apps of these files in place of its own.
+    """Returns a seed with the default people and channels, and the apps of these files instead of the default app.
 
-    Raises OSError for a file that cannot be read, ValueError that names the file for what is wrong in it.
+    Raises OSError for an unreadable file, and ValueError with the file's name for an invalid manifest.
     """
     return Seed(users=DEFAULT.users, channels=DEFAULT.channels, apps=tuple(_app_in(Path(path)) for path in paths))
 
@@ -146,5 +146,5 @@ def _app_in(path: Path) -> SeedApp:
 
 
 def read_manifest(given: str | Path | Mapping[str, object]) -> object:
-    """What is in a file of JSON; what is given in any other way is that already."""
+    """Returns the content of a JSON file, or `given` itself if it is not a path."""
     return loads(Path(given).read_bytes()) if isinstance(given, str | Path) else given

@@ -1,4 +1,4 @@
-"""Messages of one channel, indexed so that no call scans them all."""
+"""The messages of one channel, with indexes that avoid full scans."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -11,7 +11,7 @@ from slack_twin.files import File
 
 @dataclass(frozen=True, kw_only=True)
 class Reaction:
-    """Everybody who reacted with one emoji, in the order they did."""
+    """The users who reacted with one emoji, in order."""
 
     name: str
     users: tuple[str, ...]
@@ -25,14 +25,14 @@ class Edit:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message as the workspace keeps it; text is in Slack's form (`<@U…>`, `&lt;`)."""
+    """One stored message; its text is in Slack's format (`<@U…>`, `&lt;`)."""
 
     ts: str
     channel: str
-    user: str  # the person, or the bot user of the app that posted
+    user: str  # the person, or the bot user of the posting app
     text: str
-    app_id: str | None = None  # the app that posted; None for people
-    thread_ts: str | None = None  # the root, for replies only
+    app_id: str | None = None  # the posting app; None for people
+    thread_ts: str | None = None  # the root message's timestamp, for replies only
     subtype: str | None = None  # thread_broadcast, file_share, channel_join, me_message, tombstone
     blocks: tuple[Json, ...] = ()
     attachments: tuple[Json, ...] = ()
@@ -40,25 +40,25 @@ class Message:
     files: tuple[File, ...] = ()
     reactions: tuple[Reaction, ...] = ()
     edited: Edit | None = None
-    username: str | None = None  # the name an app chose for this post
+    username: str | None = None  # the name that the app chose for this post
     client_msg_id: str | None = None
-    streaming: bool = False  # an app is still writing it (chat.startStream)
-    details: Json | None = None  # what the subtype adds: the topic that was set, who invited
+    streaming: bool = False  # the app is still streaming it (chat.startStream)
+    details: Json | None = None  # additional fields of the subtype: the new topic, the inviter
 
     @property
     def is_note(self) -> bool:
-        """Whether it says what happened to the channel: who joined, what the topic is."""
+        """Returns whether the message is a channel notice, such as a new member or a new topic."""
         return (self.subtype or "").startswith(("channel_", "group_"))
 
     @property
     def in_history(self) -> bool:
-        """Whether the channel itself shows it: roots, and replies also sent to the channel."""
+        """Returns whether the channel shows the message: roots, and replies also sent to the channel."""
         return self.thread_ts is None or self.subtype == "thread_broadcast"
 
 
 @dataclass(kw_only=True)
 class Thread:
-    """The replies of one root, oldest first."""
+    """The replies to one root message, oldest first."""
 
     replies: list[str] = field(default_factory=list)
     authors: Counter[str] = field(default_factory=Counter)
@@ -66,14 +66,14 @@ class Thread:
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """Who pinned a message to its channel, and when."""
+    """The user who pinned a message, and the time."""
 
     user: str
-    created: int  # seconds since 1970
+    created: int  # in seconds since 1970
 
 
 class MessageLog:
-    """The messages of one channel: by timestamp, as the channel shows them, by thread, and those that are pinned."""
+    """The messages of one channel: by timestamp, in the channel's order, by thread, and the pinned ones."""
 
     def __init__(self) -> None:
         self.pins: dict[str, Pin] = {}  # by timestamp, the latest last
@@ -85,14 +85,14 @@ class MessageLog:
         return self._by_ts.get(ts)
 
     def all(self) -> list[Message]:
-        """Every message, replies included, oldest first."""
+        """Returns every message, including replies, oldest first."""
         return list(self._by_ts.values())
 
     def thread(self, root_ts: str) -> Thread | None:
         return self._threads.get(root_ts)
 
     def add(self, message: Message) -> None:
-        """Append a message that is newer than all others."""
+        """Appends a message that is newer than all others."""
         self._by_ts[message.ts] = message
         if message.in_history:
             insort(self._shown, message.ts)
@@ -102,12 +102,12 @@ class MessageLog:
             thread.authors[message.user] += 1
 
     def keep(self, most: int) -> None:
-        """Forget the oldest messages beyond `most`; replies may outlive their root."""
+        """Removes the oldest messages above `most`; replies may outlive their root."""
         while len(self._by_ts) > most:
             self.remove(next(iter(self._by_ts.values())))
 
     def replace(self, message: Message) -> None:
-        """Put a changed version of a message in its place; its timestamp and thread do not change."""
+        """Replaces a message with a changed version, which keeps its timestamp and thread."""
         self._by_ts[message.ts] = message
 
     def remove(self, message: Message) -> None:
@@ -122,16 +122,16 @@ class MessageLog:
         thread = self._threads[root_ts]
         _discard(thread.replies, message.ts)
         thread.authors[message.user] -= 1
-        thread.authors += Counter()  # drops the authors who have no reply left
+        thread.authors += Counter()  # removes the authors without remaining replies
         if not thread.replies:
             del self._threads[root_ts]
 
     def shown(self, *, after: str = "", before: str = "~") -> Sequence[str]:
-        """Timestamps the channel shows with `after` <= ts < `before`, oldest first."""
+        """Returns the timestamps of the channel's visible messages with `after` <= ts < `before`, oldest first."""
         return self._shown[bisect_left(self._shown, after) : bisect_left(self._shown, before)]
 
     def replies(self, root_ts: str, *, after: str = "", before: str = "~") -> Sequence[str]:
-        """Timestamps of the replies with `after` <= ts < `before`, oldest first."""
+        """Returns the timestamps of the replies with `after` <= ts < `before`, oldest first."""
         thread = self._threads.get(root_ts)
         if thread is None:
             return ()

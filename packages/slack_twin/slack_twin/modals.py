@@ -1,4 +1,4 @@
-"""What people do with modals as a whole: submit them and close them, and what the app answers to that.
+"""Submitting and closing of modals, and the apps' responses.
 
 https://docs.slack.dev/surfaces/modals
 """
@@ -19,11 +19,11 @@ from slack_twin.surfaces import Surfaces, ViewKind
 from slack_twin.targets import ViewTarget, view_target
 from slack_twin.workspace import Workspace
 
-INVALID_RESPONSE = "invalid_response"  # the app acknowledged with something that makes no sense
+INVALID_RESPONSE = "invalid_response"  # the app's acknowledgement is invalid
 
 
 class Modals:
-    """`view_submission` and `view_closed`."""
+    """Sends `view_submission` and `view_closed`."""
 
     def __init__(self, workspace: Workspace, delivery: Delivery) -> None:
         self._workspace = workspace
@@ -34,10 +34,10 @@ class Modals:
         return self._workspace.surfaces
 
     async def submit(self, user: User, view_id: str, state: Mapping[str, object] | None = None) -> Outcome:
-        """Send the form in front. `errors` of the outcome are what the client, or the app, found wrong with it.
+        """Submits the front form. `errors` of the outcome are those of the client or of the app.
 
-        Raises ControlError 404 when the person does not see that modal, 422 when it has no submit button or something
-        entered does not fit.
+        Raises ControlError 404 if the modal is not visible to the person, 422 if it has no submit button or an input is
+        invalid.
         """
         target = self._modal(user, view_id)
         definition = target.view.definition
@@ -61,9 +61,9 @@ class Modals:
         return Outcome(error=outcome.error, errors=outcome.errors, trigger=trigger)
 
     async def close(self, user: User, view_id: str, *, everything: bool = False) -> Outcome:
-        """Close the modal, or `everything` that is open with it; apps that want to know are told.
+        """Closes the modal, or all of them with `everything`; apps that have requested it are notified.
 
-        Raises ControlError 404 when the person does not see that modal.
+        Raises ControlError 404 if the modal is not visible to the person.
         """
         target = self._modal(user, view_id)
         is_cleared = everything or target.view.definition.clear_on_close
@@ -96,7 +96,7 @@ class Modals:
         return self._workspace.forms.values(target.surface, target.elements, target.choices)
 
     def _follow(self, target: ViewTarget, answer: object) -> Outcome:
-        """Do what the app answers to a submission; without a `response_action` the modal closes."""
+        """Applies the app's response to a submission; without a `response_action`, the modal closes."""
         if answer in (None, "", {}):
             self._surfaces.close(target.view)
             self._workspace.forms.forget(target.surface)
@@ -109,7 +109,7 @@ class Modals:
             return Outcome(error=refusal.code)
 
     def _act_on(self, target: ViewTarget, answer: Json) -> Outcome:
-        """Raises SlackError when the view that comes with it is wrong."""
+        """Applies a response action. Raises SlackError if its view is invalid."""
         match answer.get("response_action"):
             case "errors":
                 return _errors(target.elements, answer.get("errors"))
@@ -124,7 +124,7 @@ class Modals:
         return Outcome()
 
     def _response_urls(self, target: ViewTarget) -> list[Json]:
-        """Where the app may answer: each conversation that the person chose in a menu that is marked for it."""
+        """Returns a response URL for each conversation selected in a menu with response URLs enabled."""
         urls: list[Json] = []
         for element in target.elements:
             if element.is_input and element.shape.get("response_url_enabled") is True:
@@ -134,7 +134,7 @@ class Modals:
         return urls
 
     def _response_url(self, target: ViewTarget, element: Element, chosen: str) -> Json:
-        """A person who was chosen stands for the direct conversation with them."""
+        """Returns the response URL of a selection; a selected person stands for the direct conversation."""
         is_person = chosen in self._workspace.directory.users
         channel_id = self._workspace.direct_channel(target.user.id, chosen).id if is_person else chosen
         url = self._workspace.response_urls.issue(
@@ -149,7 +149,7 @@ class Modals:
 
 
 def _errors(elements: Sequence[Element], given: object) -> Outcome:
-    """The app's complaints, which must concern inputs of the form."""
+    """Returns the app's errors, which must refer to inputs of the form."""
     blocks = {element.block_id for element in elements if element.is_input}
     if not isinstance(given, dict) or not given or not given.keys() <= blocks:
         return Outcome(error=INVALID_RESPONSE)

@@ -1,4 +1,4 @@
-"""The page: the workspace in a browser, for people to talk in."""
+"""The web page of the workspace, where people chat."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ from slack_twin.unread import ReadMarks
 from slack_twin.views import View
 
 _HERE = Path(__file__).parent
-# Nothing but the page's own script and style runs or loads, whatever a message says.
+# Only the page's own scripts and styles may run or load, regardless of the content of messages.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -58,7 +58,7 @@ def page_routes(twin: Twin) -> list[BaseRoute]:
 
 
 class _Fresh(StaticFiles):
-    """Files that a browser asks for anew each time, so that script and style always belong together."""
+    """Static files that a browser revalidates each time, so that scripts and styles always match."""
 
     def file_response(
         self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
@@ -69,7 +69,7 @@ class _Fresh(StaticFiles):
 
 
 class Page:
-    """What the browser asks for. The person is `?user=`, alice by default."""
+    """The routes of the page. The person is `?user=`, alice by default."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
@@ -79,13 +79,13 @@ class Page:
         return FileResponse(_HERE / "templates" / "index.html", headers=_HEADERS)
 
     async def permalink(self, request: Request) -> Response:
-        """A message's link opens the page at that message."""
+        """Opens the page at a message."""
         channel, digits = request.path_params["channel"], request.path_params["digits"]
         thread_ts = request.query_params.get("thread_ts", "")
         return RedirectResponse(f"/#{channel}/{digits[:-6]}.{digits[-6:]}/{thread_ts}".rstrip("/"))
 
     async def file_permalink(self, request: Request) -> Response:
-        """A file's link opens the page at the message that shared it last."""
+        """Opens the page at the last message that shared a file."""
         shares = self._twin.workspace.files.shares(request.path_params["file_id"])
         if not shares:
             return Response("no such file", status_code=404, media_type="text/plain")
@@ -94,7 +94,7 @@ class Page:
         return RedirectResponse(f"/#{shares[-1].channel.id}/{shares[-1].ts}/{thread_ts}".rstrip("/"))
 
     async def file(self, request: Request) -> Response:
-        """A shared file, for apps with a bot token that may read files, and for the page itself."""
+        """Returns a shared file, for apps with a bot token that may read files, and for the page itself."""
         file = self._twin.workspace.files.get(request.path_params["file_id"])
         if file is None:
             return Response("no such file", status_code=404, media_type="text/plain")
@@ -108,9 +108,9 @@ class Page:
         return Response(file.content, media_type=file.mimetype, headers=_FILE_HEADERS)
 
     async def state(self, request: Request) -> Json:
-        """People, channels, what is unread, what apps do; everybody has a direct conversation with each app.
+        """Returns people, channels, unread counts and apps' displays. Everyone has a direct conversation with each app.
 
-        `seen` counts the changes up to now: a stream whose `hello` has another number has missed some.
+        `seen` is the number of changes so far: a stream whose `hello` has a different number has missed changes.
         """
         viewer, workspace = self._viewer(request), self._twin.workspace
         for app in workspace.directory.apps.values():
@@ -120,7 +120,7 @@ class Page:
         return page_state(workspace, viewer, own) | {"unread": unread, "seen": seen}
 
     def _viewer(self, request: HTTPConnection) -> User:
-        """Raises ControlError 404 for a person who does not exist."""
+        """Returns the person of the request. Raises ControlError 404 for an unknown person."""
         name = request.query_params.get("user")
         if name:
             return find_user(self._twin.workspace, name)
@@ -130,9 +130,10 @@ class Page:
         raise ControlError(404, "not_found", "the workspace has no people")
 
     async def messages(self, request: Request) -> Json:
-        """The messages of a channel as it shows them, or a whole thread, oldest first.
+        """Returns a channel's visible messages, or a complete thread, oldest first.
 
-        Of a channel the latest, or with `before` those before a timestamp; `has_earlier` says whether there are more.
+        For a channel, these are the latest messages, or with `before` those before a timestamp; `has_earlier` says
+        whether there are more.
         """
         workspace, query, viewer = self._twin.workspace, request.query_params, self._viewer(request)
         channel = find_channel(workspace, query.get("channel", ""), viewer)
@@ -147,7 +148,7 @@ class Page:
         }
 
     async def read(self, request: Request) -> Json:
-        """A person has seen a channel or a thread up to a message; their other windows hear of it."""
+        """Stores that a person has read a channel or a thread up to a message, and updates their other windows."""
         body = await read_body(request, known="user channel ts thread_ts")
         user = find_user(self._twin.workspace, body.text("user"))
         channel = find_channel(self._twin.workspace, body.text("channel"), user)
@@ -157,7 +158,7 @@ class Page:
         return {"ok": True}
 
     async def live(self, socket: WebSocket) -> None:
-        """Live updates."""
+        """Sends live updates."""
         try:
             viewer = self._viewer(socket)
         except ControlError as refusal:

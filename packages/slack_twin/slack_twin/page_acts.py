@@ -1,6 +1,7 @@
-"""What a person does on the page that the control API has no call for.
+"""People's actions on the page that the control API does not offer.
 
-Files of any kind are sent before they are shared, and conversations begin before anything is said.
+Files of any kind are uploaded before a message shares them, and direct conversations are opened before the first
+message.
 """
 
 from starlette.requests import Request
@@ -19,13 +20,13 @@ _LONGEST_NAME = 255
 
 
 class PageActs:
-    """`POST /page/files`, `/page/messages` and so on."""
+    """Handlers of `POST /page/files`, `/page/messages` and so on."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
 
     async def upload(self, request: Request) -> Json:
-        """Keep a file, the body of the request as it is, until a message of the same person shares it."""
+        """Stores the request body as a file until a message of the same person shares it."""
         workspace, query = self._twin.workspace, request.query_params
         user, name = find_user(workspace, query.get("user", "")), query.get("name", "").replace("\x00", "")
         if not 0 < len(name) <= _LONGEST_NAME:
@@ -35,7 +36,7 @@ class PageActs:
         return {"id": file.id, "name": file.name, "size": file.size, "mimetype": file.mimetype}
 
     async def post(self, request: Request) -> Json:
-        """Say something, with files that were uploaded before; a text or a file is needed."""
+        """Posts a message with uploaded files; it needs a text or a file."""
         body = await read_body(request, known="user channel text thread_ts broadcast files")
         workspace = self._twin.workspace
         user = find_user(workspace, body.text("user"))
@@ -51,7 +52,7 @@ class PageActs:
         return {"ts": workspace.post(channel, draft).ts, "channel": channel.id}
 
     async def open_direct(self, request: Request) -> Json:
-        """The direct conversation with a person or an app, opened if need be."""
+        """Returns the direct conversation with a person or an app, and creates it if necessary."""
         body = await read_body(request, known="user with")
         workspace = self._twin.workspace
         user, other = find_user(workspace, body.text("user")), workspace.directory.user(body.text("with"))
@@ -60,14 +61,14 @@ class PageActs:
         return {"channel": workspace.direct_channel(user.id, other.id).id}
 
     def _own_file(self, user: User, file_id: str) -> File:
-        """Raises ControlError 404 for what this person has not uploaded."""
+        """Returns an uploaded file. Raises ControlError 404 if this person has not uploaded it."""
         file = self._twin.workspace.files.get(file_id)
         if file is None or file.user != user.id:
             raise ControlError(404, "not_found", f"{user.name} has not uploaded {file_id}", "upload it again")
         return file
 
     def _stored(self, body: Body, *, required: bool) -> str:
-        """The text as Slack stores it. Raises ControlError 413 when it is too long."""
+        """Returns the text in Slack's stored format. Raises ControlError 413 if it is too long."""
         typed = body.text("text") if required else body.optional("text") or ""
         if len(typed) > MAX_TEXT_CHARACTERS:
             raise ControlError(413, "too_large", f"a message has at most {MAX_TEXT_CHARACTERS} characters")
@@ -76,7 +77,7 @@ class PageActs:
 
 
 async def _content(request: Request, cap_bytes: int) -> bytes:
-    """The body, read no further than the largest file. Raises ControlError 413 or 422."""
+    """Returns the body, read up to the maximum file size. Raises ControlError 413 or 422."""
     content = bytearray()
     async for chunk in request.stream():
         content += chunk

@@ -1,4 +1,4 @@
-"""What a page draws its frame from when it is opened: everything that one person may see."""
+"""The initial state of an opened page: everything that one person may see."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from slack_twin.workspace import Workspace
 
 
 def page_state(workspace: Workspace, viewer: User, channels: Sequence[Channel]) -> Json:
-    """People, apps, the `channels` that the viewer is in, what apps do and show there."""
+    """Returns people, apps, the viewer's `channels`, and the apps' displays there."""
     seen, directory, view = {channel.id for channel in channels}, workspace.directory, View(workspace)
     return {
         "me": viewer.id,
@@ -28,7 +28,7 @@ def page_state(workspace: Workspace, viewer: User, channels: Sequence[Channel]) 
 
 
 def views_of(workspace: Workspace, user_id: str) -> Json:
-    """The modal in front of a person, and the home tabs that apps have published for them, by bot user."""
+    """Returns a person's front modal, and the published home tabs by bot user."""
     stack = workspace.surfaces.stack(user_id)
     homes = {app.bot_user: workspace.surfaces.home(app.id, user_id) for app in workspace.directory.apps.values()}
     return {

@@ -1,6 +1,7 @@
-"""What people do with buttons, menus, forms and commands, as Slack writes it to apps.
+"""Slack's payloads for people's actions on buttons, menus, forms and commands.
 
-https://docs.slack.dev/reference/interaction-payloads and https://docs.slack.dev/interactivity/implementing-slash-commands
+https://docs.slack.dev/reference/interaction-payloads and
+https://docs.slack.dev/interactivity/implementing-slash-commands
 """
 
 import uuid
@@ -15,12 +16,12 @@ from slack_twin.errors import Json
 from slack_twin.messages import Message
 from slack_twin.people import App, Channel, ChannelKind, User
 
-TOKEN = "twin"  # the old verification token, which nobody should check
+TOKEN = "twin"  # the old verification token, which apps should not check
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction:
-    """One act of a person on its way to an app. It is sent once."""
+    """One action of a person on its way to an app, sent only once."""
 
     envelope: Envelope
     payload: Json
@@ -46,7 +47,7 @@ def interaction(
 
 
 def common(kind: str, app: App, user: User) -> Json:
-    """What every interactive payload has."""
+    """Returns the fields of every interactive payload."""
     return {
         "type": kind,
         "team": {"id": TEAM_ID, "domain": TEAM_DOMAIN},
@@ -59,7 +60,10 @@ def common(kind: str, app: App, user: User) -> Json:
 
 
 def shortcut(kind: str, app: App, user: User, *, callback_id: str) -> Json:
-    """What the two kinds of shortcut have: less than other payloads, and each another word for the user's name."""
+    """Returns the fields of both kinds of shortcuts: fewer than in other payloads.
+
+    The two kinds use different keys for the user's name.
+    """
     payload = {name: value for name, value in common(kind, app, user).items() if name != "api_app_id"}
     called = "username" if kind == "shortcut" else "name"
     return payload | {
@@ -69,7 +73,7 @@ def shortcut(kind: str, app: App, user: User, *, callback_id: str) -> Json:
 
 
 def channel_name(channel: Channel) -> str:
-    """The name that payloads give: those of conversations that are not public are not told."""
+    """Returns a channel's name in payloads, which hide the names of non-public conversations."""
     match channel.kind:
         case ChannelKind.PUBLIC:
             return channel.name
@@ -80,7 +84,7 @@ def channel_name(channel: Channel) -> str:
 
 
 def action(element: Element, chosen: Mapping[str, object], *, ts: str) -> Json:
-    """An entry of `actions`."""
+    """Returns an entry of `actions`."""
     return {
         "type": element.type,
         "action_id": element.action_id,
@@ -100,7 +104,7 @@ def message_shape(message: Message, channel: Channel, directory: Directory) -> J
 
 
 def of_message(message: Message, channel: Channel, directory: Directory, *, is_ephemeral: bool) -> Json:
-    """Where it happened, for an act on a message. Of an ephemeral message the payload tells the place only."""
+    """Returns the message fields of a payload. For an ephemeral message, these contain only the place."""
     container: Json = {
         "type": "message",
         "message_ts": message.ts,

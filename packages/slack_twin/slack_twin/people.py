@@ -1,4 +1,4 @@
-"""Who and what a workspace is made of: people, apps and channels."""
+"""The people, apps and channels of a workspace."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,7 +18,7 @@ class User:
     app_id: str | None = None  # set for bot users only
     is_restricted: bool = False  # a guest
     is_ultra_restricted: bool = False  # a guest of one channel
-    team_id: str | None = None  # of another workspace, known through shared channels; None: of ours
+    team_id: str | None = None  # another workspace that shares channels; None: this workspace
 
     @property
     def is_bot(self) -> bool:
@@ -32,12 +32,12 @@ class Command:
     name: str  # with the slash
     description: str = ""
     usage_hint: str = ""
-    url: str | None = None  # where it is sent over HTTP, if not to the request URL of the app
+    url: str | None = None  # the HTTP address, if it differs from the app's request URL
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shortcut:
-    """A shortcut of an app, in the menu of everything or in that of a message."""
+    """A shortcut of an app, in the global menu or in a message's menu."""
 
     callback_id: str
     name: str = ""
@@ -46,7 +46,7 @@ class Shortcut:
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """An installed app with one bot user. Its tokens are what the Web API knows it by."""
+    """An installed app with one bot user. The Web API identifies it by its tokens."""
 
     id: str
     name: str
@@ -56,22 +56,22 @@ class App:
     app_token: str
     signing_secret: str
     scopes: frozenset[str]
-    request_url: str | None = None  # signed HTTP delivery; without it the app uses Socket Mode
+    request_url: str | None = None  # for signed HTTP delivery; without it the app uses Socket Mode
     commands: tuple[Command, ...] = ()
     events: frozenset[str] | None = None  # subscriptions; None: everything that its scopes allow
-    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
-    interactivity_url: str | None = None  # for what people do, if not the request URL
-    client_id: str = ""  # what it names itself with when it is installed
+    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is accepted
+    interactivity_url: str | None = None  # for people's actions, if it differs from the request URL
+    client_id: str = ""  # identifies the app in OAuth
     client_secret: str = ""
-    options_url: str | None = None  # for the options of external menus, if not where the rest goes
+    options_url: str | None = None  # for options of external menus, if it differs from the interactivity URL
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserGroup:
-    """A name for several people, mentioned as `<!subteam^S…>`."""
+    """A named group of people, mentioned as `<!subteam^S…>`."""
 
     id: str
-    handle: str  # what people type after the @
+    handle: str  # the name after the @
     name: str
     description: str
     created: int  # seconds since 1970
@@ -79,7 +79,7 @@ class UserGroup:
 
 
 class ChannelKind(StrEnum):
-    """What a conversation is; the value is Slack's `channel_type` in events."""
+    """The kind of a conversation; the value is Slack's `channel_type` in events."""
 
     PUBLIC = "channel"
     PRIVATE = "group"
@@ -88,18 +88,18 @@ class ChannelKind(StrEnum):
 
     @property
     def listed_as(self) -> str:
-        """The name in the `types` argument of `conversations.list`."""
+        """The kind's name in the `types` argument of `conversations.list`."""
         return {"channel": "public_channel", "group": "private_channel"}.get(self.value, self.value)
 
     @property
     def scope_family(self) -> str:
-        """The first part of the scopes that guard it, as in `channels:history`."""
+        """The first part of the kind's scopes, as in `channels:history`."""
         return {"channel": "channels", "group": "groups"}.get(self.value, self.value)
 
 
 @dataclass(kw_only=True)
 class Channel:
-    """A conversation. `members` keeps the order in which they joined."""
+    """A conversation. `members` is in the order of joining."""
 
     id: str
     name: str
@@ -109,11 +109,11 @@ class Channel:
     members: dict[str, None] = field(default_factory=dict)
     topic: str = ""
     purpose: str = ""
-    topic_set: tuple[str, int] = ("", 0)  # by whom and when, seconds since 1970
+    topic_set: tuple[str, int] = ("", 0)  # the user id and the time in seconds since 1970
     purpose_set: tuple[str, int] = ("", 0)
     previous_names: list[str] = field(default_factory=list)
     is_archived: bool = False
-    closed_by: set[str] = field(default_factory=set)  # direct conversations: whose list it is not in
-    last_read: dict[str, str] = field(default_factory=dict)  # up to which message, for bots that said so
+    closed_by: set[str] = field(default_factory=set)  # direct conversations: users who have removed it from their list
+    last_read: dict[str, str] = field(default_factory=dict)  # the last read message's timestamp, for bots that set it
     shared_with: dict[str, None] = field(default_factory=dict)  # other workspaces, by id
     messages: MessageLog = field(default_factory=MessageLog)

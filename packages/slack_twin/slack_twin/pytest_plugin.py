@@ -1,7 +1,7 @@
-"""The pytest plugin: a Slack workspace for the tests of an app, as the fixture `slack_twin`.
+"""The pytest plugin: provides a Slack workspace for the tests of an app, as the fixture `slack_twin`.
 
-Loaded in every run of pytest where the package is installed, so nothing of the twin is imported until a test asks for
-it. docs/testing-slack-apps.md shows it at work.
+Every run of pytest loads the plugin if the package is installed, so it imports the twin only when a test needs it. See
+docs/testing-slack-apps.md for examples.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ _SERVER, _RATES, _TIMEOUT = "slack_twin_server", "slack_twin_rates", "slack_twin
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the fixtures, for the configuration file."""
+    """Adds the options of the fixtures to pytest's configuration."""
     parser.addini(
-        _SERVER, "slack_twin: a server for each 'test', or one for the 'session', emptied between tests", default="test"
+        _SERVER,
+        "slack_twin: one server per 'test', or one per 'session' with a new workspace for each test",
+        default="test",
     )
-    parser.addini(_RATES, "slack_twin: whether Slack's rate limits count", type="bool", default=True)
+    parser.addini(_RATES, "slack_twin: enables Slack's rate limits", type="bool", default=True)
     parser.addini(_TIMEOUT, "slack_twin: how long to wait for an app, in seconds", default="5")
 
 
@@ -38,7 +40,7 @@ def _scope_of_server(fixture_name: str, config: pytest.Config) -> Literal["funct
 
 @pytest.fixture(scope=_scope_of_server)
 def slack_twin_server(pytestconfig: pytest.Config) -> Iterator[TwinServer]:
-    """The server behind `slack_twin`, in a thread of its own."""
+    """The server behind `slack_twin`, in its own thread."""
     from slack_twin.testing import TwinServer
 
     server = TwinServer(rates=pytestconfig.getini(_RATES))
@@ -49,7 +51,7 @@ def slack_twin_server(pytestconfig: pytest.Config) -> Iterator[TwinServer]:
 
 @pytest.fixture
 def slack_twin(slack_twin_server: TwinServer, pytestconfig: pytest.Config) -> SlackTwin:
-    """A Slack workspace of the test's own, on a free port of this machine."""
+    """A Slack workspace for one test, on a free local port."""
     from slack_twin.testing import SlackTwin
 
     slack_twin_server.fresh()

@@ -1,4 +1,4 @@
-"""The door of response URLs: `/actions/…`, `/commands/…` and `/app/…`, as at hooks.slack.com."""
+"""The endpoint of response URLs: `/actions/…`, `/commands/…` and `/app/…`, as at hooks.slack.com."""
 
 from urllib.parse import parse_qs
 
@@ -15,10 +15,10 @@ _GONE = ("no_such_url", "expired_url", "used_url")
 
 
 def response_routes(responses: Responses) -> list[Route]:
-    """One route for each kind of URL."""
+    """Returns one route for each kind of URL."""
 
     async def endpoint(request: Request) -> Response:
-        """Answers `{"ok": true}`; 404 for a URL that no longer counts, 400 for anything else that is wrong."""
+        """Returns `{"ok": true}`; 404 for an expired or unknown URL, 400 for any other error."""
         try:
             responses.by_url(request.url.path.removeprefix("/"), read_payload(await limited_body(request)))
         except SlackError as refusal:
@@ -32,7 +32,7 @@ def response_routes(responses: Responses) -> list[Route]:
 
 
 def read_payload(raw: bytes) -> Json:
-    """A JSON object, be it the body or the field `payload` of a form. Raises SlackError `invalid_payload`."""
+    """Returns the JSON object in the body or in the form field `payload`. Raises SlackError `invalid_payload`."""
     try:
         text = raw.decode("utf-8")
         if text.startswith("payload="):

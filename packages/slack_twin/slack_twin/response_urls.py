@@ -17,15 +17,15 @@ _KEPT = 10_000
 
 @dataclass(kw_only=True)
 class ResponseUrl:
-    """Where an app may answer. `path` is below the address of the twin."""
+    """A URL for an app's responses. `path` is below the twin's address."""
 
     path: str
     app_id: str
     user_id: str
     channel_id: str
-    expires_at: float  # seconds since 1970, the twin's clock
-    message_ts: str | None = None  # the message with the element, which may be replaced or deleted
-    is_ephemeral: bool = False  # whether only the person sees that message
+    expires_at: float  # in seconds since 1970, by the twin's clock
+    message_ts: str | None = None  # the message with the element, which responses may replace or delete
+    is_ephemeral: bool = False  # whether only the person sees the message
     uses_left: int = MOST_USES
 
 
@@ -46,7 +46,10 @@ class ResponseUrls:
         message_ts: str | None = None,
         is_ephemeral: bool = False,
     ) -> ResponseUrl:
-        """`kind` is the first part of the path: `actions`, `commands` or `app`, as at hooks.slack.com."""
+        """Creates a response URL.
+
+        `kind` is the first part of the path: `actions`, `commands` or `app`, as at hooks.slack.com.
+        """
         url = ResponseUrl(
             path=f"{kind}/{secrets.token_urlsafe(24)}",
             app_id=app_id,
@@ -62,7 +65,7 @@ class ResponseUrls:
         return url
 
     def use(self, path: str) -> ResponseUrl:
-        """Take one use. Raises `no_such_url`, `expired_url`, `used_url`."""
+        """Counts one use of a URL. Raises `no_such_url`, `expired_url`, `used_url`."""
         url = self._known.get(path)
         if url is None:
             raise SlackError("no_such_url")

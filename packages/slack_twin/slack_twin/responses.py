@@ -1,4 +1,4 @@
-"""What apps answer to an act of a person, at once or by a response URL: messages, changed messages, or none.
+"""The apps' responses to people's actions, in the acknowledgement or by a response URL: new and updated messages.
 
 https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
 """
@@ -14,16 +14,16 @@ from slack_twin.workspace import Draft, Workspace
 
 
 class Responses:
-    """Puts answers into the workspace."""
+    """Applies responses to the workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def by_url(self, path: str, body: Json) -> None:
-        """Do what an app posts to a response URL.
+        """Applies an app's post to a response URL.
 
-        Raises SlackError: `no_such_url`, `expired_url`, `used_url`, `message_not_found` when there is no original, and
-        what a message can raise.
+        Raises SlackError: `no_such_url`, `expired_url`, `used_url`, `message_not_found` if there is no original, and
+        the errors of a message.
         """
         url = self._workspace.response_urls.use(path)
         directory, args = self._workspace.directory, Arguments(body)
@@ -38,7 +38,7 @@ class Responses:
             self.post(app, url.user_id, channel, body)
 
     def post(self, app: App, user_id: str, channel: Channel, body: Json) -> None:
-        """Show a new message, to the person alone unless it is `in_channel`. Raises what a message can raise."""
+        """Posts a new message, ephemeral unless it is `in_channel`. Raises the errors of a message."""
         args = Arguments(body)
         draft = read_draft(args, app)
         match args.optional("response_type", "ephemeral"):

@@ -1,4 +1,4 @@
-"""Messages that apps have written for later: posted at their time by the twin's clock.
+"""Scheduled messages, posted at their time by the twin's clock.
 
 https://docs.slack.dev/reference/methods/chat.scheduleMessage
 """
@@ -17,12 +17,12 @@ MOST_DAYS = 120
 _DAY_SECONDS = 86_400
 _MOST_IN_WINDOW = 30  # messages for one channel
 _WINDOW_SECONDS = 5 * 60
-_LAST_MINUTE_SECONDS = 60  # so shortly before its time a message can no longer be taken back
+_LAST_MINUTE_SECONDS = 60  # the time before posting in which a message can no longer be deleted
 
 
 @dataclass(kw_only=True)
 class Scheduled:
-    """A message to come."""
+    """A scheduled message."""
 
     id: str
     app_id: str
@@ -34,7 +34,7 @@ class Scheduled:
 
 
 class Schedules:
-    """The messages to come of all apps. Needs a running event loop, for their time."""
+    """The scheduled messages of all apps. Needs a running event loop for its timers."""
 
     def __init__(self, workspace: "Workspace") -> None:
         self._workspace = workspace
@@ -42,7 +42,10 @@ class Schedules:
         self._count = 0
 
     def add(self, app_id: str, channel: Channel, draft: "Draft", post_at: int) -> Scheduled:
-        """Raises `time_in_past`, `time_too_far` after 120 days, `restricted_too_many` for 30 within five minutes."""
+        """Schedules a message.
+
+        Raises `time_in_past`, `time_too_far` after 120 days, `restricted_too_many` for 30 messages within five minutes.
+        """
         clock = self._workspace.clock
         now = clock.now()
         if post_at <= now:
@@ -68,11 +71,11 @@ class Schedules:
         return scheduled
 
     def of(self, app_id: str) -> list[Scheduled]:
-        """The messages to come of one app, the next one first."""
+        """Returns the scheduled messages of one app, the next one first."""
         return sorted((one for one in self._waiting.values() if one.app_id == app_id), key=lambda one: one.post_at)
 
     def remove(self, app_id: str, channel: Channel, scheduled_id: str) -> None:
-        """Raises `invalid_scheduled_message_id`, also in the last minute before its time."""
+        """Removes a message. Raises `invalid_scheduled_message_id`, also in the last minute before its time."""
         scheduled = self._waiting.get(scheduled_id)
         if scheduled is None or scheduled.app_id != app_id or scheduled.channel is not channel:
             raise SlackError("invalid_scheduled_message_id")
@@ -82,7 +85,7 @@ class Schedules:
         del self._waiting[scheduled_id]
 
     def _post(self, scheduled_id: str) -> None:
-        """Post a message whose time has come; one whose channel or thread is gone meanwhile is lost."""
+        """Posts a due message. If its channel or thread no longer exists, the message is dropped."""
         scheduled = self._waiting.pop(scheduled_id)
         try:
             self._workspace.post(scheduled.channel, scheduled.draft)

@@ -1,4 +1,4 @@
-"""What a workspace starts with, and how it is brought in: the default seed and the one of `POST /twin/seed`."""
+"""The initial content of a workspace: the default seed and the seed of `POST /twin/seed`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class SeedUser:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedGuest:
-    """A guest, who is in these channels only."""
+    """A guest, who is a member of these channels only."""
 
     user: SeedUser
     channels: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class SeedGuest:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedTeam:
-    """Another workspace that shares channels with this one; its people are in these channels only."""
+    """Another workspace that shares channels with this one; its people are members of these channels only."""
 
     name: str
     users: tuple[SeedUser, ...] = ()
@@ -73,19 +73,19 @@ class SeedApp:
     scopes: tuple[str, ...] = SCOPES
     request_url: str | None = None
     channels: tuple[str, ...] | None = None  # None: all public channels
-    commands: tuple[Command, ...] | None = None  # None: one that is called like the app
-    display_name: str = ""  # how it is shown, if not by its name
-    events: tuple[str, ...] | None = None  # what it subscribed to; None: everything that its scopes allow
-    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
+    commands: tuple[Command, ...] | None = None  # None: one command with the app's name
+    display_name: str = ""  # the displayed name, if it differs from the name
+    events: tuple[str, ...] | None = None  # subscribed events; None: all events that its scopes allow
+    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is accepted
     interactivity_url: str | None = None
     options_url: str | None = None
-    webhooks: tuple[str, ...] = ()  # channels that it may post to by an incoming webhook
+    webhooks: tuple[str, ...] = ()  # channels with an incoming webhook of the app
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedChannel:
     name: str
-    members: tuple[str, ...] | None = None  # names of people and apps; None: everybody
+    members: tuple[str, ...] | None = None  # names of people and apps; None: everyone
     is_private: bool = False
     topic: str = ""
 
@@ -115,7 +115,7 @@ DEFAULT = Seed(
         SeedUser(name="carol", real_name="Carol Cooper", display_name="Carol", email="carol@twin.test"),
     ),
     channels=(
-        SeedChannel(name="general", topic="Everything that concerns everybody"),
+        SeedChannel(name="general", topic="Company-wide announcements"),
         SeedChannel(name="random", topic="Everything else"),
     ),
     apps=(
@@ -124,17 +124,17 @@ DEFAULT = Seed(
             bot_token="xoxb-twin-swarm",
             app_token="xapp-twin-swarm",
             signing_secret="twin-signing-secret",
-            commands=(),  # our own app has none
+            commands=(),  # the default app has no commands
         ),
     ),
 )
 
 
 def plant(workspace: Workspace, seed: Seed) -> None:
-    """Add what the seed names; what is there by the same name is changed, messages stay.
+    """Adds the content of the seed. Updates existing objects of the same name and keeps messages.
 
-    Raises KeyError with the name when a channel lists a member, or an app, a guest or a team a channel, that does not
-    exist.
+    Raises KeyError with the unknown name if a channel lists an unknown member, or an app, a guest or a team lists an
+    unknown channel.
     """
     for user in seed.users:
         _plant_user(workspace, user)
@@ -187,7 +187,7 @@ def _plant_team(workspace: Workspace, seed: SeedTeam) -> None:
 
 
 def _enter_only(workspace: Workspace, user: User, channels: Sequence[str]) -> None:
-    """Put somebody into these channels, and out of all others."""
+    """Makes a user a member of these channels and removes the user from all others."""
     wanted = [_channel(workspace, name) for name in channels]
     workspace.directory.put_user(user)
     for channel in workspace.directory.channels.values():
@@ -197,7 +197,7 @@ def _enter_only(workspace: Workspace, user: User, channels: Sequence[str]) -> No
 
 
 def _channel(workspace: Workspace, name: str) -> Channel:
-    """Raises KeyError."""
+    """Returns the channel of this name. Raises KeyError."""
     channel = workspace.directory.channel(name)
     if channel is None:
         raise KeyError(name)
@@ -272,7 +272,7 @@ def _everybody(workspace: Workspace, seed: SeedChannel) -> Sequence[str]:
 
 
 def _ids(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
-    """Raises KeyError with the first unknown name."""
+    """Returns the ids of these names. Raises KeyError with the first unknown name."""
     found = {name: workspace.directory.user(name) for name in names}
     for name, user in found.items():
         if user is None:
@@ -281,7 +281,7 @@ def _ids(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
 
 
 def _enter_channels(workspace: Workspace, seed: SeedApp) -> None:
-    """Put the bot where the app wants to be; by default that is every public channel."""
+    """Adds the bot to the app's channels, by default to every public channel."""
     directory = workspace.directory
     app = directory.app(seed.name)
     if app is None:

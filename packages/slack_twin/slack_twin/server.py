@@ -1,4 +1,4 @@
-"""The twin as a web application, and the server that runs it."""
+"""The twin as a web application, and its server."""
 
 import asyncio
 import contextlib
@@ -27,9 +27,11 @@ _MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 
 
 def create_app(twin: Twin, allowed: Access | None = None) -> Starlette:
-    """The whole twin: Web API, Socket Mode, control API and page. Serve it with `serve`, which can cut connections.
+    """Returns the web application: Web API, Socket Mode, control API and page.
 
-    Without `allowed` it answers as a server on loopback.
+    `serve` can run it and reset connections.
+
+    Without `allowed`, it accepts requests as a server on loopback.
     """
 
     @contextlib.asynccontextmanager
@@ -53,7 +55,7 @@ def create_app(twin: Twin, allowed: Access | None = None) -> Starlette:
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP whose requests carry a way to reset their connection, for the fault `cut_after_accept`."""
+    """An HTTP protocol whose requests can reset their connection, for the fault `cut_after_accept`."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -61,7 +63,7 @@ class _Protocol(HttpToolsProtocol):
 
 
 class TwinServer(uvicorn.Server):
-    """A server that leaves the signals to its caller, and ends streams and sockets before it waits for them."""
+    """A server that leaves signals to its caller, and ends streams and sockets before it waits for them."""
 
     def __init__(self, twin: Twin, allowed: Access | None = None) -> None:
         self.twin = twin
@@ -83,7 +85,7 @@ class TwinServer(uvicorn.Server):
         self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Wait for `stop` instead of looking ten times a second: hundreds of tests start and end a twin."""
+        """Waits for `stop` instead of polling ten times a second, because hundreds of tests start and end a twin."""
         await self._stopping.wait()
 
     @contextlib.contextmanager
@@ -103,10 +105,10 @@ async def running(
     *,
     allowed: Access | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the twin while the context lasts; gives its base URL, like `http://127.0.0.1:8400/`.
+    """Serves the twin while the context lasts. Yields its base URL, like `http://127.0.0.1:8400/`.
 
-    Port 0 takes a free one; without `allowed` only hosts and pages of its own are answered. Raises OSError when the
-    address cannot be taken.
+    Port 0 picks a free port. Without `allowed`, only the twin's own hosts and pages are accepted. Raises OSError if the
+    address is unavailable.
     """
     with listen(host, port) as listening:
         address = f"[{host}]" if ":" in host else host
@@ -121,9 +123,9 @@ async def running(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket whose connections do not wait to fill packets: answers are written in two parts.
+    """Returns a listening socket with TCP_NODELAY, because responses are written in two parts.
 
-    asyncio sets TCP_NODELAY only on sockets that it made itself.
+    asyncio sets TCP_NODELAY only on sockets that it creates itself.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -140,10 +142,10 @@ async def serve(
     origins: Sequence[str] = (),
     seed: Seed = DEFAULT,
 ) -> None:
-    """Serve a twin until cancelled, after printing what the first app of its seed needs to connect.
+    """Serves a twin until cancelled, after printing the connection settings of the first app in its seed.
 
-    `hosts` are further names of it, and `origins` other pages that may call it. Raises OSError when the address cannot
-    be taken, ValueError for one of these that makes no sense.
+    `hosts` are additional host names of the twin, and `origins` other pages that may call it. Raises OSError if the
+    address is unavailable, and ValueError for an invalid host or origin.
     """
     twin = build_twin(seed=seed, settings=settings)
     allowed = Access(bound_to=host, hosts=hosts, origins=origins)
@@ -154,7 +156,7 @@ async def serve(
 
 
 def run(serving: Coroutine[object, object, None]) -> None:
-    """As asyncio.run, on a faster loop where there is one: under load most of the twin's time goes into its sockets."""
+    """Runs a coroutine like asyncio.run, with uvloop if available: under load, sockets take most of the twin's time."""
     try:
         import uvloop
     except ImportError:
@@ -165,13 +167,13 @@ def run(serving: Coroutine[object, object, None]) -> None:
 
 
 def environment(twin: Twin, base_url: str) -> list[str]:
-    """The shell lines that connect the first app of the seed to the twin."""
+    """Returns the shell lines that connect the first app of the seed to the twin."""
     app = next(iter(twin.workspace.directory.apps.values()))
     values = {
         "SLACK_BOT_TOKEN": app.bot_token,
         "SLACK_APP_TOKEN": app.app_token,
         "SLACK_SIGNING_SECRET": app.signing_secret,
         "SLACK_API_BASE_URL": f"{base_url}api/",
-        "SLACK_API_URL": f"{base_url}api/",  # the name of many SDKs and tools other than Python's
+        "SLACK_API_URL": f"{base_url}api/",  # the name that many SDKs and tools outside Python use
     }
     return [f"export {name}={value}" for name, value in values.items()]

@@ -1,4 +1,4 @@
-"""What a person does with an app's work beside writing: press Stop, open the app's pane, move on to another channel.
+"""People's actions in an app's threads: pressing Stop, opening the assistant pane, switching the viewed channel.
 
 https://docs.slack.dev/reference/events/agent_session_stopped and
 https://docs.slack.dev/reference/events/assistant_thread_started
@@ -19,17 +19,17 @@ PANE_SUBTYPE = "assistant_app_thread"
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """One app that a person stopped, and its messages that were being written."""
+    """One app that a person stopped, and its open streamed messages."""
 
     app_id: str
     streaming_message_ts: tuple[str, ...]
 
 
 def stop(workspace: Workspace, channel: Channel, thread_ts: str, user: User) -> list[Stopped]:
-    """Press Stop in a thread: streams end where they are, and each app that works there gets `agent_session_stopped`.
+    """Presses Stop in a thread: ends its streams, and sends `agent_session_stopped` to each app that works there.
 
-    The status of a session stays: its app is to change it. Raises `thread_not_found`, and `nothing_to_stop` when no
-    session is processing and nothing is being written.
+    The status of a session stays, because only its app may change it. Raises `thread_not_found`, and `nothing_to_stop`
+    if no session is processing and no message is being streamed.
     """
     root = channel.messages.get(thread_ts)
     if root is None:
@@ -67,9 +67,9 @@ def _stopped(workspace: Workspace, channel: Channel, thread_ts: str, user: User,
 
 
 def open_pane(workspace: Workspace, app: App, user: User, *, viewing: Channel | None) -> Message:
-    """Open an app's assistant pane: a new thread in the direct conversation, of which the app hears.
+    """Opens an app's assistant pane: creates a thread in the direct conversation and notifies the app.
 
-    `viewing` is the channel that the person sees beside the pane. Returns the root of the thread.
+    `viewing` is the channel next to the pane. Returns the root of the thread.
     """
     channel = workspace.direct_channel(user.id, app.bot_user)
     text = "New Assistant Thread"
@@ -79,7 +79,7 @@ def open_pane(workspace: Workspace, app: App, user: User, *, viewing: Channel | 
 
 
 def change_context(workspace: Workspace, app: App, user: User, *, thread_ts: str, viewing: Channel) -> None:
-    """Tell the app that the person looks at another channel while its pane is open. Raises `thread_not_found`."""
+    """Notifies the app that the person switched to another channel next to its pane. Raises `thread_not_found`."""
     channel = workspace.direct_channel(user.id, app.bot_user)
     root = channel.messages.get(thread_ts)
     if root is None or root.subtype != PANE_SUBTYPE or root.app_id != app.id:
@@ -90,7 +90,7 @@ def change_context(workspace: Workspace, app: App, user: User, *, thread_ts: str
 def _tell(
     workspace: Workspace, kind: str, app: App, user: User, channel: Channel, thread_ts: str, viewing: Channel | None
 ) -> None:
-    """Only apps that may write as an assistant have a pane."""
+    """Sends the event, unless the app lacks the assistant's scope and thus has no pane."""
     if "assistant:write" not in app.scopes:
         return
     context: Json = {"channel_id": viewing.id, "team_id": TEAM_ID, "enterprise_id": None} if viewing else {}

@@ -1,6 +1,6 @@
-"""How large a twin may grow and how strict it is, from the environment.
+"""The limits of a twin's size and its rate limits, from environment variables.
 
-A test passes `Settings` of its own to `build_twin`.
+Tests pass their own `Settings` to `build_twin`.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ _MOST = 10**12
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the environment can change. Everything that grows is bounded."""
+    """Settings from the environment. They limit all growing data."""
 
-    rates: bool = True  # Slack's rate limits, for calls and for events
-    retention_messages: int = RETENTION_MESSAGES  # that a channel keeps; the oldest go first
-    file_cap_bytes: int = FILE_CAP_BYTES  # of one file; all together may take four times as much
+    rates: bool = True  # enables Slack's rate limits for calls and events
+    retention_messages: int = RETENTION_MESSAGES  # per channel; the oldest are removed first
+    file_cap_bytes: int = FILE_CAP_BYTES  # per file; all files together may take four times as much
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Settings from `TWIN_RATES`, `TWIN_RETENTION_MESSAGES` and `TWIN_FILE_CAP_BYTES`.
+    """Reads settings from `TWIN_RATES`, `TWIN_RETENTION_MESSAGES` and `TWIN_FILE_CAP_BYTES`.
 
-    Raises ValueError that names the variable and what it expects.
+    Raises ValueError with the variable and the expected value.
     """
     return Settings(
         rates=_switch(environment, "TWIN_RATES"),

@@ -1,4 +1,4 @@
-"""People, apps, channels and messages as Slack's Web API and events write them."""
+"""The JSON of people, apps, channels and messages in Slack's Web API and events."""
 
 from urllib.parse import urlencode
 
@@ -104,7 +104,7 @@ def bot_profile(app: App) -> Json:
 
 
 def channel(conversation: Channel, viewer: str) -> Json:
-    """A conversation object as the bot user `viewer` gets it."""
+    """Returns a conversation object for the bot user `viewer`."""
     kind = conversation.kind
     common: Json = {
         "id": conversation.id,
@@ -151,7 +151,7 @@ def _caption(value: str, creator: str, last_set: int) -> Json:
 
 
 def message(said: Message, directory: Directory, *, log: MessageLog | None = None, all_metadata: bool = True) -> Json:
-    """A message object; with `log`, also what a root says about its replies."""
+    """Returns a message object; with `log`, a root message includes the state of its replies."""
     shape: Json = {"type": "message", "ts": said.ts, "user": said.user, "text": said.text}
     shape |= {"team": directory.team_of(said.user)} | _home(said, directory)
     shape |= _author(said, directory) | _content(said, all_metadata=all_metadata)
@@ -167,12 +167,12 @@ def message(said: Message, directory: Directory, *, log: MessageLog | None = Non
     if log and (pin := log.pins.get(said.ts)):
         shape |= {"pinned_to": [said.channel], "pinned_info": pinned_info(said.channel, pin)}
     if said.subtype == "bot_message":
-        del shape["user"]  # Slack names the bot alone
+        del shape["user"]  # Slack names only the bot
     return shape | (_thread_of(said, log) if log else {})
 
 
 def permalink(said: Message, base_url: str) -> str:
-    """A link that opens the message on the twin's page."""
+    """Returns a link that opens the message on the twin's page."""
     link = f"{base_url}archives/{said.channel}/p{said.ts.replace('.', '')}"
     return link + ("?" + urlencode({"thread_ts": said.thread_ts, "cid": said.channel}) if said.thread_ts else "")
 
@@ -182,7 +182,7 @@ def pinned_info(channel_id: str, pin: Pin) -> Json:
 
 
 def pinned(said: Message, pin: Pin, conversation: Channel, directory: Directory, base_url: str) -> Json:
-    """An item of `pins.list`."""
+    """Returns an item of `pins.list`."""
     shape = message(said, directory, log=conversation.messages)
     shape.pop("pinned_info", None)
     return {
@@ -195,7 +195,7 @@ def pinned(said: Message, pin: Pin, conversation: Channel, directory: Directory,
 
 
 def _home(said: Message, directory: Directory) -> Json:
-    """What Slack says of an author who belongs to another workspace."""
+    """Returns the additional fields for an author from another workspace."""
     team = directory.team_of(said.user)
     return {} if team == TEAM_ID else {"user_team": team, "source_team": team}
 

@@ -1,4 +1,4 @@
-"""Delivery to an app's request URL, signed as Slack signs.
+"""Delivery to an app's request URL, with Slack's signatures.
 
 https://docs.slack.dev/authentication/verifying-requests-from-slack
 """
@@ -17,21 +17,22 @@ from slack_twin.people import App
 from slack_twin.socket_mode import ACK_SECONDS, Retry
 
 _MAX_ANSWER_BYTES = 1024 * 1024
-# Why an attempt failed -> what Slack calls it in X-Slack-Retry-Reason.
+# Slack's X-Slack-Retry-Reason for each kind of failure.
 _REASONS = {"timeout": "http_timeout", "connection_failed": "connection_failed"}
 
 
 class SignedHttp:
-    """Posts parcels and takes a 2xx answer within three seconds as the acknowledgement."""
+    """Posts parcels. A 2xx response within three seconds is the acknowledgement."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
-        """Deliver once. The errors are `timeout`, `connection_failed` and `http_STATUS`.
+        """Makes one delivery attempt. The errors are `timeout`, `connection_failed` and `http_STATUS`.
 
-        `X-Slack-No-Retry: 1` in the answer counts as an acknowledgement, for the app wants no further attempt.
+        The header `X-Slack-No-Retry: 1` in the response counts as an acknowledgement, because the app wants no more
+        attempts.
         """
         request = asyncio.create_task(self._post(app, parcel, retry))
         expiry = asyncio.create_task(self._clock.sleep(ACK_SECONDS))
@@ -65,7 +66,7 @@ class SignedHttp:
 
 
 def address_of(app: App, parcel: Parcel) -> str | None:
-    """Where a parcel goes; None for an app that is reached by Socket Mode."""
+    """Returns the URL for a parcel; None for an app that uses Socket Mode."""
     match parcel.envelope:
         case Envelope.EVENTS_API:
             return app.request_url
@@ -78,7 +79,7 @@ def address_of(app: App, parcel: Parcel) -> str | None:
 
 
 def _said(answer: bytes) -> object:
-    """What the app says: a structure of JSON, or else plain text as the text of a message."""
+    """Returns the content of a response: JSON, or plain text as the text of a message."""
     text = answer.decode("utf-8", errors="replace").strip()
     if not text:
         return None
@@ -89,7 +90,7 @@ def _said(answer: bytes) -> object:
 
 
 def _signature(secret: str, body: bytes, timestamp: int) -> dict[str, str]:
-    """Signatures use wall time: the receiver compares them with its own clock."""
+    """Returns the signature headers. They use wall time, because the receiver compares it with its own clock."""
     digest = hmac.new(secret.encode(), b"v0:%d:%s" % (timestamp, body), hashlib.sha256).hexdigest()
     return {
         "X-Slack-Request-Timestamp": str(timestamp),

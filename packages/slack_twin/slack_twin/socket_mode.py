@@ -1,4 +1,4 @@
-"""Socket Mode: WebSocket connections over which apps get their events and acknowledge them.
+"""Socket Mode: WebSocket connections that deliver events to apps and receive acknowledgements.
 
 Each event goes to one connection of the app, in turn. https://docs.slack.dev/apis/events-api/using-socket-mode
 """
@@ -28,7 +28,7 @@ _CLOSE_GOING_AWAY = 1001
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """Which attempt this is: 0 is the first; the reason is why the one before failed."""
+    """The number of an attempt, 0 for the first, and the reason of the previous failure."""
 
     attempt: int = 0
     reason: str = ""
@@ -40,8 +40,8 @@ class Connection:
 
     app_id: str
     outbox: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    pending: set[str] = field(default_factory=set)  # envelopes sent here and not acknowledged
-    silent_until: float = 0.0  # seconds since 1970; until then events for it vanish
+    pending: set[str] = field(default_factory=set)  # unacknowledged envelopes of this connection
+    silent_until: float = 0.0  # in seconds since 1970; until then, its events are dropped
 
     def tell(self, message: Json) -> None:
         self.outbox.put_nowait(orjson.dumps(message))
@@ -50,7 +50,7 @@ class Connection:
         self.outbox.put_nowait(None)
 
     def dismiss(self, reason: str) -> None:
-        """Ask the app to connect anew, as Slack does: `warning`, `refresh_requested`, `too_many_websockets`, …"""
+        """Asks the app to reconnect, with Slack's reasons: `warning`, `refresh_requested`, `too_many_websockets`, …"""
         self.tell({"type": "disconnect", "reason": reason, "debug_info": {"host": "twin"}})
 
 
@@ -67,7 +67,7 @@ class Sockets:
         return len(self._connections[app_id])
 
     def new_ticket(self, app: App) -> str:
-        """A secret that opens one connection within half a minute."""
+        """Returns a secret that opens one connection within half a minute."""
         now = self._clock.now()
         self._tickets = {ticket: known for ticket, known in self._tickets.items() if known[1] > now}
         ticket = secrets.token_urlsafe(24)
@@ -75,13 +75,13 @@ class Sockets:
         return ticket
 
     def close(self, app_ids: Iterable[str], *, reason: str | None = None) -> None:
-        """Close every connection of these apps; with a reason they are first asked to connect anew."""
+        """Closes every connection of these apps; with a reason, first asks them to reconnect."""
         for app_id in app_ids:
             for connection in list(self._connections[app_id]):
                 self._end(connection, reason)
 
     def _end(self, connection: Connection, reason: str | None) -> None:
-        """Give a connection no more events, and close it: at once, or ten seconds after it was asked to go."""
+        """Closes a connection immediately, or ten seconds after the request to reconnect. It gets no more events."""
         self._connections[connection.app_id].remove(connection)
         if reason is None:
             connection.close()
@@ -90,17 +90,17 @@ class Sockets:
         self._clock.call_at(self._clock.now() + _LEAVE_SECONDS, connection.close)
 
     def close_unknown(self, app_ids: Container[str]) -> None:
-        """Close every connection of apps other than these."""
+        """Closes every connection of other apps."""
         self.close([app_id for app_id in self._connections if app_id not in app_ids])
 
     def close_next(self, app_id: str, *, reason: str | None = None) -> None:
-        """Close the connection that would get the next event."""
+        """Closes the connection that would get the next event."""
         connection = self._take_turn(app_id)
         if connection:
             self._end(connection, reason)
 
     def silence(self, app_id: str, seconds: float | None) -> None:
-        """Let events for the present connections vanish, for some seconds or for good."""
+        """Drops events for the open connections, for some seconds or permanently."""
         until = self._clock.now() + seconds if seconds else float("inf")
         for connection in self._connections[app_id]:
             connection.silent_until = until
@@ -111,7 +111,7 @@ class Sockets:
                 connection.silent_until = 0.0
 
     async def send(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
-        """Deliver to one connection and wait for the acknowledgement, three seconds on the twin's clock.
+        """Delivers to one connection and waits up to three seconds of the twin's time for the acknowledgement.
 
         The errors are `no_connection`, `timeout`, `socket_closed`.
         """
@@ -141,7 +141,7 @@ class Sockets:
         return connections[-1]
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Hold one connection from its handshake to its end."""
+        """Serves one connection from its handshake to its end."""
         app_id = self._redeem(websocket.query_params.get("ticket", ""))
         if app_id is None:
             await websocket.close()
@@ -164,7 +164,10 @@ class Sockets:
         return app_id if expires_at > self._clock.now() else None
 
     def _welcome(self, connection: Connection) -> None:
-        """Say hello and let the connection take part; more than ten are told that they are too many."""
+        """Sends the hello message and activates the connection.
+
+        The app has at most ten connections; additional ones are dismissed with `too_many_websockets`.
+        """
         if self.connection_count(connection.app_id) >= MAX_CONNECTIONS:
             connection.dismiss("too_many_websockets")
             connection.close()
@@ -186,7 +189,7 @@ class Sockets:
             _settle(self._acks[envelope_id][1], Reply(error="socket_closed"))
 
     async def _read(self, websocket: WebSocket, connection: Connection) -> None:
-        """Take acknowledgements until the other side goes away; what is none is passed over, as Slack does."""
+        """Reads acknowledgements until the app disconnects; like Slack, ignores other messages."""
         try:
             while True:
                 message = await websocket.receive()
@@ -210,13 +213,13 @@ class Sockets:
 
 
 async def _write(websocket: WebSocket, connection: Connection) -> None:
-    """Send what is in the outbox, in order, until the other side is gone or the connection is to be closed."""
+    """Sends the messages in the outbox, in order, until the connection ends."""
     try:
         while (message := await connection.outbox.get()) is not None:
             await websocket.send_text(message.decode())
         await websocket.close(_CLOSE_GOING_AWAY)
     except (WebSocketDisconnect, RuntimeError):
-        return  # the other side went first; the reader sees it too
+        return  # the app disconnected first, which the reader detects too
 
 
 def _settle(outcome: asyncio.Future[Reply], result: Reply) -> None:
@@ -225,7 +228,7 @@ def _settle(outcome: asyncio.Future[Reply], result: Reply) -> None:
 
 
 def _envelope(envelope_id: str, parcel: Parcel, retry: Retry) -> Json:
-    """Only events are sent again, so only they say which attempt it is."""
+    """Returns an envelope. Only events are retried, so only their envelopes contain the attempt."""
     envelope: Json = {
         "envelope_id": envelope_id,
         "payload": parcel.payload,

@@ -1,12 +1,12 @@
-"""Messages that apps write while people read: started, fed, stopped; by the app, by a person or by time.
+"""Streamed messages: started, extended and stopped by an app, by a person or by a timeout.
 
-https://docs.slack.dev/reference/methods/chat.startStream. What holds here:
+https://docs.slack.dev/reference/methods/chat.startStream. The rules are:
 
-- A stream lives five minutes by the twin's clock, then its message stays as it is and can be changed by `chat.update`.
+- A stream lives for five minutes of the twin's time. Its message then stays, and `chat.update` can change it.
 - While it is open, `chat.update` and `chat.delete` are refused.
-- The first content decides its mode: `markdown_text` or `chunks`; the other kind is refused from then on.
-- A person who presses Stop ends it: nothing can be appended, but the app may still close it with `chat.stopStream`.
-- Pages see each piece; other apps hear of the message when it starts and when it ends.
+- The first content sets its mode: `markdown_text` or `chunks`. The other kind is refused from then on.
+- A person ends it with Stop: nothing can be appended, but the app may still close it with `chat.stopStream`.
+- Pages see each piece; other apps get events when the message starts and ends.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ LIFETIME_SECONDS = 300.0
 
 
 class Mode(Enum):
-    """What a stream is fed with."""
+    """The kind of a stream's content."""
 
     TEXT = auto()
     CHUNKS = auto()
@@ -36,7 +36,7 @@ class Mode(Enum):
 
 @dataclass(kw_only=True)
 class Stream:
-    """A message that is being written, or that a person stopped and its app has not closed yet."""
+    """An open streamed message, or a message that a person stopped and its app has not closed yet."""
 
     app_id: str
     channel: Channel
@@ -47,21 +47,21 @@ class Stream:
     timer: Timer | None = field(default=None, repr=False)
 
     def take(self, mode: Mode) -> None:
-        """Raises `streaming_mode_mismatch`."""
+        """Sets the mode. Raises `streaming_mode_mismatch`."""
         if self.mode not in (None, mode):
             raise SlackError("streaming_mode_mismatch")
         self.mode = mode
 
 
 class Streams:
-    """The streams of a workspace. Needs a running event loop, for the ends of their lives."""
+    """The streams of a workspace. Needs a running event loop for the timeouts."""
 
     def __init__(self, workspace: "Workspace") -> None:
         self._workspace = workspace
         self._open: dict[tuple[str, str], Stream] = {}
 
     def start(self, channel: Channel, draft: "Draft", content: Content, mode: Mode | None) -> Message:
-        """Post a message that grows. Raises `thread_not_found`."""
+        """Posts a streamed message. Raises `thread_not_found`."""
         shown = replace(draft, text=content.text, blocks=tuple(content.blocks()), streaming=True)
         message = self._workspace.post(channel, shown)
         stream = Stream(app_id=draft.app_id or "", channel=channel, ts=message.ts, content=content, mode=mode)
@@ -71,7 +71,7 @@ class Streams:
         return message
 
     def append(self, stream: Stream, mode: Mode, chunks: tuple[Chunk, ...]) -> Message:
-        """Add to an open stream; a refused piece changes nothing.
+        """Appends to an open stream; a refused piece changes nothing.
 
         Raises `stopped_by_user`, `streaming_mode_mismatch`, `msg_too_long`, `msg_blocks_too_many`.
         """
@@ -89,7 +89,10 @@ class Streams:
         blocks: tuple[Json, ...],
         metadata: Json | None,
     ) -> Message:
-        """Add what is left and close the stream; `blocks` come below everything. Raises as `append` does."""
+        """Appends the last chunks and closes the stream; `blocks` follow all other content.
+
+        Raises the errors of `append`.
+        """
         if mode is not None:
             self._grow(stream, mode, chunks)
         self._forget(stream)
@@ -101,7 +104,7 @@ class Streams:
         stream.content = grown
 
     def expire(self, channel: Channel, ts: str) -> None:
-        """End a stream that has lived long enough; what it showed stays. Without such a stream nothing happens."""
+        """Ends a stream after its timeout; its content stays. Does nothing if there is no such stream."""
         stream = self._open.get((channel.id, ts))
         if stream is not None:
             self._forget(stream)
@@ -109,19 +112,19 @@ class Streams:
                 self._show(stream, streaming=False)
 
     def expire_all(self, app_id: str | None) -> bool:
-        """End every stream, or every one of an app; returns whether there was any."""
+        """Ends every stream, optionally only those of one app; returns whether there was any."""
         ended = [stream for stream in self._open.values() if app_id in (None, stream.app_id)]
         for stream in ended:
             self.expire(stream.channel, stream.ts)
         return bool(ended)
 
     def stop_by_person(self, stream: Stream) -> None:
-        """What the Stop button does: the text stays as it is, whatever the app still sends."""
+        """Stops a stream for the Stop button: its text stays, and later content is refused."""
         stream.is_stopped = True
         self._show(stream, streaming=False)
 
     def open_in(self, channel: Channel, root_ts: str) -> Iterator[Stream]:
-        """The streams that are being written in a thread."""
+        """Yields the open streams of a thread."""
         for stream in self._open.values():
             said = channel.messages.get(stream.ts)
             in_thread = said is not None and root_ts in (said.ts, said.thread_ts)
@@ -129,7 +132,7 @@ class Streams:
                 yield stream
 
     def of(self, message: Message, app_id: str) -> Stream:
-        """The stream behind a message. Raises `message_not_owned_by_app`, `message_not_in_streaming_state`."""
+        """Returns the stream of a message. Raises `message_not_owned_by_app`, `message_not_in_streaming_state`."""
         if message.app_id != app_id:
             raise SlackError("message_not_owned_by_app")
         stream = self._open.get((message.channel, message.ts))
@@ -151,7 +154,7 @@ class Streams:
         blocks: tuple[Json, ...] = (),
         metadata: Json | None = None,
     ) -> Message:
-        """Bring the message up to date with its stream and tell everybody whom it concerns."""
+        """Updates the message from its stream and announces the change."""
         channel = stream.channel
         previous = self._workspace.message(channel, stream.ts)
         message = replace(

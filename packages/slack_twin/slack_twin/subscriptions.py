@@ -1,4 +1,4 @@
-"""Which events an app hears: those that it subscribed to and that its scopes allow.
+"""The events that an app receives, according to its subscriptions and scopes.
 
 https://docs.slack.dev/reference/events; a manifest lists them as `settings.event_subscriptions.bot_events`.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from slack_twin.errors import Json
 from slack_twin.people import App, Channel
 
-# What an app subscribes to -> the scope that it needs. Where the kind of the conversation decides, there are two.
+# The scope that each subscription needs. There are two if it depends on the kind of the conversation.
 SCOPES: dict[str, tuple[str, ...]] = {
     "agent_session_stopped": (),
     "app_home_opened": (),
@@ -40,7 +40,7 @@ SCOPES: dict[str, tuple[str, ...]] = {
 
 
 def hears(app: App, body: Json, channel: Channel) -> bool:
-    """Whether an app gets an event that happened in a channel where it may hear something."""
+    """Returns whether an app gets an event in a channel that it may receive events from."""
     family = channel.kind.scope_family
     kind = str(body["type"])
     name = f"message.{family}" if kind == "message" else kind
@@ -53,14 +53,14 @@ def hears(app: App, body: Json, channel: Channel) -> bool:
 
 
 def checked_events(events: Iterable[str], scopes: Iterable[str]) -> frozenset[str]:
-    """The names of subscriptions, if they can be had with these scopes; those that the twin never sends are kept.
+    """Returns the subscriptions if these scopes permit them, including those that the twin never sends.
 
     Raises ValueError for `message` without the kind of conversation, and for an event whose scope is missing.
     """
     wanted, given = frozenset(events), frozenset(scopes)
     if "message" in wanted:
         names = ", ".join(name for name in SCOPES if name.startswith("message."))
-        raise ValueError(f"'message' is no event to subscribe to; there is: {names}")
+        raise ValueError(f"'message' is not an event to subscribe to; valid events: {names}")
     for name in sorted(wanted):
         needed = SCOPES.get(name, ())
         if needed and given.isdisjoint(needed):

@@ -1,4 +1,4 @@
-"""Views that apps show to people: a stack of modals for each person, and a home tab for each app and person.
+"""The views that apps show to people: a stack of modals for each person, and a home tab for each app and person.
 
 https://docs.slack.dev/surfaces/modals and https://docs.slack.dev/surfaces/app-home
 """
@@ -16,7 +16,7 @@ MOST_IN_STACK = 3
 
 
 class ViewKind(StrEnum):
-    """What a view is; the value is Slack's `type`."""
+    """The kind of a view; the value is Slack's `type`."""
 
     MODAL = "modal"
     HOME = "home"
@@ -24,11 +24,11 @@ class ViewKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """What an app says about a view, found to be right."""
+    """A checked view definition of an app."""
 
     kind: ViewKind
     blocks: tuple[Json, ...]
-    title: Json | None = None  # plain_text, as submit and close; a home tab has none of them
+    title: Json | None = None  # plain_text, like submit and close; a home tab has none of them
     submit: Json | None = None
     close: Json | None = None
     private_metadata: str = ""
@@ -41,7 +41,7 @@ class Definition:
 
 @dataclass(eq=False, kw_only=True)
 class AppView:
-    """A view that is open, or published. Its id stays while its definition and its hash change."""
+    """An open or published view. Its id stays the same when its definition and its hash change."""
 
     id: str
     app_id: str
@@ -55,7 +55,7 @@ class AppView:
 
 @dataclass
 class Surfaces:
-    """The views of everybody. Every change is announced to `listeners` with the view that changed."""
+    """The views of all people. Every changed view is announced to `listeners`."""
 
     clock: Clock
     listeners: list[Callable[[AppView], None]] = field(default_factory=list)
@@ -68,18 +68,18 @@ class Surfaces:
         self._homes.clear()
 
     def stack(self, user_id: str) -> list[AppView]:
-        """The modals a person has open, the one in front last."""
+        """Returns a person's open modals, the front modal last."""
         return list(self._stacks.get(user_id, ()))
 
     def home(self, app_id: str, user_id: str) -> AppView | None:
         return self._homes.get((app_id, user_id))
 
     def shown(self, view_id: str) -> AppView | None:
-        """A view that is open or published."""
+        """Returns an open or published view, or None."""
         return next((view for view in self._all() if view.id == view_id), None)
 
     def find(self, app_id: str, *, view_id: str = "", external_id: str = "") -> AppView:
-        """A view of an app by its id or by the app's own. Raises `not_found`."""
+        """Returns an app's view by its id or by the app's external id. Raises `not_found`."""
         for view in self._all():
             is_meant = view.id == view_id if view_id else view.definition.external_id == external_id
             if is_meant and view.app_id == app_id:
@@ -90,7 +90,7 @@ class Surfaces:
         return [*itertools.chain.from_iterable(self._stacks.values()), *self._homes.values()]
 
     def open(self, definition: Definition, *, app_id: str, user_id: str, channel_id: str | None = None) -> AppView:
-        """Open a modal in place of whatever the person has open. Raises `duplicate_external_id`."""
+        """Opens a modal and replaces the person's open modals. Raises `duplicate_external_id`."""
         self._check_external_id(definition, None)
         view = self._new(definition, app_id, user_id)
         view.channel_id = channel_id
@@ -98,7 +98,7 @@ class Surfaces:
         return self._announced(view)
 
     def push(self, definition: Definition, onto: AppView) -> AppView:
-        """Put a modal in front of an open one. Raises `not_found`, `push_limit_reached`, `duplicate_external_id`."""
+        """Pushes a modal onto an open one. Raises `not_found`, `push_limit_reached`, `duplicate_external_id`."""
         stack = self._stacks.get(onto.user_id, [])
         if onto not in stack:
             raise SlackError("not_found")
@@ -111,7 +111,7 @@ class Surfaces:
         return self._announced(view)
 
     def update(self, view: AppView, definition: Definition, *, expected_hash: str = "") -> AppView:
-        """Show something else in a view. Raises `hash_conflict`, `duplicate_external_id`."""
+        """Updates a view. Raises `hash_conflict`, `duplicate_external_id`."""
         if expected_hash and expected_hash != view.hash:
             raise SlackError("hash_conflict")
         self._check_external_id(definition, view)
@@ -119,7 +119,7 @@ class Surfaces:
         return self._announced(view)
 
     def publish(self, definition: Definition, *, app_id: str, user_id: str, expected_hash: str = "") -> AppView:
-        """Set the home tab of an app for one person. Raises `hash_conflict`, `duplicate_external_id`."""
+        """Publishes an app's home tab for one person. Raises `hash_conflict`, `duplicate_external_id`."""
         known = self.home(app_id, user_id)
         if known is not None:
             return self.update(known, definition, expected_hash=expected_hash)
@@ -128,14 +128,14 @@ class Surfaces:
         return self._announced(view)
 
     def close(self, view: AppView) -> None:
-        """Take a modal away, and whatever is in front of it."""
+        """Closes a modal and all modals in front of it."""
         stack = self._stacks.get(view.user_id, [])
         if view in stack:
             del stack[stack.index(view) :]
             self._announced(view)
 
     def close_all(self, user_id: str) -> list[AppView]:
-        """Take all modals of a person away; returns them, the one in front first."""
+        """Closes all modals of a person; returns them, the front modal first."""
         closed = list(reversed(self._stacks.pop(user_id, [])))
         if closed:
             self._announced(closed[0])

@@ -1,4 +1,4 @@
-"""Where a person acts on blocks: a message, one that only they see, or a view."""
+"""The targets of people's actions on blocks: a message, an ephemeral message, or a view."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from slack_twin.workspace import Workspace
 
 
 class Target(Protocol):
-    """Something with elements, shown by an app to a person."""
+    """A surface with elements, shown by an app to a person."""
 
     @property
     def app(self) -> App: ...
@@ -27,14 +27,14 @@ class Target(Protocol):
 
     @property
     def surface(self) -> Surface:
-        """What names it among the forms."""
+        """The key of the surface in the forms."""
 
     @property
     def elements(self) -> Sequence[Element]: ...
 
     @property
     def choices(self) -> Choices:
-        """Reads what the person enters there."""
+        """Converts the person's input on the surface."""
 
     @property
     def channel(self) -> Channel | None: ...
@@ -46,15 +46,15 @@ class Target(Protocol):
     def view_id(self) -> str | None: ...
 
     def place(self) -> Json:
-        """What a payload says of it."""
+        """The payload's fields for the surface."""
 
     def state(self, values: Values) -> Json:
-        """What a payload says of everything entered there, outside of `place`."""
+        """Returns the payload's fields for the input, except those in `place`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageTarget:
-    """A message of an app. Of an ephemeral one payloads tell the place only."""
+    """A message of an app. The payload of an ephemeral message contains only its place."""
 
     workspace: Workspace
     app: App
@@ -121,17 +121,20 @@ class ViewTarget:
         }
 
     def state(self, values: Values) -> Json:
-        """The view itself carries it."""
+        """Returns no fields, because the view itself contains the input."""
         return {}
 
 
 def message_target(workspace: Workspace, user: User, channel: Channel, ts: str) -> MessageTarget:
-    """Raises SlackError `message_not_found`, and ControlError 422 for a message that no app wrote."""
+    """Returns the target of a message.
+
+    Raises SlackError `message_not_found`, and ControlError 422 if no app posted it.
+    """
     ephemeral = workspace.ephemerals.get(user.id, channel.id, ts)
     message = ephemeral or workspace.message(channel, ts)
     app = workspace.directory.apps.get(message.app_id or "")
     if app is None:
-        raise ControlError(422, "invalid", "a message of a person has nothing to press")
+        raise ControlError(422, "invalid", "a person's message has no interactive elements")
     return MessageTarget(
         workspace=workspace,
         app=app,
@@ -143,9 +146,9 @@ def message_target(workspace: Workspace, user: User, channel: Channel, ts: str) 
 
 
 def view_target(workspace: Workspace, user: User, view_id: str) -> ViewTarget:
-    """Raises ControlError 404 when the person does not see such a view."""
+    """Returns the target of a view. Raises ControlError 404 if the person does not see it."""
     view = workspace.surfaces.shown(view_id)
     if view is None or view.user_id != user.id:
         open_ids = ", ".join(view.id for view in workspace.surfaces.stack(user.id)) or "none"
-        raise ControlError(404, "not_found", f"{user.name} sees no view {view_id!r}", f"open modals: {open_ids}")
+        raise ControlError(404, "not_found", f"{user.name} does not see a view {view_id!r}", f"open modals: {open_ids}")
     return ViewTarget(workspace=workspace, app=workspace.directory.apps[view.app_id], user=user, view=view)

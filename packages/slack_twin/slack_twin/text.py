@@ -1,14 +1,14 @@
-"""Text between a reader and Slack: `@name` and `#channel` stand for `<@U…>` and `<#C…>`, `&`, `<`, `>` are escaped.
+"""Converts text between readers and Slack: `@name` and `#channel` become `<@U…>` and `<#C…>`.
 
-Slack's rules: https://docs.slack.dev/messaging/formatting-message-text
+`&`, `<` and `>` are escaped. Slack's rules: https://docs.slack.dev/messaging/formatting-message-text
 """
 
 import re
 from collections.abc import Callable
 
-# A name as a reader writes it -> the id, or None when nobody has that name.
+# Returns the id of a typed name, or None if it is unknown.
 Lookup = Callable[[str], str | None]
-# An id -> the name a reader sees, or None when it is unknown.
+# Returns the displayed name of an id, or None if it is unknown.
 Naming = Callable[[str], str | None]
 
 _TYPED = re.compile(
@@ -19,14 +19,14 @@ _TYPED = re.compile(
     re.DOTALL,
 )
 _STORED = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
-# What an app writes that Slack takes as it is: mentions and commands, links of any scheme, escaped characters.
+# Markup in an app's text that Slack keeps: mentions and commands, links of any scheme, escaped characters.
 _MARKED = re.compile(r"<(?:[@#!][^<>]+|[A-Za-z][\w+.\-]*:[^<>\s][^<>]*)>|&(?:amp|lt|gt);|[&<>]")
 _LOOSE_AND = re.compile(r"&(?!(?:amp|lt|gt);)")
 _EVERYBODY = {"here": "<!here>", "channel": "<!channel>", "everyone": "<!everyone>"}
 
 
 def escape(text: str) -> str:
-    """The three characters that Slack escapes."""
+    """Escapes the three characters that Slack escapes."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -35,7 +35,7 @@ def unescape(text: str) -> str:
 
 
 def from_app(text: str) -> str:
-    """What Slack stores when an app sends `text`: its mentions and links stay, any other `&`, `<`, `>` is escaped."""
+    """Returns an app's text in Slack's stored format: mentions and links stay, any other `&`, `<`, `>` is escaped."""
 
     def stored(found: re.Match[str]) -> str:
         return escape(found[0]) if len(found[0]) == 1 else _LOOSE_AND.sub("&amp;", found[0])
@@ -44,9 +44,9 @@ def from_app(text: str) -> str:
 
 
 def from_reader(text: str, people: Lookup, channels: Lookup) -> str:
-    """What Slack stores when a person types `text`: mentions, channels and links marked, the rest escaped.
+    """Returns a person's text in Slack's stored format: marks mentions, channels and links, and escapes the rest.
 
-    Code stays as it was typed, and so does a name that nobody has.
+    Code and unknown names stay unchanged.
     """
     parts, end = [], 0
     for found in _TYPED.finditer(text):
@@ -68,7 +68,7 @@ def _stored(found: re.Match[str], people: Lookup, channels: Lookup) -> str:
 
 
 def _mention(name: str, people: Lookup) -> str | None:
-    """The mention of the longest known name that `name` starts with; a full stop after it is not part of it."""
+    """Returns the mention of the longest known name at the start of `name`, without a following full stop."""
     bare = name.rstrip(".-")
     if bare in _EVERYBODY:
         return _EVERYBODY[bare] + name[len(bare) :]
@@ -80,7 +80,7 @@ def _mention(name: str, people: Lookup) -> str | None:
 
 
 def for_reader(text: str, people: Naming, channels: Naming) -> str:
-    """What a reader sees of stored `text`: names instead of ids, labels instead of links, entities undone."""
+    """Returns the displayed form of stored `text`: names replace ids, labels replace links, entities are unescaped."""
 
     def shown(found: re.Match[str]) -> str:
         sign, target, label = found[1], found[2], found[3]
@@ -96,5 +96,5 @@ def for_reader(text: str, people: Naming, channels: Naming) -> str:
 
 
 def mentioned(text: str) -> set[str]:
-    """The ids of everybody whom stored `text` mentions by `<@U…>`."""
+    """Returns the ids of all users that stored `text` mentions with `<@U…>`."""
     return {found[2] for found in _STORED.finditer(text) if found[1] == "@"}

@@ -1,4 +1,4 @@
-"""Trigger ids: each lets an app open one view for the person who did something, within three seconds.
+"""Trigger ids: each lets an app open one view within three seconds for the person who acted.
 
 https://docs.slack.dev/interactivity/handling-user-interaction#modal_responses
 """
@@ -19,14 +19,14 @@ _FORM = re.compile(r"\d+\.\d+\.[0-9a-f]+", re.ASCII)
 
 @dataclass(eq=False, kw_only=True)
 class Trigger:
-    """What one act of a person allows an app to do. `exchanged` is set once it was used."""
+    """The permission from one action of a person. `exchanged` is set once it was used."""
 
     id: str
     app_id: str
     user_id: str
-    view_id: str | None  # the view the person acted in, on which another may be pushed
-    channel_id: str | None  # the conversation the person was in
-    expires_at: float  # seconds since 1970, the twin's clock
+    view_id: str | None  # the view of the action, onto which another may be pushed
+    channel_id: str | None  # the person's current conversation
+    expires_at: float  # in seconds since 1970, by the twin's clock
     exchanged: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -53,9 +53,9 @@ class Triggers:
         return trigger
 
     def check(self, trigger_id: str, *, app_id: str) -> Trigger:
-        """The trigger, if it may still be exchanged.
+        """Returns a trigger that may still be exchanged.
 
-        Raises `invalid_trigger_id`, also for that of another app, `exchanged_trigger_id`, `expired_trigger_id`.
+        Raises `invalid_trigger_id`, also for another app's trigger, `exchanged_trigger_id`, `expired_trigger_id`.
         """
         trigger = self._known.get(trigger_id) if _FORM.fullmatch(trigger_id) else None
         if trigger is None or trigger.app_id != app_id:

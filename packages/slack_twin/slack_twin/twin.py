@@ -1,4 +1,4 @@
-"""The twin put together: one workspace and everything around it."""
+"""Assembles the twin: one workspace and all its components."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from slack_twin.workspace import Workspace
 
 @dataclass(kw_only=True)
 class Twin:
-    """A workspace with its doors. Make one with `build_twin`."""
+    """A workspace with its entry points. Create it with `build_twin`."""
 
     workspace: Workspace
     sockets: Sockets
@@ -31,19 +31,19 @@ class Twin:
     web_api: WebApi
     feed: Feed
     interactions: Interactions
-    planted: list[Seed] = field(default_factory=list)  # what `reset` goes back to
+    planted: list[Seed] = field(default_factory=list)  # the seeds that `reset` restores
 
     @property
     def clock(self) -> Clock:
         return self.workspace.clock
 
     def plant(self, seed: Seed) -> None:
-        """Add to the workspace and to what `reset` goes back to. Raises KeyError with an unknown name."""
+        """Adds a seed to the workspace and to the state that `reset` restores. Raises KeyError for an unknown name."""
         seeds.plant(self.workspace, seed)
         self.planted.append(seed)
 
     async def reset(self, *, to_default: bool = False) -> None:
-        """Back to the seed: no messages, no faults, no journals. Connections stay, clock and numbers go on."""
+        """Restores the seed without messages, faults and journals. Keeps connections, the clock and counters."""
         await self.delivery.stop()
         self.faults.clear()
         self.limits.clear()
@@ -58,7 +58,7 @@ class Twin:
         self.feed.reload()
 
     async def close(self) -> None:
-        """End deliveries and streams. Idempotent."""
+        """Ends deliveries and streams. Idempotent."""
         self.feed.close()
         self.sockets.close_unknown(())
         await self.delivery.stop()
@@ -68,7 +68,7 @@ class Twin:
 def build_twin(
     *, seed: Seed = seeds.DEFAULT, rates: bool = True, clock: Clock | None = None, settings: Settings | None = None
 ) -> Twin:
-    """A workspace with `seed`; `rates` switches Slack's rate limits, `settings` says how much is kept."""
+    """Returns a twin with `seed`; `rates` enables Slack's rate limits, and `settings` limits the stored data."""
     settings = settings or Settings()
     workspace = Workspace(
         clock=clock or Clock(), files=Files(settings.file_cap_bytes), retention=settings.retention_messages

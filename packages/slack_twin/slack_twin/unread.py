@@ -1,4 +1,4 @@
-"""What each person has read, and what waits for them: kept here, so that all their windows agree."""
+"""Read marks and unread counts of each person, stored on the server so that all their windows agree."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,21 +13,21 @@ _EVERYBODY = ("<!here", "<!channel", "<!everyone")
 
 @dataclass(kw_only=True)
 class Waiting:
-    """What a person has not read in one conversation."""
+    """A person's unread messages in one conversation."""
 
-    count: int = 0  # messages the channel shows
-    loud: int = 0  # those of them that are direct or mention the person
-    threads: dict[str, int] = field(default_factory=dict)  # replies that concern the person, by root
+    count: int = 0  # unread messages in the channel
+    loud: int = 0  # the direct messages and mentions among them
+    threads: dict[str, int] = field(default_factory=dict)  # unread replies for the person, by root message
 
 
 class ReadMarks:
-    """Up to which message each person has read each channel and thread; nothing at first."""
+    """The last message that each person has read in each channel and thread; empty at first."""
 
     def __init__(self) -> None:
         self._marks: dict[tuple[str, str, str], str] = {}
 
     def read(self, user: str, channel: Channel, ts: str, *, thread_ts: str = "") -> None:
-        """Everything up to `ts` has been seen. A mark never goes back."""
+        """Marks everything up to `ts` as read. A mark never moves back."""
         place = (user, channel.id, thread_ts)
         self._marks[place] = max(ts, self._marks.get(place, ""))
 
@@ -35,7 +35,7 @@ class ReadMarks:
         return self._marks.get((user, channel.id, thread_ts), "")
 
     def waiting(self, user: str, channel: Channel) -> Waiting:
-        """What is unread in a conversation. One's own messages never are."""
+        """Returns the unread messages of a conversation, without the person's own messages."""
         waiting, seen = Waiting(), self.mark(user, channel)
         for message in channel.messages.all():
             if message.user == user or message.subtype == "tombstone":
@@ -50,7 +50,7 @@ class ReadMarks:
         return waiting
 
     def state(self, user: str, channels: Iterable[Channel]) -> list[Json]:
-        """For the page: what waits in each of these conversations."""
+        """Returns the unread counts of these conversations for the page."""
         return [self._described(user, channel, self.waiting(user, channel)) for channel in channels]
 
     def _described(self, user: str, channel: Channel, waiting: Waiting) -> Json:
@@ -68,6 +68,6 @@ def mentions(message: Message, user: str) -> bool:
 
 
 def _takes_part(user: str, channel: Channel, root_ts: str) -> bool:
-    """Whether somebody began a thread or has replied in it."""
+    """Returns whether a user started a thread or has replied in it."""
     root, thread = channel.messages.get(root_ts), channel.messages.thread(root_ts)
     return (root is not None and root.user == user) or (thread is not None and user in thread.authors)

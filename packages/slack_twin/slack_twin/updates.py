@@ -1,4 +1,4 @@
-"""From a change of the workspace to what open pages are told of it."""
+"""Converts a change of the workspace to an update for open pages."""
 
 from slack_twin import changes
 from slack_twin.errors import Json
@@ -10,9 +10,9 @@ from slack_twin.workspace import Workspace
 
 
 def update_of(workspace: Workspace, change: changes.Change) -> Json | None:
-    """The update for everybody whom the change concerns, None for what people do not see.
+    """Returns the update for the people who see the change, or None if the change is invisible.
 
-    One about a message has it as it is now and, for a reply, its root.
+    An update of a message contains its current state and, for a reply, its root.
     """
     channel, view = change.channel, View(workspace)
     match change:
@@ -65,7 +65,7 @@ def _deleted(view: View, change: changes.MessageDeleted) -> Json:
 
 
 def _ephemeral(workspace: Workspace, view: View, change: changes.EphemeralPosted) -> Json | None:
-    """A message for one person; when it is taken away, like one that was deleted."""
+    """Returns the update for an ephemeral message; a removed message is treated like a deleted one."""
     if change.is_gone:
         gone = {"ts": change.ts, "thread_ts": change.thread_ts}
         return {"kind": "deleted", "channel": change.channel.id, "message": gone, "root": None}

@@ -1,4 +1,4 @@
-"""The door for the content of files: `POST /upload/v1/{ticket}`, with the raw bytes or as multipart form."""
+"""The upload endpoint for files: `POST /upload/v1/{ticket}`, with the raw bytes or a multipart form."""
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -17,31 +17,31 @@ def upload_routes(twin: Twin) -> list[Route]:
 
 
 class Uploads:
-    """Takes content that was announced; the ticket in the address is the permission."""
+    """Accepts announced uploads; the ticket in the address is the permission."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
 
     async def receive(self, request: Request) -> Response:
-        """200 and the size; 404 for an unknown address, 400 when it is not the announced number of bytes."""
+        """Returns 200 and the size; 404 for an unknown address, 400 if the size differs from the announcement."""
         files = self._twin.workspace.files
         ticket = request.path_params["ticket"]
         upload = files.upload(ticket)
         if upload is None:
-            return _plain("no such upload: ask files.getUploadURLExternal for an address", 404)
+            return _plain("no such upload: call files.getUploadURLExternal for an address", 404)
         try:
             files.receive(ticket, await _content(request, upload.size))
         except TooLarge:
             return _plain(f"{upload.size} bytes were announced", 400)
         except KeyError:
-            return _plain("the upload was completed or replaced meanwhile", 404)
+            return _plain("the upload was completed or replaced in the meantime", 404)
         except ClientDisconnect:
             return Response()
         return _plain(f"OK - {upload.size}", 200)
 
 
 async def _content(request: Request, size: int) -> bytes:
-    """The bytes that were sent, read no further than what was announced. Raises TooLarge."""
+    """Returns the uploaded bytes, read up to the announced size. Raises TooLarge."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "multipart/form-data":
         return await _limited(request, size)

@@ -1,4 +1,4 @@
-"""Views as Slack's Web API and payloads write them, with what the person has entered so far."""
+"""The JSON of views in Slack's Web API and payloads, with the person's current input."""
 
 from slack_twin.choices import Choices
 from slack_twin.directory import TEAM_ID
@@ -9,7 +9,7 @@ from slack_twin.workspace import Workspace
 
 
 def view_shape(workspace: Workspace, view: AppView) -> Json:
-    """A view object."""
+    """Returns a view object."""
     definition = view.definition
     elements = elements_of(definition.blocks)
     choices = Choices(workspace.directory, current=view.channel_id)

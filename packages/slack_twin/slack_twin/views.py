@@ -1,4 +1,4 @@
-"""The workspace as people see it: for the control API in plain text, for the page with what it needs to draw."""
+"""The workspace as people see it: plain text for the control API, and drawing data for the page."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from slack_twin.workspace import Workspace
 
 
 class View:
-    """Reads a workspace and changes nothing."""
+    """Reads a workspace without changing it."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._directory = workspace.directory
 
     def message(self, message: Message) -> Json:
-        """A message as a reader sees it: names instead of ids, entities undone."""
+        """Returns a message for readers: names instead of ids, unescaped entities."""
         return {
             "ts": message.ts,
             "thread_ts": message.thread_ts,
@@ -56,7 +56,7 @@ class View:
         return self._directory.name_of_user(user_id) or user_id
 
     def messages(self, channel: Channel, *, thread_ts: str | None = None) -> list[Json]:
-        """The messages of a channel with all replies, or one thread, oldest first."""
+        """Returns the messages of a channel with all replies, or one thread, oldest first."""
         log = channel.messages
         if thread_ts is None:
             return [self.message(message) for message in log.all()]
@@ -64,7 +64,7 @@ class View:
         return [self.message(message) for message in found if message]
 
     def drawn(self, channel: Channel, message: Message) -> Json:
-        """A message for the page: as a reader sees it, plus Slack's text, ids, and the state of its thread."""
+        """Returns a message for the page: the displayed text, Slack's text, ids, and the state of its thread."""
         thread = channel.messages.thread(message.ts)
         return self.message(message) | {
             "channel": channel.id,
@@ -78,7 +78,7 @@ class View:
         }
 
     def _root_text(self, channel: Channel, message: Message) -> str | None:
-        """What a reply that was also sent to the channel answers."""
+        """Returns the root's text for a reply that was also sent to the channel."""
         root = (
             channel.messages.get(message.thread_ts)
             if message.subtype == "thread_broadcast" and message.thread_ts
@@ -107,14 +107,14 @@ class View:
         }
 
     def app(self, app: App) -> Json:
-        """What people can do with an app beside talking to it."""
+        """Returns an app's commands, shortcuts and other features for people."""
         commands = [
             {"command": one.name, "description": one.description, "usage_hint": one.usage_hint} for one in app.commands
         ]
         return {"name": app.name, "user": app.bot_user, "commands": commands}
 
     def status(self, channel: str, thread_ts: str, app_id: str, text: str, loading: Sequence[str] = ()) -> Json:
-        """What an app is doing in a thread; an empty text ends it."""
+        """Returns an app's status in a thread; an empty text clears it."""
         return {
             "channel": channel,
             "thread_ts": thread_ts,
@@ -128,7 +128,7 @@ class View:
         return app.name if app else app_id
 
     def assistance(self, shown: Assistance) -> Json:
-        """What an app shows beside a thread: title, prompts, and the status of its session."""
+        """Returns an app's display in a thread: title, prompts, and the status of its session."""
         return {
             "channel": shown.channel,
             "thread_ts": shown.thread_ts,

@@ -1,6 +1,6 @@
-"""The door of the Web API: from an HTTP request to a method and back, with tokens, scopes, limits and faults.
+"""The Web API's endpoint: routes an HTTP request to a method, and applies tokens, scopes, rate limits and faults.
 
-A method is a plain function over the workspace; everything that is the same for all of them happens here.
+A method is a plain function over the workspace; this module handles everything that all methods share.
 """
 
 import math
@@ -30,7 +30,7 @@ _HOST = re.compile(r"([\w.\-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?", re.ASCII)
 
 
 class Refused(Exception):
-    """The answer is an HTTP error: a rate limit or a fault."""
+    """An HTTP error as the response: a rate limit or a fault."""
 
     def __init__(self, status: int, code: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(code)
@@ -40,7 +40,7 @@ class Refused(Exception):
 
 
 class CutConnection(Response):
-    """No answer at all: the TCP connection is reset under the request."""
+    """No response: the TCP connection of the request is reset."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["extensions"][CUT_EXTENSION]["reset"]()
@@ -49,7 +49,7 @@ class CutConnection(Response):
 
 
 class WebApi:
-    """`/api/{method}`."""
+    """Handles `/api/{method}`."""
 
     def __init__(self, workspace: Workspace, sockets: Sockets, faults: Faults, limits: Limits) -> None:
         self.journal: Journal[CallRecord] = Journal()
@@ -63,7 +63,7 @@ class WebApi:
         return self._workspace.clock
 
     async def endpoint(self, request: Request) -> Response:
-        """Answer one call: HTTP 200 with `ok` true or false, 429 with Retry-After, or what a fault says."""
+        """Answers one call: HTTP 200 with `ok` true or false, 429 with Retry-After, or the effect of a fault."""
         name = request.path_params["method"]
         record = CallRecord(at=self._clock.now(), app=None, method=name, args={}, ok=False, error=None, status=200)
         headers: Mapping[str, str] = {}
@@ -92,14 +92,14 @@ class WebApi:
         return await self._respond(fault, record, with_warnings(body, warnings), headers)
 
     def _expire_stream(self, fault: Fault | None, args: Arguments) -> None:
-        """End the stream that the call is about, as if its time were over."""
+        """Ends the stream of the call, as if its time were over."""
         if fault is not None and fault.kind is FaultKind.EXPIRE_STREAM:
             channel = self._workspace.directory.channels.get(args.optional("channel"))
             if channel is not None:
                 self._workspace.streams.expire(channel, args.optional("ts"))
 
     def _caller(self, request: Request, args: Arguments, name: str) -> App:
-        """The app that calls. Raises `unknown_method`, `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
+        """Returns the calling app. Raises `unknown_method`, `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
         method = METHODS.get(name)
         if method is None:
             raise SlackError("unknown_method", req_method=name)
@@ -139,14 +139,14 @@ class WebApi:
         return method.handle(call)
 
     def _served_at(self, request: Request) -> str:
-        """The address the caller used, so that what is returned works from where the caller is."""
+        """Returns the base URL that the caller used, so that returned links work for the caller."""
         host = request.headers.get("host", "")
         if not _HOST.fullmatch(host):
             return self._workspace.base_url
         return f"{request.scope['scheme']}://{host}/"
 
     def _keep_limits(self, method: Method, app: App, args: Arguments) -> None:
-        """Raises Refused with 429 and Retry-After in whole seconds."""
+        """Applies the rate limits. Raises Refused with 429 and Retry-After in full seconds."""
         wait = self._limits.retry_after(app.id, method.name, method.tier)
         if wait is None and method.is_post:
             channel = self._workspace.directory.channel(args.optional("channel"))
@@ -167,7 +167,7 @@ class WebApi:
 
 
 def _refuse_by(fault: Fault | None) -> None:
-    """Faults that keep the call from being performed."""
+    """Raises the error of a fault that prevents the call."""
     match fault.kind if fault else None:
         case FaultKind.HTTP_429:
             seconds = fault.seconds if fault and fault.seconds else 1.0

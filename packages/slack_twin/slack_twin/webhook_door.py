@@ -1,4 +1,4 @@
-"""The door of incoming webhooks: `POST /services/T…/B…/…`, answered in plain text as at hooks.slack.com.
+"""The endpoint of incoming webhooks: `POST /services/T…/B…/…`, which answers in plain text like hooks.slack.com.
 
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks#handling_errors
 """
@@ -17,8 +17,8 @@ from slack_twin.people import App, Channel
 from slack_twin.response_door import read_payload
 from slack_twin.twin import Twin
 
-METHOD = "incoming-webhook"  # as the journal of calls has it
-# What the workspace refuses -> what Slack calls it here.
+METHOD = "incoming-webhook"  # the name in the journal of calls
+# The webhook's error for each error of the workspace.
 _NAMES = {"is_archived": "channel_is_archived", "invalid_arguments": "invalid_payload"}
 _STATUS = {"no_service": 404, "channel_not_found": 404, "channel_is_archived": 410, "rate_limited": 429}
 
@@ -28,13 +28,13 @@ def webhook_routes(twin: Twin) -> list[Route]:
 
 
 class WebhookDoor:
-    """Posts what comes as a message of the app; nothing in it can choose another channel or name."""
+    """Posts the request as a message of the app; the request cannot select another channel or name."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
 
     async def receive(self, request: Request) -> Response:
-        """`ok`, or the name of what is wrong with a status of 400, 404, 410 or 429."""
+        """Returns `ok`, or the name of an error with status 400, 404, 410 or 429."""
         record = Call(at=self._twin.clock.now(), app=None, method=METHOD, args={}, ok=True, error=None, status=200)
         headers: dict[str, str] = {}
         try:
@@ -55,7 +55,7 @@ class WebhookDoor:
         return PlainTextResponse(record.error or "ok", record.status, headers)
 
     def _owner(self, path: str) -> tuple[App, Channel]:
-        """Whose webhook it is, and where it posts to. Raises `no_service`, `channel_not_found`."""
+        """Returns the webhook's app and channel. Raises `no_service`, `channel_not_found`."""
         webhook, directory = self._twin.workspace.webhooks.get(path), self._twin.workspace.directory
         app = directory.apps.get(webhook.app_id) if webhook else None
         if webhook is None or app is None:
@@ -66,6 +66,6 @@ class WebhookDoor:
         return app, channel
 
     def _post(self, app: App, channel: Channel, body: Json) -> None:
-        """Raises what a message can raise."""
+        """Posts the message. Raises the errors of a message."""
         draft = replace(read_draft(Arguments(body), app), username=None, subtype="bot_message")
         self._twin.workspace.post(channel, draft)

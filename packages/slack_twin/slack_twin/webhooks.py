@@ -1,4 +1,4 @@
-"""Incoming webhooks: an address through which an app posts to one channel, without a token.
+"""Incoming webhooks: addresses that let an app post to one channel without a token.
 
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 """
@@ -11,7 +11,7 @@ from slack_twin.people import App, Channel
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """Where an app may post to a channel. `path` is below the address of the twin."""
+    """An app's webhook for one channel. `path` is below the twin's address."""
 
     path: str
     app_id: str
@@ -19,7 +19,7 @@ class Webhook:
 
 
 class Webhooks:
-    """The webhooks of all apps. Their addresses follow from the names, so that a test knows them beforehand."""
+    """The webhooks of all apps. Their addresses are derived from names, so that tests can predict them."""
 
     def __init__(self) -> None:
         self._known: dict[str, Webhook] = {}
@@ -29,7 +29,7 @@ class Webhooks:
         self._known[path] = Webhook(path=path, app_id=app.id, channel_id=channel.id)
 
     def withdraw(self, app: App) -> None:
-        """Take all webhooks of an app away."""
+        """Removes all webhooks of an app."""
         self._known = {path: one for path, one in self._known.items() if one.app_id != app.id}
 
     def get(self, path: str) -> Webhook | None:

@@ -1,6 +1,7 @@
-"""The state of one Slack workspace and everything that can happen in it. No I/O; no event loop needed.
+"""The state of one Slack workspace and all operations on it. No I/O; no event loop needed.
 
-Every change is announced to the listeners at once and in order: delivery makes Slack events of it, the page updates.
+Every change is announced to the listeners immediately and in order: delivery sends events to apps, and the page
+updates.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,7 @@ Listener = Callable[[Change], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What somebody wants to post; text is in Slack's form."""
+    """A message to be posted; its text is in Slack's format."""
 
     user: str
     text: str
@@ -59,35 +60,35 @@ class Draft:
     metadata: Json | None = None
     files: tuple[File, ...] = ()
     username: str | None = None
-    subtype: str | None = None  # what kind of message an app's own one is
+    subtype: str | None = None  # the subtype, for an app's own messages
     streaming: bool = False
-    details: Json | None = None  # what that kind of message has beside the text
-    by: str | None = None  # who did what the message says, when it happened to somebody else
+    details: Json | None = None  # additional fields of the subtype
+    by: str | None = None  # the person whose action the message describes, if it affected another person
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What an app shows in a thread while it works (assistant.threads.setStatus)."""
+    """An app's status in a thread while it works (assistant.threads.setStatus)."""
 
     app_id: str
     text: str
     expires_at: float
-    loading_messages: tuple[str, ...] = ()  # shown in turns
+    loading_messages: tuple[str, ...] = ()  # shown in rotation
 
 
 @dataclass
 class Workspace:
-    """One team: its directory of people, apps and channels, and what is said there."""
+    """One team: its directory of people, apps and channels, and its messages."""
 
     clock: Clock
-    base_url: str = "http://127.0.0.1:8400/"  # where it is served, for links in messages and files
+    base_url: str = "http://127.0.0.1:8400/"  # its address, for links in messages and files
     directory: Directory = field(default_factory=Directory)
     statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
     files: Files = field(default_factory=Files)
     assistants: Assistants = field(default_factory=Assistants)
-    retention: int = RETENTION_MESSAGES  # messages that a channel keeps; the oldest go first
+    retention: int = RETENTION_MESSAGES  # number of messages kept per channel
     listeners: list[Listener] = field(default_factory=list)
-    _last_ts: int = 0  # microseconds
+    _last_ts: int = 0  # in microseconds
 
     def __post_init__(self) -> None:
         self.streams = Streams(self)
@@ -99,10 +100,10 @@ class Workspace:
         self.grants = Grants(self.clock)
         self.surfaces = Surfaces(self.clock, [self._announce_view])
         self.ephemerals = Ephemerals()
-        self.forms = Forms()  # what people have entered and not yet sent
+        self.forms = Forms()  # people's unsent input
 
     def clear(self) -> None:
-        """Forget everything but the listeners; timestamps keep growing."""
+        """Removes everything except the listeners; timestamps keep increasing."""
         self.streams.clear()
         self.schedules.clear()
         self.directory = Directory()
@@ -118,19 +119,19 @@ class Workspace:
         self.assistants.clear()
 
     def next_ts(self) -> str:
-        """A message timestamp: unique and strictly increasing in the whole workspace."""
+        """Returns a message timestamp that is unique and strictly increasing in the workspace."""
         self._last_ts = max(int(self.clock.now() * 1_000_000), self._last_ts + 1)
         return f"{self._last_ts // 1_000_000:010d}.{self._last_ts % 1_000_000:06d}"
 
     def message(self, channel: Channel, ts: str) -> Message:
-        """Raises `message_not_found`."""
+        """Returns a message. Raises `message_not_found`."""
         message = channel.messages.get(ts)
         if message is None:
             raise SlackError("message_not_found")
         return message
 
     def post(self, channel: Channel, draft: Draft) -> Message:
-        """Say something. Raises `thread_not_found` when the root is unknown or deleted, `is_archived`."""
+        """Posts a message. Raises `thread_not_found` if the root is unknown or deleted, `is_archived`."""
         if channel.is_archived:
             raise SlackError("is_archived")
         root = self._root(channel, draft.thread_ts) if draft.thread_ts else None
@@ -164,7 +165,7 @@ class Workspace:
     def note(
         self, channel: Channel, *, user: str, text: str, subtype: str, details: Json | None, by: str | None
     ) -> None:
-        """Say in a channel what happened to it, or to `user` there."""
+        """Posts a channel notice about the channel or about `user`."""
         self.post(channel, Draft(user=user, text=text, subtype=subtype, details=details, by=by))
 
     def _root(self, channel: Channel, ts: str) -> str:
@@ -174,9 +175,9 @@ class Workspace:
         return message.thread_ts or message.ts
 
     def post_ephemeral(self, channel: Channel, *, to: str, draft: Draft, ts: str | None = None) -> str:
-        """Show something to one person, or with `ts` replace what they see; returns its timestamp.
+        """Posts an ephemeral message, or with `ts` replaces it; returns its timestamp.
 
-        It is in no history, but its buttons work. Raises `is_archived`.
+        The message is not in any history, but its buttons work. Raises `is_archived`.
         """
         if channel.is_archived:
             raise SlackError("is_archived")
@@ -196,7 +197,7 @@ class Workspace:
         return message.ts
 
     def remove_ephemeral(self, channel: Channel, message: Message, *, seen_by: str) -> None:
-        """Take away what one person sees."""
+        """Removes an ephemeral message."""
         self.ephemerals.remove(message.ts)
         self._announce_ephemeral(channel, message, seen_by, is_gone=True)
 
@@ -220,7 +221,7 @@ class Workspace:
         self.announce(ViewChanged(channel=channel, user=view.user_id, view_id=view.id))
 
     def edit(self, channel: Channel, previous: Message, message: Message) -> Message:
-        """Put `message` in the place of `previous`, marked as edited by its author."""
+        """Replaces `previous` with `message`, marked as edited by its author."""
         ts = self.next_ts()
         edited = replace(message, edited=Edit(user=message.user, ts=ts))
         channel.messages.replace(edited)
@@ -228,7 +229,7 @@ class Workspace:
         return edited
 
     def delete(self, channel: Channel, message: Message) -> None:
-        """Remove a message; a root that has replies leaves a tombstone."""
+        """Deletes a message; a root with replies leaves a tombstone."""
         tombstone = None
         if channel.messages.thread(message.ts):
             tombstone = Message(
@@ -240,7 +241,7 @@ class Workspace:
         self.announce(MessageDeleted(channel=channel, previous=message, ts=self.next_ts(), tombstone=tombstone))
 
     def react(self, channel: Channel, message: Message, *, user: str, name: str) -> None:
-        """Raises `already_reacted`."""
+        """Adds a reaction. Raises `already_reacted`."""
         users = next((r.users for r in message.reactions if r.name == name), ())
         if user in users:
             raise SlackError("already_reacted")
@@ -248,7 +249,7 @@ class Workspace:
         self.announce(ReactionAdded(channel=channel, message=message, user=user, name=name, ts=self.next_ts()))
 
     def unreact(self, channel: Channel, message: Message, *, user: str, name: str) -> None:
-        """Raises `no_reaction`."""
+        """Removes a reaction. Raises `no_reaction`."""
         users = next((r.users for r in message.reactions if r.name == name), ())
         if user not in users:
             raise SlackError("no_reaction")
@@ -261,7 +262,7 @@ class Workspace:
         channel.messages.replace(replace(message, reactions=reactions))
 
     def pin(self, channel: Channel, message: Message, *, user: str) -> None:
-        """Raises `already_pinned`."""
+        """Pins a message. Raises `already_pinned`."""
         pins = channel.messages.pins
         if message.ts in pins:
             raise SlackError("already_pinned")
@@ -269,7 +270,7 @@ class Workspace:
         self.announce(PinChanged(channel=channel, message=message, pin=pin, user=user, ts=self.next_ts()))
 
     def unpin(self, channel: Channel, message: Message, *, user: str) -> None:
-        """Raises `no_pin`."""
+        """Unpins a message. Raises `no_pin`."""
         pin = channel.messages.pins.pop(message.ts, None)
         if pin is None:
             raise SlackError("no_pin")
@@ -277,7 +278,7 @@ class Workspace:
         self.announce(PinChanged(channel=channel, message=message, pin=pin, user=user, ts=ts, is_gone=True))
 
     def direct_channel(self, *members: str) -> Channel:
-        """The direct conversation of exactly these people, opened if need be."""
+        """Returns the direct conversation of exactly these people, and creates it if necessary."""
         found = self.directory.direct(members)
         if found is not None:
             return found
@@ -287,7 +288,7 @@ class Workspace:
     def set_status(
         self, channel: Channel, thread_ts: str, *, app: App, text: str, loading_messages: tuple[str, ...] = ()
     ) -> None:
-        """Show what `app` is doing in a thread, for two minutes at most; an empty text clears it."""
+        """Shows the status of `app` in a thread, for at most two minutes; an empty text clears it."""
         now = self.clock.now()
         self.statuses = {place: status for place, status in self.statuses.items() if status.expires_at > now}
         if text:
@@ -303,19 +304,19 @@ class Workspace:
         )
 
     def status(self, channel: Channel, thread_ts: str) -> Status | None:
-        """The status that still counts."""
+        """Returns the current status of a thread."""
         status = self.statuses.get((channel.id, thread_ts))
         return status if status and status.expires_at > self.clock.now() else None
 
     def _clear_status_of(self, app_id: str, channel: Channel, thread_ts: str) -> None:
-        """Slack clears a status when its app answers in the thread."""
+        """Clears an app's status when the app posts in the thread, as Slack does."""
         status = self.statuses.get((channel.id, thread_ts))
         if status and status.app_id == app_id:
             del self.statuses[channel.id, thread_ts]
             self.announce(StatusChanged(channel=channel, thread_ts=thread_ts, app_id=app_id, text=""))
 
     def add_file(self, *, name: str, user: str, content: bytes, title: str = "", alt_txt: str = "") -> File:
-        """Keep a file that will be shared with a message. Raises `file_upload_size_restricted`."""
+        """Stores a file for a later message. Raises `file_upload_size_restricted`."""
         upload = self.files.expect(name=name, size=len(content), user=user, alt_txt=alt_txt)
         self.files.receive(upload.ticket, content)
         return self.files.complete(upload, title=title, created=int(self.clock.now()), base_url=self.base_url)

@@ -1,4 +1,4 @@
-"""How tests act on what apps show: as a person through the control API, while an app listens on a bare socket."""
+"""Helpers for tests of people's actions: acts through the control API while an app listens on a bare socket."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ from tests.world import PATIENCE_SECONDS, Line, World
 
 Json = dict[str, Any]
 
-# Slack sends these, by its documentation; the samples leave them empty or lack them.
+# Slack sends these according to its documentation; the samples leave them empty or omit them.
 DOCUMENTED = {
     "action_ts",
     "channel",
@@ -24,7 +24,7 @@ DOCUMENTED = {
 
 
 def strange(payload: Json, name: str, *, folder: str = "app-backend") -> list[str]:
-    """What the recorded payload `name` does not have."""
+    """Returns the differences from the recorded payload `name`."""
     return [place for place in differences(payload, sample(f"{folder}/{name}.json")) if place not in DOCUMENTED]
 
 
@@ -54,26 +54,26 @@ def modal(*blocks: Json, **more: Any) -> Json:
 
 
 async def posted(world: World, *blocks: Json, **more: Any) -> str:
-    """A message of the app with blocks; returns its timestamp."""
+    """Posts a message of the app with blocks; returns its timestamp."""
     answer = await world.client().chat_postMessage(channel=world.general, text="see below", blocks=list(blocks), **more)
     return str(answer["ts"])
 
 
 def pressing(world: World, ts: str, action_id: str, **more: Any) -> asyncio.Task[Any]:
-    """An act of alice on a message, under way."""
+    """Starts an action of alice on a message."""
     body = {"user": "alice", "channel": "general", "ts": ts, "action_id": action_id, "wait_seconds": 0, **more}
     return asyncio.create_task(world.ask("POST", "actions", body))
 
 
 def on_view(world: World, view_id: str, **more: Any) -> asyncio.Task[Any]:
-    """An act of alice on a view, under way."""
+    """Starts an action of alice on a view."""
     return asyncio.create_task(
         world.ask("POST", "actions", {"user": "alice", "view_id": view_id, "wait_seconds": 0, **more})
     )
 
 
 async def heard(line: Line, asking: asyncio.Task[Any], answer: object = None) -> tuple[Json, Json]:
-    """The payload that an app gets, and what the person is told once the app has acknowledged it with `answer`."""
+    """Returns the app's payload, and the person's response after the app has acknowledged with `answer`."""
     envelope = await line.next()
     await line.acknowledge(envelope, answer)
     return envelope["payload"], await within(asking)
@@ -84,7 +84,7 @@ async def within(waiting: "asyncio.Task[Any] | Coroutine[Any, Any, Any]") -> Any
 
 
 async def opened(world: World, line: Line, view: Json) -> Json:
-    """A modal that alice has open, by a button of a message."""
+    """Opens a modal for alice with a button of a message."""
     asking = pressing(world, await posted(world, actions(button("open"))), "open")
     envelope = await line.next()
     trigger_id = envelope["payload"]["trigger_id"]

@@ -1,4 +1,4 @@
-"""Debian's Chromium for tests, driven by Playwright."""
+"""Debian's Chromium for tests, controlled by Playwright."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ FLAGS = (
     "--no-first-run",
 )
 PATIENCE_MILLISECONDS = 40_000
-"""A busy machine may take long to draw."""
+"""Drawing can be slow on a busy machine."""
 
 START_MILLISECONDS = 120_000
-"""And longer to start a browser."""
+"""Starting a browser can be even slower."""
 
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 
 @contextlib.asynccontextmanager
 async def browser(*, width: int = 1280, height: int = 800) -> AsyncIterator[BrowserContext]:
-    """A browser that remembers nothing. A script's error fails the test; in CI, so does a missing browser."""
+    """Yields a browser with an empty profile. A script error fails the test; in CI, a missing browser does too."""
     if not Path(CHROMIUM).exists():
         why = f"NOT TESTED IN A BROWSER: no Chromium at {CHROMIUM} (set CHROMIUM to its path)"
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)

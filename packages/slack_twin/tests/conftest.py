@@ -1,4 +1,4 @@
-"""A twin on a free port, in the loop of the test. Nothing is skipped quietly."""
+"""Provides a twin on a free port in the test's event loop. Every skipped test is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from tests.world import World, new_world
 
-# A shared machine is slow now and then; how long an example takes is not what the properties are about.
+# A shared machine is sometimes slow, so the properties have no limit on the duration of an example.
 settings.register_profile("slack_twin", deadline=None, max_examples=60)
 settings.load_profile("slack_twin")
 
@@ -25,9 +25,10 @@ async def world() -> AsyncIterator[World]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests the ids by which pytest-xdist knows their groups.
+    """Gives tests the ids that pytest-xdist uses for their groups.
 
-    Since pytest 9.2 it writes them where nobody reads them: https://github.com/pytest-dev/pytest-xdist/issues/1386.
+    Since pytest 9.2, xdist writes them to a place that is not read:
+    https://github.com/pytest-dev/pytest-xdist/issues/1386.
     """
     for item in items:
         if meant := vars(item).get("_nodeid"):
@@ -36,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where everything is supposed to be installed, a test that skips itself has failed."""
+    """Fails tests that skip themselves in environments with all dependencies."""
     report = yield
     if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
@@ -45,7 +46,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly what was not tested."""
+    """Reports the skipped tests prominently."""
     skipped = terminalreporter.stats.get("skipped", [])
     if skipped:
         terminalreporter.section(f"NOT TESTED: {len(skipped)} tests were skipped", red=True)

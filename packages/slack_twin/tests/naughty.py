@@ -1,6 +1,6 @@
-"""Text that is made to be trouble: the classes of the well-known lists of naughty strings, in words of our own.
+"""Problematic text: the classes of the well-known lists of naughty strings, with our own examples.
 
-`hidden_in` knows by Unicode's own data what no reader sees, and not by the twin's.
+`hidden_in` determines invisible characters from Unicode's data, independently of the twin's code.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SHOWN: Final = (
 )
 
 TEXT: Final = "\n".join((*SHOWN, *INVISIBLE))
-"""Everything but U+0000 and halves of characters."""
+"""All characters except U+0000 and surrogates."""
 
 _SEEN: Final = frozenset("\n\t\u200c\u200d\ufe0e\ufe0f")
 _IGNORABLE: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
 
 
 def hidden_in(text: str) -> str:
-    """The characters of a text that no reader sees, but for joiners and styles of emoji."""
+    """Returns the invisible characters of a text, except joiners and styles of emoji."""
     return "".join(
         character
         for character in text

@@ -1,4 +1,4 @@
-"""A small web server in the place of an app that gets its deliveries by signed HTTP."""
+"""A small web server for an app that receives deliveries over signed HTTP."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ SECRET = "s3cret"
 
 @dataclass
 class Receiver:
-    """Checks signatures, keeps what it hears, and answers everything with `status` and `answer`."""
+    """Checks signatures, stores deliveries, and answers each with `status` and `answer`."""
 
     status: int = 200
     answer: object = None
@@ -39,7 +39,7 @@ class Receiver:
         return web.Response(body=said, status=self.status, content_type="application/json")
 
     async def next(self) -> tuple[Any, dict[str, str]]:
-        """The headers and the form fields of the next delivery."""
+        """Returns the form fields and the headers of the next delivery."""
         headers, body = await asyncio.wait_for(self.heard.get(), PATIENCE_SECONDS)
         return headers, {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
 
@@ -48,7 +48,7 @@ class Receiver:
 async def receiving(
     world: World, *, app: str = "swarm", status: int = 200, answer: object = None
 ) -> AsyncIterator[Receiver]:
-    """Let `app` get its deliveries by HTTP while the context lasts."""
+    """Delivers to `app` over HTTP while the context lasts."""
     receiver, application = Receiver(status=status, answer=answer), web.Application()
     application.router.add_post("/slack/events", receiver.handle)
     runner = web.AppRunner(application)

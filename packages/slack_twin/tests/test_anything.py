@@ -1,4 +1,4 @@
-"""Whatever is sent to the twin, it answers in Slack's terms: no exception, no 500, no hang."""
+"""Arbitrary requests to the twin, which must get an answer in Slack's format: no exception, no 500, no hang."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from tests.world import APP_TOKEN, BOT_TOKEN, PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.req("TWIN-02")
 
-# Arguments that make sense somewhere; each method takes those that it knows.
+# Arguments that are valid for some methods; each method uses those that it supports.
 SENSE: dict[str, Any] = {
     "alt_txt": "a picture",
     "attachments": [{"text": "x"}],
@@ -76,7 +76,7 @@ SENSE: dict[str, Any] = {
     "view": {"type": "modal", "title": {"type": "plain_text", "text": "t"}, "blocks": []},
     "view_id": "V1",
 }
-# What leads deeper than nonsense does: things that exist, and structures that are almost right.
+# Values that reach deeper than nonsense: existing objects, and almost valid structures.
 KNOWN: list[Any] = [
     *("C0GENERAL", "U000ALICE", "U000SWARM", "B000SWARM", "T0TWIN", "F00000001", "D00000001", "@swarm", "#general"),
     *("ROOT", "STREAM", "OWN", "1", "true", "cG9zOjE="),
@@ -90,7 +90,7 @@ JUNK = st.recursive(
     max_leaves=5,
 )
 NAMES = sorted({*SENSE, "cursor", "markdown_text"})
-# What some methods read, so that all of the nonsense reaches them.
+# Arguments that some methods read, so that nonsense reaches each of them.
 READ: dict[str, str] = {
     "chat.startStream": "channel thread_ts recipient_team_id recipient_user_id task_display_mode chunks username",
     "chat.appendStream": "channel ts chunks markdown_text",
@@ -120,7 +120,7 @@ READ: dict[str, str] = {
 
 @st.composite
 def call(draw: st.DrawFn, methods: list[str]) -> tuple[str, dict[str, Any]]:
-    """A call of which most makes sense, so that what does not is looked at at all."""
+    """Draws a call with mostly valid arguments, so that the invalid ones are reached."""
     method = draw(st.sampled_from(methods))
     names = READ[method].split() if method in READ else NAMES
     left_out = draw(st.sets(st.sampled_from(names), max_size=2))
@@ -133,7 +133,7 @@ def calls(methods: list[str]) -> st.SearchStrategy[list[tuple[str, dict[str, Any
 
 
 async def play(made: list[tuple[str, dict[str, Any]]]) -> None:
-    """Make the calls one after another in a fresh twin that has a message, a stream and a file."""
+    """Makes the calls in order in a new twin with a message, a stream and a file."""
     twin = build_twin(rates=False)
     transport = httpx2.ASGITransport(app=create_app(twin))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -173,7 +173,7 @@ NONSENSE: list[Any] = [None, True, 7, -1.5, "", "x", "\x00", [], [None], [7], ["
 
 @pytest.mark.parametrize("method", READ)
 async def test_each_argument_may_be_anything(method: str) -> None:
-    """One argument after another is left out or makes no sense, while the others do."""
+    """Each argument in turn is missing or nonsense, while the others are valid."""
     names = READ[method].split()
     sense = {name: SENSE[name] for name in names if name in SENSE}
     left_out = [{key: value for key, value in sense.items() if key != name} for name in names]

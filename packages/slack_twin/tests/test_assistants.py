@@ -1,4 +1,4 @@
-"""What an app shows beside a thread: status, title, prompts, session; and the pane in which a person writes to it."""
+"""The display of apps in threads (status, title, prompts, session), and the assistant pane."""
 
 import asyncio
 from typing import Any
@@ -98,7 +98,7 @@ async def test_stop_concerns_a_session_that_is_processing_and_leaves_its_status_
 
 
 async def test_bolts_assistant_serves_the_pane_of_a_person(world: World) -> None:
-    """Opening it, moving on to another channel, and writing in it, through Bolt's own Assistant."""
+    """Opening the pane, switching the channel and writing in the pane work with Bolt's own Assistant."""
     contexts: asyncio.Queue[Any] = asyncio.Queue()
     app = AsyncApp(client=world.client(), process_before_response=True)
     assistant = AsyncAssistant()

@@ -1,4 +1,4 @@
-"""Block Kit: what apps may send, and how mistakes are named."""
+"""Block Kit: valid blocks, and the error messages for invalid ones."""
 
 from typing import Any
 
@@ -143,7 +143,7 @@ def test_what_the_sdk_builds_is_taken() -> None:
     assert all(block["block_id"] for block in stored)
 
 
-# What is wrong, and what Slack says about it.
+# An invalid block, and Slack's error message.
 WRONG: list[tuple[Any, str]] = [
     ("divider", "must provide an object [json-pointer:/blocks/0]"),
     ({}, "missing required field: type [json-pointer:/blocks/0]"),

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.req("TWIN-01")
 
 
 def answering_app(world: World, **options: Any) -> AsyncApp:
-    """An app that answers every mention in its thread."""
+    """Returns an app that answers every mention in its thread."""
     app = AsyncApp(client=world.client(), process_before_response=True, **options)
 
     async def answer(event: dict[str, Any], say: Any) -> None:
         await say(text=f"Hello <@{event['user']}>", thread_ts=event["ts"])
 
     async def listen(event: dict[str, Any]) -> None:
-        """Plain messages are only acknowledged."""
+        """Acknowledges plain messages."""
 
     app.event("app_mention")(answer)
     app.event("message")(listen)
@@ -49,7 +49,7 @@ async def connected(app: AsyncApp) -> AsyncIterator[AsyncSocketModeHandler]:
 
 
 async def answered(world: World, ts: str) -> list[dict[str, Any]]:
-    """The thread, once it has an answer and all its events are acknowledged."""
+    """Returns the thread after an answer and the acknowledgement of all its events."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while len(thread := await world.seen(thread_ts=ts)) < 2 or not all(
             entry["acked"] for entry in await world.deliveries()

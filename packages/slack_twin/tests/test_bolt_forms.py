@@ -29,7 +29,7 @@ MENU = {"type": "external_select", "action_id": "city", "min_query_length": 0}
 
 
 def async_app(world: World, **settings: Any) -> AsyncApp:
-    """An app with a command that opens a form, a button that answers, and a menu of cities."""
+    """Returns an app with a command that opens a form, a button that answers, and a menu of cities."""
     app = AsyncApp(client=world.client(), **settings)
 
     @app.command("/swarm")
@@ -64,7 +64,7 @@ def async_app(world: World, **settings: Any) -> AsyncApp:
 
 
 def sync_app(world: World) -> App:
-    """The same, with threads."""
+    """Returns the same app with threads."""
     app = App(client=world.sync_client(), token_verification_enabled=False)
 
     @app.command("/swarm")
@@ -149,7 +149,7 @@ async def act(world: World, **body: Any) -> Any:
 
 
 async def said(world: World, text: str) -> None:
-    """Wait until somebody has said `text`."""
+    """Waits for a message with `text`."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while text not in [message["text"] for message in await world.seen()]:
             await asyncio.sleep(0)

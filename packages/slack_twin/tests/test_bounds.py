@@ -1,4 +1,4 @@
-"""How much a twin keeps: messages, calls, files, and events an hour."""
+"""The limits of a twin: messages, calls, files, and events per hour."""
 
 from typing import Any
 

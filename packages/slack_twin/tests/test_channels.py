@@ -1,4 +1,4 @@
-"""Channels that apps open, describe, fill and close, and what others hear of it."""
+"""Channels that apps create, describe, fill and close, and the resulting events."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")
 
 
 async def other_app(world: World) -> Line:
-    """A second app, which hears what the first one does."""
+    """Connects a second app, which receives the events of the first app's actions."""
     await world.ask("POST", "seed", {"apps": [{"name": "other", "channels": ["general"]}]})
     return await world.line("xapp-twin-other")
 
@@ -76,7 +76,7 @@ async def test_people_are_invited_and_removed(world: World) -> None:
 
 
 async def invited_and_removed(world: World, channel: str, line: Line) -> list[dict[str, Any]]:
-    """What an app hears that is invited, before bob is, who goes again; without the lines in the channel."""
+    """Returns the events of an app that is invited before bob is invited and removed, without the channel notices."""
     await world.client().conversations_invite(channel=channel, users=["U00000BOB"])
     await world.client().conversations_kick(channel=channel, user="U00000BOB")
     heard = await events(line, 6)

@@ -9,7 +9,7 @@ from tests.world import PATIENCE_SECONDS
 
 
 def still() -> Clock:
-    """A clock that moves only when it is advanced."""
+    """Returns a clock that moves only when it is advanced."""
     return Clock(source=lambda: 1_000.0)
 
 

@@ -1,4 +1,4 @@
-"""Slash commands, shortcuts, and what apps answer by a response URL."""
+"""Slash commands, shortcuts, and the apps' responses by a response URL."""
 
 import asyncio
 from typing import Any
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.req("TWIN-01")
 
 
 def running(world: World, text: str = "", **more: Any) -> asyncio.Task[Any]:
-    """A command of alice, under way."""
+    """Starts a command of alice."""
     body = {"user": "alice", "channel": "general", "command": "/swarm", "text": text, "wait_seconds": 0} | more
     return asyncio.create_task(world.ask("POST", "commands", body))
 
 
 async def response_url(world: World, line: Line, ts: str | None = None) -> str:
-    """The response URL of a press of alice on the message `ts`, or of a new one."""
+    """Returns the response URL of a button press by alice on the message `ts`, or on a new message."""
     ts = ts or await posted(world, actions(button("go")))
     payload, _ = await heard(line, pressing(world, ts, "go"))
     return str(payload["response_url"])
@@ -95,7 +95,7 @@ async def test_a_command_can_open_a_modal(world: World) -> None:
 async def test_a_command_that_nobody_has_is_refused_with_those_there_are(world: World) -> None:
     body = {"user": "alice", "channel": "general", "command": "/dance"}
     status, answer = await world.control("POST", "commands", body)
-    assert (status, answer["error"]["hint"]) == (404, "there is: /swarm")
+    assert (status, answer["error"]["hint"]) == (404, "available: /swarm")
 
 
 async def test_apps_have_the_commands_of_their_seed(world: World) -> None:
@@ -217,4 +217,4 @@ async def test_the_app_of_the_default_seed_is_offered_without_commands() -> None
         aiohttp.ClientSession() as http,
         http.post(f"{base}twin/commands", json=body) as answer,
     ):
-        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "there is: no command")
+        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "available: none")

@@ -1,4 +1,4 @@
-"""The control API: people speak and read, journals are read, the workspace is seeded and reset."""
+"""The control API: people's messages, the journals, seeding and resetting."""
 
 import pytest
 
@@ -113,7 +113,7 @@ async def test_the_clock_tells_its_time_and_moves_forward(world: World) -> None:
 
 async def test_unknown_names_are_answered_with_those_that_exist(world: World) -> None:
     status, answer = await world.control("POST", "messages", {"user": "zed", "channel": "general", "text": "x"})
-    assert (status, answer["error"]["hint"]) == (404, "there is: alice, bob, carol")
+    assert (status, answer["error"]["hint"]) == (404, "available: alice, bob, carol")
     status, answer = await world.control("POST", "messages", {"user": "bob", "channel": "nowhere", "text": "x"})
     assert (status, answer["error"]["message"]) == (404, "no channel 'nowhere'")
     assert "#general, #random" in answer["error"]["hint"]

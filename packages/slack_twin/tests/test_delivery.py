@@ -1,4 +1,4 @@
-"""Events on their way to apps: which, to whom, acknowledged or again."""
+"""Delivery of events to apps: selection, recipients, acknowledgements and retries."""
 
 import asyncio
 import hashlib
@@ -151,7 +151,7 @@ async def test_an_acknowledged_retry_ends_the_retries(world: World) -> None:
 
 
 async def settled(world: World, count: int) -> None:
-    """Wait until the last of `count` attempts is acknowledged."""
+    """Waits until the last of `count` attempts is acknowledged."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not ((entries := await world.deliveries()) and len(entries) == count and entries[-1]["acked"]):
             pass
@@ -195,7 +195,7 @@ async def test_the_first_connection_of_a_new_workspace_says_hello_in_slacks_shap
 
 
 class Receiver:
-    """A small web server in the place of an app."""
+    """A small web server that acts as an app."""
 
     def __init__(self, *statuses: int) -> None:
         self.statuses = list(statuses)
@@ -243,7 +243,7 @@ async def test_an_app_with_a_request_url_gets_signed_posts_and_retries_with_head
 
 
 async def attempted(world: World, count: int, *, app: str) -> None:
-    """Wait until `count` attempts for an app are over."""
+    """Waits until `count` attempts for an app are complete."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             entries = await world.deliveries()

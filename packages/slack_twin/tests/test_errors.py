@@ -1,4 +1,4 @@
-"""Slack's error codes for everything that a caller can do wrong."""
+"""Slack's error codes for the callers' mistakes."""
 
 import io
 from typing import Any

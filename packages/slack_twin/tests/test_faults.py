@@ -1,4 +1,4 @@
-"""Faults on demand, each as the client or the app sees it."""
+"""Faults on demand, as seen by the client or the app."""
 
 import asyncio
 
@@ -55,7 +55,7 @@ async def test_a_delayed_answer_comes_when_the_clock_reaches_it_and_the_call_was
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not await world.seen():
             pass
-    await world.client().auth_test()  # a whole round trip, in which the answer would have come
+    await world.client().auth_test()  # a complete round trip, during which the answer would have arrived
     assert not posting.done()
     await world.advance(30)
     assert (await asyncio.wait_for(posting, PATIENCE_SECONDS))["ok"]

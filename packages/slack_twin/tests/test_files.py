@@ -1,4 +1,4 @@
-"""Files: uploaded in three steps as the SDK does it, shared, looked at, downloaded, deleted."""
+"""Files: uploaded in three steps like the SDK does, shared, read, downloaded, deleted."""
 
 import asyncio
 from typing import Any
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.req("TWIN-02")
 
 
 async def announce(world: World, content: bytes, name: str = "notes.txt", **more: Any) -> tuple[str, str]:
-    """The id of a file to come and the address that takes its content."""
+    """Returns the id and the upload address of an announced file."""
     answer = await world.client().files_getUploadURLExternal(filename=name, length=len(content), **more)
     return answer["file_id"], answer["upload_url"]
 
 
 async def upload(world: World, content: bytes, name: str = "notes.txt") -> str:
-    """The id of a file that is uploaded and not completed."""
+    """Returns the id of an uploaded but incomplete file."""
     file_id, url = await announce(world, content, name)
     assert await send(world, url, content) == 200
     return file_id

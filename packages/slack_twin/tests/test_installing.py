@@ -1,4 +1,4 @@
-"""Installing an app by OAuth, and the webhook that comes with it."""
+"""Installation of an app by OAuth, and its webhook."""
 
 import asyncio
 from typing import Any
@@ -13,14 +13,14 @@ pytestmark = pytest.mark.req("TWIN-02")
 
 
 async def installed(world: World, **more: str) -> dict[str, str]:
-    """An app with a webhook, and what it exchanges for its token."""
+    """Returns an app with a webhook, and its arguments for the token exchange."""
     scopes = ["chat:write", "incoming-webhook"]
     await world.ask("POST", "seed", {"apps": [{"name": "hook", "scopes": scopes, "webhooks": ["random"]}]})
     return dict(await world.ask("POST", "installs", {"app": "hook", "user": "alice", **more}))
 
 
 async def exchanged(world: World, **args: str) -> Any:
-    """By the synchronous SDK: the other one uses what aiohttp warns of."""
+    """Calls the synchronous SDK, because the asynchronous one causes a warning of aiohttp."""
     return await asyncio.to_thread(lambda: world.sync_client(None).oauth_v2_access(**args))
 
 

@@ -1,4 +1,4 @@
-"""What people do with buttons, menus and inputs of messages, on its way to the app that owns the message."""
+"""People's actions on buttons, menus and inputs of messages, and the payloads to the messages' apps."""
 
 from typing import Any
 
@@ -93,7 +93,7 @@ async def test_a_press_meets_the_faults_that_were_planned_for_it(world: World) -
 
 MENU = options("tea", "coffee")
 TEA, COFFEE = MENU
-# The element, what a person gives for it, and what the app is told.
+# The element, the person's input, and the app's payload.
 CHOICES: list[tuple[Json, object, Json]] = [
     ({"type": "static_select", "options": MENU}, "tea", {"selected_option": TEA}),
     ({"type": "static_select", "options": MENU}, "Coffee", {"selected_option": COFFEE}),
@@ -337,7 +337,7 @@ WRONG_ACTS: list[tuple[Json, int, str]] = [
     ({"action_id": "moment", "value": "soon"}, 422, ""),
     ({"action_id": "many", "value": "tea"}, 422, ""),
     ({"action_id": "over"}, 422, ""),
-    ({"action_id": "cancel", "state": {"nowhere": "x"}}, 422, "there is, as block/action: row/menu"),
+    ({"action_id": "cancel", "state": {"nowhere": "x"}}, 422, "available (as block/action): row/menu"),
     ({"action_id": "cancel", "state": []}, 422, ""),
     ({"action_id": 7}, 422, ""),
     ({"action_id": "cancel", "unknown": 1}, 422, ""),
@@ -368,5 +368,5 @@ async def test_an_act_that_does_not_fit_is_refused_with_what_would(world: World)
     said = await world.say("alice", "no buttons here")
     body = {"user": "alice", "channel": "general", "ts": said, "action_id": "x"}
     status, answer = await world.control("POST", "actions", body)
-    assert (status, answer["error"]["message"]) == (422, "a message of a person has nothing to press")
+    assert (status, answer["error"]["message"]) == (422, "a person's message has no interactive elements")
     assert {entry["kind"] for entry in await world.deliveries()} <= {"message"}

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.req("TWIN-03")
 
 
 async def wait_told(world: World, method: str, **arguments: str) -> int:
-    """The Retry-After of a call that is refused."""
+    """Returns the Retry-After of a refused call."""
     with pytest.raises(SlackApiError, match="ratelimited") as refused:
         await getattr(world.client(), method)(**arguments)
     assert refused.value.response.status_code == 429

@@ -1,6 +1,7 @@
-"""The same conversation with every kind of Bolt app there is: sync and async, over each transport.
+"""The same conversation with every kind of Bolt app: sync and async, over each transport.
 
-An event comes, is acknowledged, and is answered in its thread; a stream and a file follow over the app's own client.
+The app receives an event, acknowledges it and answers in its thread; it then streams and uploads a file with its own
+client.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ RECIPIENT = {"recipient_team_id": "T0TWIN"}
 
 
 def sync_app(world: World) -> App:
-    """Calls the twin while it is made, so it must be made in a thread of its own."""
+    """Returns an app that calls the twin during its creation, so it must be created in a separate thread."""
     app = App(client=world.sync_client(), signing_secret=SECRET, process_before_response=True)
 
     def answer(event: dict[str, Any], client: Any) -> None:
@@ -58,7 +59,7 @@ def async_app(world: World) -> AsyncApp:
         await client.files_upload_v2(channel=event["channel"], thread_ts=event["ts"], filename="a.txt", content="text")
 
     async def listen_only() -> None:
-        """Plain messages are only acknowledged."""
+        """Acknowledges plain messages."""
 
     app.event("app_mention")(answer)
     app.event("message")(listen_only)
@@ -87,7 +88,7 @@ async def over_async_socket(world: World, handler_class: Any) -> AsyncIterator[N
 
 @contextlib.asynccontextmanager
 async def over_http(world: World, handle: Callable[[Request], Awaitable[Response]]) -> AsyncIterator[None]:
-    """A web server with the app's request URL, which the twin is told of."""
+    """Serves the app's request URL, and sets it in the twin."""
     listening = listen("127.0.0.1", 0)
     web = Starlette(routes=[Route("/slack/events", handle, methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off"))
@@ -108,7 +109,7 @@ async def over_sync_http(world: World) -> AsyncIterator[None]:
     bolt = SlackRequestHandler(app)
 
     async def handle(request: Request) -> Response:
-        """The sync app blocks, and calls the twin meanwhile: it gets a thread."""
+        """Runs the sync app in a thread, because it blocks while it calls the twin."""
         body = await request.body()
         threaded = Request(request.scope, _replay(body))
         return await asyncio.to_thread(lambda: asyncio.run(bolt.handle(threaded)))
@@ -146,7 +147,7 @@ LINKS: dict[str, Link] = {
 
 
 async def settled(world: World, ts: str) -> list[dict[str, Any]]:
-    """The thread, once it has answer and file and every event is acknowledged."""
+    """Returns the thread with its answer and file, after all events are acknowledged."""
     async with asyncio.timeout(2 * PATIENCE_SECONDS):
         while len(thread := await world.seen(thread_ts=ts)) < 3 or not all(
             entry["acked"] for entry in await world.deliveries()

@@ -35,13 +35,13 @@ async def refusal(world: World, method: str, **args: Any) -> Json:
 
 
 async def pressed(world: World, line: Line) -> str:
-    """A press of alice that is acknowledged; returns its trigger."""
+    """Presses a button as alice, acknowledges it, and returns its trigger."""
     payload, _ = await heard(line, pressing(world, await posted(world, actions(button("go"))), "go"))
     return str(payload["trigger_id"])
 
 
 async def stack(world: World) -> list[str]:
-    """The ids of what alice has open, the one in front last."""
+    """Returns the ids of alice's open modals, the front modal last."""
     return [view["id"] for view in (await world.ask("GET", "views?user=alice"))["views"]]
 
 

@@ -1,4 +1,4 @@
-"""Blocks, views, acts and answers of any sort: refused in Slack's terms or taken, and never an exception or a hang."""
+"""Arbitrary blocks, views, actions and responses, which must be accepted or refused in Slack's format."""
 
 import asyncio
 import copy
@@ -56,13 +56,13 @@ VALUES: list[Any] = [
 
 
 def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to everything within a structure."""
+    """Returns the path to every value in a structure."""
     inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     return [path, *(place for key, held in inner for place in places(held, (*path, key)))]
 
 
 def spoiled(structure: Any, pick: Callable[[list[Any]], Any]) -> Any:
-    """The structure with junk somewhere in it, or with something left out."""
+    """Returns the structure with nonsense at a random place, or with a value removed."""
     structure = copy.deepcopy(structure)
     *way, last = pick([place for place in places(structure) if place])
     node = structure
@@ -85,7 +85,7 @@ def spoiled_blocks(draw: st.DrawFn) -> list[Any]:
 
 
 async def play(blocks: list[Any], values: list[Any]) -> None:
-    """Post the blocks in a message, publish them in a home tab, and act on everything that can be acted on."""
+    """Posts the blocks in a message, publishes them in a home tab, and acts on every interactive element."""
     twin = build_twin(rates=False)
     transport = httpx2.ASGITransport(app=create_app(twin))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -132,7 +132,7 @@ def test_blocks_of_any_sort_are_refused_or_can_be_acted_on(blocks: list[Any], va
 
 
 async def test_answers_of_any_sort_to_what_people_do_are_survived(world: World) -> None:
-    """Answers that are almost right lead deepest."""
+    """Almost valid responses reach the deepest code."""
     world.twin.limits.enabled = False
     pick = random.Random(7).choice
     line = await world.line()

@@ -1,4 +1,4 @@
-"""The page, in a real browser: what a person sees, types and clicks."""
+"""The page in a real browser: a person's display, typing and clicks."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from slack_twin.workspace import Draft
 from tests.browser import CHROMIUM, FLAGS, PATIENCE_MILLISECONDS
 from tests.world import World, new_world
 
-# One browser serves all tests of this file, so they share a loop; each has a twin of its own.
+# One browser serves all tests of this file, so they share an event loop; each test has its own twin.
 pytestmark = [
     pytest.mark.req("TWIN-05"),
     pytest.mark.browser,
@@ -32,7 +32,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def browser(chromium: Browser) -> AsyncIterator[BrowserContext]:
-    """A browser that remembers nothing of other tests. An error in the page's script fails the test."""
+    """Yields a separate browser context. An error in the page's script fails the test."""
     context = await chromium.new_context()
     context.set_default_timeout(PATIENCE_MILLISECONDS)
     problems: list[str] = []
@@ -49,7 +49,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def opened(browser: BrowserContext, world: World, user: str = "alice", place: str = "") -> Page:
-    """A person's page."""
+    """Opens a person's page."""
     page = await browser.new_page()
     await page.goto(f"{world.base}?user={user}{place}")
     await page.wait_for_selector("body[data-ready]")
@@ -133,7 +133,7 @@ async def test_markup_in_a_message_stays_text(browser: BrowserContext, world: Wo
 
 
 async def put_right(page: Page, world: World) -> None:
-    """Alice says something with a slip, and mends it."""
+    """Posts a message of alice with a typo, and corrects it."""
     await world.say("alice", "frist")
     await page.hover("article")
     await page.click("[aria-label=Edit]")
@@ -161,7 +161,7 @@ async def test_an_edit_that_others_see_before_its_answer_comes_is_shown_to_who_m
     async def slow(route: Route) -> None:
         answer = await route.fetch()
         await expect(other.locator("article .content")).to_have_text("first (edited)")
-        await page.evaluate(two_frames)  # the update has arrived here as well, and found the field
+        await page.evaluate(two_frames)  # now the update has arrived here as well, while the field was open
         await route.fulfill(response=answer)
 
     await page.route("**/twin/messages", slow)
@@ -206,4 +206,4 @@ async def test_the_page_fits_a_phone(browser: BrowserContext, world: World) -> N
 async def test_an_unknown_person_is_told_who_there_is(browser: BrowserContext, world: World) -> None:
     page = await browser.new_page()
     await page.goto(f"{world.base}?user=zed")
-    await expect(page.locator("#notice")).to_have_text("no user 'zed'; there is: alice, bob, carol")
+    await expect(page.locator("#notice")).to_have_text("no user 'zed'; available: alice, bob, carol")

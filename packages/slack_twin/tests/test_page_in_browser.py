@@ -13,7 +13,7 @@ from tests.twin_page import ALICE, GENERAL, Scene, picture, say, scene
 
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.req("TWIN-05")]
 
-# A picture of one pixel.
+# An image of one pixel.
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkaPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
@@ -80,7 +80,7 @@ MODAL = {
 
 
 def listen(stage: Scene) -> None:
-    """The app of this session: it opens a modal, finds fault with it once, and says what it was told."""
+    """Defines the app of this session: it opens a modal, rejects its input once, and posts the input."""
 
     async def deploy(ack: Any, body: dict[str, Any]) -> None:
         await ack()
@@ -104,7 +104,7 @@ def listen(stage: Scene) -> None:
         await stage.hear(event)
 
     async def anything(event: dict[str, Any]) -> None:
-        """Messages are only acknowledged."""
+        """Acknowledges messages."""
 
     stage.app.action("deploy")(deploy)
     stage.app.action("details")(details)
@@ -173,7 +173,7 @@ async def test_a_form_is_filled_in_confirmed_and_leads_to_a_modal_that_complains
             pressed = await stage.next_heard()
             assert pressed["actions"][0]["value"] == "build-7"
             assert pressed["state"]["values"]["why"]["reason"]["value"] == "it is green"
-            assert stage.heard.empty()  # "Not yet" told the app nothing
+            assert stage.heard.empty()  # pressing "Not yet" sent nothing to the app
 
             await page.click("[data-action=details]")
             modal = page.locator("dialog.modal")
@@ -215,7 +215,7 @@ async def test_files_are_added_by_button_and_by_drop_and_come_back_whole(tmp_pat
 
 
 async def drop(page: Any, name: str) -> None:
-    """Drop a picture on the conversation."""
+    """Drops an image on the conversation."""
     encoded = base64.b64encode(PNG).decode()
     data = await page.evaluate_handle(
         "([name, encoded]) => { const data = new DataTransfer();"

@@ -1,4 +1,4 @@
-"""What the twin's page asks its server for, spoken to directly: strict, and the same for every window."""
+"""The page's requests to its server: strict arguments, and the same results for every window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block Kit on the twin's page: every block is drawn, every control tells its app, and nothing runs."""
+"""Block Kit on the twin's page: every block is drawn, every control notifies its app, and no script runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def post(stage: Scene, *blocks: dict[str, Any], **more: Any) -> None:
 
 
 async def chosen(stage: Scene) -> dict[str, Any]:
-    """The action that the app heard of."""
+    """Returns the app's last action."""
     action: dict[str, Any] = (await stage.next_heard())["actions"][0]
     return action
 
@@ -167,7 +167,7 @@ async def test_an_app_that_does_not_answer_is_told_of() -> None:
         page = await stage.window("alice")
         await post(stage, {"type": "actions", "elements": [{"type": "button", "action_id": "go", "text": plain("Go")}]})
         await page.click("[data-action=go]")
-        await expect(page.locator("#notice")).to_contain_text("The app did not take it")
+        await expect(page.locator("#notice")).to_contain_text("The app did not accept this")
 
 
 MARKDOWN = r"""# Title with `code`
@@ -292,7 +292,7 @@ async def test_every_block_is_drawn() -> None:
         await expect(shown.locator("h3")).to_have_text("Head 👋")
         await expect(shown.locator(".fields strong")).to_have_text("F1")
         await expect(shown.locator(".context code")).to_have_text("code")
-        await expect(shown.locator("a .elsewhere")).to_contain_text("a cat")  # from elsewhere: named, not loaded
+        await expect(shown.locator("a .elsewhere")).to_contain_text("a cat")  # external images are not loaded
         await expect(shown.locator("strong").filter(has_text="Hello")).to_be_visible()
         await expect(shown.locator(".mention.me")).to_have_text("@alice")
         await expect(shown.locator("ul > li > ol > li, ul > ol > li")).to_have_text("inner")

@@ -1,4 +1,4 @@
-"""The twin's page over a day: unread marks, the keyboard, lost lines, long conversations, small and dark screens."""
+"""Reading on the twin's page: unread marks, keyboard, lost connections, long conversations, small and dark screens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_unread_marks_agree_over_windows_and_survive_a_reload() -> None:
         await first.click(f"[data-channel={GENERAL}]")
         await expect(first.locator(".line.new + article")).to_contain_text("nothing special")
         await expect(second.locator(f"[data-channel={GENERAL}]")).to_have_class("entry")
-        await expect(second.locator(".count")).to_have_count(1)  # the one of the phone's menu, which is hidden
+        await expect(second.locator(".count")).to_have_count(1)  # the count of the phone's menu, which is hidden
         await expect(second).to_have_title("#random · Twin")
 
 
@@ -70,7 +70,7 @@ async def test_the_keyboard_is_enough() -> None:
         await expect(page.locator("#title")).to_have_text("# general")
 
         await page.focus("#text")
-        await page.keyboard.press("ArrowUp")  # the last message of one's own, to change it
+        await page.keyboard.press("ArrowUp")  # the person's own last message, for editing
         await expect(page.locator(".editing")).to_have_value("secnd")
         await page.keyboard.press("Escape")
         await expect(page.locator(".editing")).to_have_count(0)

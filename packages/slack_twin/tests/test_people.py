@@ -1,4 +1,4 @@
-"""People, their groups and conversations, and apps that may do different things."""
+"""People, user groups and conversations, and apps with different scopes."""
 
 from typing import Any
 
@@ -124,7 +124,7 @@ async def test_what_does_not_exist_or_makes_no_sense_is_refused_with_slacks_code
 
 
 async def test_an_update_takes_less_text_than_a_post(world: World) -> None:
-    """https://docs.slack.dev/reference/methods/chat.update says so under msg_too_long."""
+    """https://docs.slack.dev/reference/methods/chat.update documents this limit under msg_too_long."""
     own = await world.client().chat_postMessage(channel=world.general, text="x" * 5_000)
     target = {"channel": world.general, "ts": own["ts"]}
     assert await world.error("chat.update", json=target | {"text": "x" * 4_001}) == "msg_too_long"

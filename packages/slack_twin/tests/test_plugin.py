@@ -1,4 +1,4 @@
-"""The pytest plugin as somebody else has it: in a run of pytest of its own, found by the entry point of the package."""
+"""The pytest plugin in a separate run of pytest, which finds it by the package's entry point."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """An empty folder of somebody who has installed the package."""
+    """Returns an empty project folder."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     return tmp_path
 
@@ -79,7 +79,7 @@ def test_a_failing_test_shows_its_own_line_and_not_the_inside_of_the_plugin(proj
 
 
 def test_the_plugin_itself_loads_nothing_of_the_twin(project: Path) -> None:
-    """It is loaded in every run of pytest where the package is installed."""
+    """Every run of pytest loads the plugin if the package is installed."""
     code = (
         "import importlib.util, sys, pytest\n"
         "before = set(sys.modules)\n"

@@ -1,4 +1,4 @@
-"""The README of the twin lists what there is: methods, events, faults, calls of the control API, variables, rooms."""
+"""The README lists all methods, events, faults, calls of the control API, variables and modules."""
 
 import ast
 import re
@@ -18,16 +18,16 @@ PACKAGE = Path(__file__).parent.parent
 TWIN = PACKAGE / "slack_twin"
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
-# Modules that write events, or what people do, for apps.
+# Modules that create events, or payloads of people's actions, for apps.
 WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "button_actions.py", "modals.py", "commands.py")
-# What is no event: the envelope, and parts of others.
+# Types that are not events: the envelope, and parts of other events.
 ENVELOPES = {"event_callback"}
-# Functions that are told the kind, and which argument it is.
+# Functions with an argument for the kind, and its position.
 KIND_PLACES = {"payloads.common": 0, "payloads.shortcut": 0, "_reaction": 0, "_tell": 1}
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of all tables below a heading, without the heads of the tables."""
+    """Returns the cells of all tables below a heading, without the header rows."""
     _, _, rest = README.partition(f"\n## {heading}\n")
     section = rest.partition("\n## ")[0]
     lines = [line.strip("|") for line in section.splitlines() if line.startswith("|")]
@@ -36,7 +36,7 @@ def rows(heading: str) -> list[list[str]]:
 
 
 def names(heading: str) -> list[str]:
-    """What the first cells below a heading name, in order."""
+    """Returns the names in the first cells below a heading, in order."""
     return [name for row in rows(heading) for name in re.findall(r"`([^`]+)`", row[0])]
 
 
@@ -61,7 +61,7 @@ def constants(path: Path) -> set[str]:
 
 
 def written(path: Path) -> set[str]:
-    """The types of events and payloads that a module writes: `"type": …` in a dict, or the kind given to a writer."""
+    """Returns the types of events and payloads in a module: `"type": …` in a dict, or the kind passed to a function."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Dict):
@@ -119,9 +119,9 @@ def test_links_to_files_lead_somewhere() -> None:
         assert [link for link in links if not (document.parent / link).exists()] == [], document
 
 
-def test_the_readme_names_every_room() -> None:
+def test_the_readme_names_every_module() -> None:
     files = {path.stem for path in TWIN.glob("*.py") if not path.stem.startswith("__")}
     folders = {f"{path.name}/" for path in TWIN.iterdir() if path.is_dir() and not path.name.startswith("__")}
-    listed = names("Rooms")
+    listed = names("Modules")
     assert listed == list(dict.fromkeys(listed))
     assert set(listed) == files | folders

@@ -1,4 +1,4 @@
-"""Messages that an app writes for later: posted by the twin's clock, listed and taken back until then."""
+"""Scheduled messages: posted by the twin's clock, listed, and deleted before their time."""
 
 from typing import Any
 

@@ -18,7 +18,7 @@ Caller = Callable[..., Awaitable[Any]]
 
 @pytest.fixture(params=["async", "sync"])
 def call(request: pytest.FixtureRequest, world: World) -> Caller:
-    """Calls a method of the SDK by name, with the async client or with the sync one in a thread."""
+    """Calls a method of the SDK by name, with the async client, or with the sync client in a thread."""
 
     async def call_async(method: str, **arguments: Any) -> Any:
         return (await getattr(world.client(), method)(**arguments)).data

@@ -1,4 +1,4 @@
-"""The command ``slack-twin``: the twin as a process of its own."""
+"""The command ``slack-twin``, which runs the twin as a process."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal(
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """The exit code and the one line on standard error of a command that cannot start."""
+    """Returns the exit code and the error line of a command that cannot start."""
     try:
         code = main(arguments)
     except SystemExit as exited:
@@ -75,11 +75,11 @@ def test_what_makes_no_sense_is_said_in_one_line(
     for arguments, code, words in (
         (["--port", "x"], 2, "argument --port: invalid int value: 'x' (see slack-twin --help)"),
         (["--what"], 2, "unrecognized arguments: --what"),
-        (["--port", "70000"], 1, "a port is a number from 0 to 65535, not 70000"),
+        (["--port", "70000"], 1, "the port must be from 0 to 65535, not 70000"),
         (["--port", "0", "--rates", "fast"], 1, "TWIN_RATES must be on or off, not 'fast'"),
         (["--port", "0", "--host", "no.such.host.invalid"], 1, "cannot listen on no.such.host.invalid:0"),
-        (["--port", "0", "--allow-host", "a/b"], 1, "'a/b' is no host"),
-        (["--port", "0", "--allow-origin", "a/b"], 1, "'a/b' is no origin"),
+        (["--port", "0", "--allow-host", "a/b"], 1, "'a/b' is not a host"),
+        (["--port", "0", "--allow-origin", "a/b"], 1, "'a/b' is not an origin"),
         (["--port", "0", "--manifest", "no.json"], 1, "No such file or directory: 'no.json'"),
     ):
         found, errors = said(capsys, *arguments)
@@ -107,7 +107,7 @@ def test_the_help_names_every_option_with_its_default(capsys: pytest.CaptureFixt
         "--allow-host",
         "--allow-origin",
         "127.0.0.1)",
-        "else 8400",
-        "else on",
+        "TWIN_PORT or 8400",
+        "TWIN_RATES or on",
     ):
         assert words in shown

@@ -1,4 +1,4 @@
-"""What the twin sends has the shape of what Slack was recorded to send: no unknown key, same JSON type."""
+"""Comparison of the twin's payloads with Slack's recorded ones: no unknown key, the same JSON types."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.world import APP_TOKEN, World
 pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")
 SAMPLES = Path(__file__).parent / "samples"
 
-# Slack sends these, by its documentation; the samples join several variants and lack them.
+# Slack sends these according to its documentation; the samples combine several variants and omit them.
 NEWER = {
     "event.app_id",
     "event.metadata.event_payload",
@@ -31,7 +31,7 @@ def sample(name: str) -> Any:
 
 
 def differences(sent: Any, known: Any, path: str = "") -> list[str]:
-    """Where `sent` has a key that `known` lacks, or another JSON type."""
+    """Returns the paths at which `sent` has a key that `known` lacks, or another JSON type."""
     if isinstance(sent, dict) and isinstance(known, dict):
         found = []
         for key, value in sent.items():

@@ -1,4 +1,4 @@
-"""What the pytest plugin hands out, with real Bolt apps and SDK clients."""
+"""The API of the pytest plugin, with real Bolt apps and SDK clients."""
 
 import re
 import threading
@@ -29,7 +29,10 @@ SOON_SECONDS = 20.0
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[TwinServer]:
-    """Its clock stands until a test moves it: on a slow machine no app is late, and no limit is over too early."""
+    """Yields a server whose clock stands still.
+
+    No app is late on a slow machine, and no limit expires early.
+    """
     monkeypatch.setattr("slack_twin.testing.server.build_twin", partial(build_twin, clock=still_clock()))
     served = TwinServer()
     served.start()
@@ -56,7 +59,7 @@ def post(client: WebClient, **about: Any) -> str:
     return str(client.chat_postMessage(channel="#general", **about)["ts"])
 
 
-# What people do, and what a test sees of it.
+# People's actions and their visible results.
 
 
 def test_people_say_change_delete_and_react(twin: SlackTwin, alice: Person) -> None:
@@ -110,7 +113,7 @@ def test_what_does_not_exist_is_refused_with_what_does(twin: SlackTwin, alice: P
         twin.faults.http_500(method="chat.shout")
 
 
-# What an app does.
+# The app's actions.
 
 
 def test_calls_are_seen_with_how_they_ended(twin: SlackTwin, client: WebClient) -> None:
@@ -127,7 +130,7 @@ def test_calls_are_seen_with_how_they_ended(twin: SlackTwin, client: WebClient) 
 def test_what_is_waited_for_wakes_the_test_at_once(
     twin: SlackTwin, client: WebClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Notices do it: looking again by itself would take a minute here. No app is told of the message."""
+    """Changes wake waiting calls; polling alone would take a minute here. The message reaches no app."""
     twin.add_channel("secret", is_private=True)
     monkeypatch.setattr(line, "_LOOK_EVERY_SECONDS", 60.0)
     looked = threading.Event()
@@ -193,8 +196,8 @@ def test_a_wait_that_is_in_vain_says_what_happened_instead(alice: Person, client
     with pytest.raises(NotInTime) as failure:
         question.wait_for_reply(containing="hi", timeout_seconds=0.2)
     said = str(failure.value)
-    assert "Waited 0.2 s for an app's reply to '@app hello' that contains 'hi'; last seen: None." in said
-    assert re.search(r"app was sent app_mention \(.*, attempt 0\): no_connection - is the app connected", said)
+    assert "Waited 0.2 s for an app's reply to '@app hello' containing 'hi'; last seen: None." in said
+    assert re.search(r"delivery of app_mention to app \(.*, attempt 0\): no_connection - is the app connected", said)
     assert re.search(r"app called chat.postMessage \{.*C0NOWHERE.*\}: channel_not_found", said)
 
 
@@ -202,7 +205,7 @@ def test_a_wait_in_a_silent_workspace_says_so(twin: SlackTwin) -> None:
     def the_cows_come_home() -> bool:
         return False
 
-    with pytest.raises(NotInTime, match=r"for the cows come home; .*\nNo app was told anything"):
+    with pytest.raises(NotInTime, match=r"for the cows come home; .*\nNo app received a delivery"):
         twin.wait_for(the_cows_come_home, timeout_seconds=0.05)
 
 
@@ -218,11 +221,11 @@ def test_what_no_app_acknowledges_fails_at_once(twin: SlackTwin, alice: Person, 
         alice.presses(offer, "go")
     with pytest.raises(NotTaken, match="alice ran /app: no_connection"):
         alice.command("/app")
-    with pytest.raises(Refused, match="no element is called 'stop'"):
+    with pytest.raises(Refused, match="there is no element 'stop'"):
         alice.presses(offer, "stop")
 
 
-# A real Bolt app in the loop of the test.
+# A real Bolt app in the event loop of the test.
 
 
 FORM = modal(text_input("name"), callback_id="form")
@@ -231,7 +234,7 @@ MENU = {"type": "external_select", "action_id": "city", "min_query_length": 0}
 
 
 def desk(client: AsyncWebClient) -> AsyncApp:
-    """An app with a button, a command that opens a form, a shortcut, a menu and a home tab."""
+    """Returns an app with a button, a command that opens a form, a shortcut, a menu and a home tab."""
     app = AsyncApp(client=client)
 
     @app.event("app_mention")
@@ -241,7 +244,7 @@ def desk(client: AsyncWebClient) -> AsyncApp:
 
     @app.event("message")
     async def hear() -> None:
-        """Only acknowledged."""
+        """Acknowledges messages."""
 
     @app.action("go")
     @app.action("city")
@@ -330,7 +333,7 @@ async def test_shortcuts_and_the_home_tab_of_an_app(alice: Person) -> None:
 
 
 async def test_a_wait_that_would_stop_the_loop_of_the_test_says_what_to_do(alice: Person) -> None:
-    with pytest.raises(RuntimeError, match=r"say `await ….wait_for_reply.aio\(…\)`"):
+    with pytest.raises(RuntimeError, match=r"use `await ….wait_for_reply.aio\(…\)`"):
         alice.says("hello").wait_for_reply()
 
 
@@ -344,7 +347,7 @@ def test_the_stop_button_and_the_pane_of_the_assistant(alice: Person, client: We
     assert question.wait_for_reply().text == "It is"
 
 
-# What goes wrong, and time.
+# Faults and time.
 
 
 FAULTS: dict[FaultKind, dict[str, Any]] = {
@@ -363,7 +366,7 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
 
 
 def planned(server: TwinServer, app_id: str, about: dict[str, Any]) -> Fault | None:
-    """What the next call or event that is concerned meets."""
+    """Returns the fault for the next matching call or event."""
     if "method" in about:
         return server.do(lambda twin: twin.faults.for_call(about["method"], app_id))
     return server.do(lambda twin: twin.faults.for_event((about["event"],), app_id))
@@ -431,7 +434,7 @@ async def test_a_fresh_workspace_has_no_connections(server: TwinServer, twin: Sl
 def test_a_workspace_whose_test_is_over_says_so(server: TwinServer, twin: SlackTwin) -> None:
     server.stop()
     server.stop()
-    with pytest.raises(RuntimeError, match="its test is over"):
+    with pytest.raises(RuntimeError, match="its test has ended"):
         twin.messages()
 
 

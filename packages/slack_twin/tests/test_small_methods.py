@@ -1,4 +1,4 @@
-"""Methods with little to them: tests of the connection, profiles, members of groups, `/me`."""
+"""Small methods: connection tests, profiles, members of groups, `/me`."""
 
 import pytest
 from slack_sdk.errors import SlackApiError

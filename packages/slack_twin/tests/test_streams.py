@@ -1,4 +1,4 @@
-"""Messages that an app writes while people read: chat.startStream, appendStream, stopStream, and the Stop button."""
+"""Streamed messages: chat.startStream, appendStream, stopStream, and the Stop button."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ RECIPIENT: dict[str, Any] = {"recipient_user_id": "U000ALICE", "recipient_team_i
 
 
 async def begin(world: World, **more: Any) -> dict[str, Any]:
-    """A stream in a thread of #general: its channel and ts."""
+    """Starts a stream in a thread of #general; returns its channel and ts."""
     root = await world.say("alice", "@swarm hello")
     started = await world.client().chat_startStream(channel=world.general, thread_ts=root, **RECIPIENT, **more)
     return {"channel": started["channel"], "ts": started["ts"]}
@@ -168,7 +168,7 @@ async def test_open_streams_can_be_made_to_expire_at_once(world: World) -> None:
 @pytest.mark.req("TWIN-04")
 @pytest.mark.parametrize("fault", [{}, {"method": "chat.stopStream"}])
 async def test_a_stream_can_be_made_to_expire_under_its_next_call(world: World, fault: dict[str, str]) -> None:
-    """Without a method: when there is none open, it is the next one that is written to."""
+    """Without a method and an open stream, the fault affects the next stream that is written to."""
     before = [await begin(world, markdown_text="half")] if fault else []
     await world.ask("POST", "faults", {"kind": "expire_stream", **fault})
     target = before[0] if before else await begin(world, markdown_text="half")

@@ -1,4 +1,4 @@
-"""What an app hears: what it subscribed to, by its manifest or its seed, over an address that proves itself."""
+"""The events of an app according to its manifest or its seed, and the verification of its request URL."""
 
 import asyncio
 import json
@@ -60,7 +60,7 @@ async def test_an_app_hears_only_what_it_subscribed_to(world: World) -> None:
 
 
 REFUSED = [
-    ({"events": ["message"]}, "'message' is no event to subscribe to"),
+    ({"events": ["message"]}, "'message' is not an event to subscribe to"),
     ({"events": ["message.im"], "scopes": ["chat:write"]}, "the event 'message.im' needs the scope im:history"),
     ({"manifest": {}}, "display_information.name is missing"),
     ({"manifest": {"display_information": {"name": 7}}}, "display_information.name must be a string"),
@@ -134,7 +134,7 @@ def test_a_manifest_that_makes_no_sense_is_named(tmp_path: Path) -> None:
 
 
 async def verified(world: World) -> list[tuple[bool, str | None]]:
-    """The outcomes of all challenges, once there is one and none is under way."""
+    """Returns the results of all challenges, once there is one and none is pending."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             tried = [entry for entry in await world.deliveries() if entry["kind"] == "url_verification"]

@@ -1,4 +1,4 @@
-"""Between what a reader types and what Slack stores."""
+"""Conversion between typed text and Slack's stored text."""
 
 import pytest
 from hypothesis import given

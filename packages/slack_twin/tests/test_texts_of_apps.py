@@ -1,4 +1,4 @@
-"""What Slack makes of the text of an app, and what it remarks about a request that it takes."""
+"""Slack's changes to an app's text, and its warnings about accepted requests."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ async def test_blocks_without_a_text_get_a_warning(world: World, method: str) ->
     call: Any = getattr(world.client(), method)
     place = {"channel": world.general, "blocks": [{"type": "divider"}]}
     place |= {"user": "U000ALICE"} if method == "chat_postEphemeral" else {}
-    with pytest.warns(UserWarning, match="text"):  # the SDK says so too
+    with pytest.warns(UserWarning, match="text"):  # the SDK warns too
         answer = await call(**place)
     assert answer["warning"] == "missing_text_in_message"
     assert "warning" not in await call(**place, text="a divider")

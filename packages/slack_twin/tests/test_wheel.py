@@ -1,4 +1,4 @@
-"""The package as somebody installs it: its wheel in an empty environment, with what it declares and nothing else."""
+"""The installed package: its wheel in an empty environment, with its declared dependencies only."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def install(environment: Path, *wanted: str | Path) -> None:
-    """Install, in the versions that are tested here."""
+    """Installs packages in the versions that are tested here."""
     versions = environment / "versions.txt"
     distributions = (one for one in importlib.metadata.distributions() if one.name not in ("swarm", "slack-twin"))
     versions.write_text("\n".join(sorted(f"{one.name}=={one.version}" for one in distributions)))
     python = environment / "bin" / "python"
     arguments = ("install", "-q", "-c", versions, *wanted)
     ran = run(sys.executable, "-m", "uv", "pip", *arguments, "--python", python, folder=environment)
-    if ran.returncode:  # only pip may know how to reach its packages here
+    if ran.returncode:  # only pip may be configured for the package index here
         ran = run(sys.executable, "-m", "pip", "--python", python, *arguments, folder=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel alone."""
+    """Returns a virtual environment with only the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     built = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, folder=PACKAGE)
     assert built.returncode == 0, built.stdout + built.stderr

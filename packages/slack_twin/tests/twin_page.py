@@ -1,4 +1,4 @@
-"""The twin's page as people use it: windows of several people, and an unmodified Bolt app on the other side."""
+"""The twin's page with windows of several people and an unmodified Bolt app."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Scene:
         return self.world.client()
 
     async def window(self, person: str, place: str = GENERAL) -> Page:
-        """A window of a person, with a place open in it."""
+        """Opens a window of a person at a place."""
         page = await self.context.new_page()
         await page.goto(f"{self.world.base}?as={person}#{place}")
         await page.wait_for_selector("body[data-ready]")
         return page
 
     async def next_heard(self) -> Any:
-        """What a listener of the app has put into `heard`."""
+        """Returns the next item that a listener of the app put into `heard`."""
         return await asyncio.wait_for(self.heard.get(), PATIENCE_SECONDS)
 
     async def hear(self, body: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
-        """The app, over Socket Mode."""
+        """Connects the app over Socket Mode."""
         handler = AsyncSocketModeHandler(self.app, APP_TOKEN)
         await handler.connect_async()  # type: ignore[no-untyped-call]
         try:
@@ -73,6 +73,6 @@ async def say(page: Page, text: str, box: str = "#text") -> None:
 
 
 async def picture(page: Page, name: str) -> None:
-    """Keep a picture when SWARM_TEST_PICTURES names a folder, to be looked at."""
+    """Saves a screenshot if SWARM_TEST_PICTURES names a folder."""
     if folder := os.environ.get("SWARM_TEST_PICTURES"):
         await page.screenshot(path=str(Path(folder) / f"{name}.png"), animations="disabled")

@@ -1,4 +1,4 @@
-"""What the tests of the twin speak with: its control API, the real SDK, and a bare Socket Mode connection."""
+"""The tests' access to the twin: its control API, the real SDK, and a bare Socket Mode connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ BOT_TOKEN, APP_TOKEN = "xoxb-twin-swarm", "xapp-twin-swarm"
 
 @dataclass
 class Line:
-    """A Socket Mode connection that acknowledges only when it is told to."""
+    """A Socket Mode connection that acknowledges only on request."""
 
     socket: aiohttp.ClientWebSocketResponse
 
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass
 class World:
-    """A running twin and a person's way into it."""
+    """A running twin with methods to act as a person."""
 
     twin: Twin
     base: str
@@ -59,7 +59,7 @@ class World:
             return answer.status, await answer.json()
 
     async def ask(self, verb: str, path: str, body: object = None) -> Any:
-        """A control call that must succeed."""
+        """Makes a control call that must succeed."""
         status, answer = await self.control(verb, path, body)
         assert status == 200, answer
         return answer
@@ -73,7 +73,7 @@ class World:
         return list((await self.ask("GET", f"messages?channel={channel}{parts}"))["messages"])
 
     async def raw(self, method: str, *, token: str | None = BOT_TOKEN, **request: Any) -> tuple[int, Any]:
-        """A Web API call as bytes on the wire, past the SDK."""
+        """Makes a Web API call with raw bytes, without the SDK."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         headers |= request.pop("headers", {})
         async with self.http.post(f"{self.base}api/{method}", headers=headers, **request) as answer:
@@ -85,7 +85,7 @@ class World:
         return str(answer["error"])
 
     async def line(self, app_token: str = APP_TOKEN) -> Line:
-        """Connect, and take the greeting."""
+        """Connects, and reads the hello message."""
         opened = await self.client().apps_connections_open(app_token=app_token)
         line = Line(await self.http.ws_connect(opened["url"]))
         assert (await line.next())["type"] == "hello"
@@ -101,7 +101,7 @@ class World:
 
 @asynccontextmanager
 async def new_world() -> AsyncIterator[World]:
-    """A twin on a free port whose clock moves when it is told to. The default seed's app has a command here."""
+    """Yields a twin on a free port whose clock moves only when advanced. The default seed's app has a command here."""
     seed = replace(DEFAULT, apps=tuple(replace(app, commands=None) for app in DEFAULT.apps))
     twin = build_twin(seed=seed, clock=still_clock())
     async with running(twin) as base, aiohttp.ClientSession() as http:

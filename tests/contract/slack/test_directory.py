@@ -23,7 +23,7 @@ async def names(gateway: Gateway) -> AsyncIterator[Names]:
 
 async def test_a_channel_tells_its_name_and_topic(names: Names) -> None:
     facts = await names.channel_facts("C0GENERAL")
-    assert facts == ChannelFacts(name="general", topic="Everything that concerns everybody", purpose=facts.purpose)
+    assert facts == ChannelFacts(name="general", topic="Company-wide announcements", purpose=facts.purpose)
     assert await names.channel_facts("C0NOWHERE") == NOTHING_KNOWN
 
 

@@ -1,4 +1,4 @@
-"""Block Kit: what apps may send for messages, modals and home tabs, checked as Slack checks it.
+"""Block Kit: checks the blocks of messages, modals and home tabs as Slack does.
 
 https://docs.slack.dev/reference/block-kit
 """

@@ -1,6 +1,6 @@
-"""Checks that a structure of JSON can fail, combined like the schema that they stand for.
+"""Composable checks of JSON structures, which resemble a schema.
 
-A check takes a value and its JSON pointer and gives a message for each thing that is wrong, worded as Slack words it.
+A check takes a value and its JSON pointer, and yields a message in Slack's wording for each error.
 """
 
 import re
@@ -30,7 +30,7 @@ def string(*, most: int | None = None, least: int = 0) -> Check:
 
 
 def matching(pattern: str, wanted: str) -> Check:
-    """A string of a form, like a date; `wanted` says which."""
+    """Checks for a string that matches a pattern, such as a date; `wanted` names the format in the message."""
     compiled = re.compile(pattern, re.ASCII)
 
     def check(value: object, pointer: str) -> Iterator[str]:
@@ -79,7 +79,7 @@ def one_of(*allowed: str) -> Check:
 
 
 def anything(value: object, pointer: str) -> Iterator[str]:
-    """What Slack does not look into, or does not document."""
+    """Accepts any value, for fields that Slack does not check or document."""
     yield from ()
 
 
@@ -101,7 +101,7 @@ def items(each: Check, *, most: int, least: int = 1) -> Check:
 
 
 def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """An object with these fields and no others. An optional field may be null, as if it were not there."""
+    """Checks for an object with exactly these fields. An optional field may also be null."""
     known = {**(optional or {}), **required}
 
     def check(value: object, pointer: str) -> Iterator[str]:
@@ -122,12 +122,12 @@ def shape(required: Mapping[str, Check], optional: Mapping[str, Check] | None = 
 
 
 def escaped(name: str) -> str:
-    """A name as a part of a JSON pointer (RFC 6901)."""
+    """Returns a name escaped for a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def typed(checks: Mapping[str, Check]) -> Check:
-    """An object whose `type` says what else it must have."""
+    """Checks an object with the check for its `type`."""
 
     def check(value: object, pointer: str) -> Iterator[str]:
         if not isinstance(value, dict):
@@ -146,7 +146,7 @@ def typed(checks: Mapping[str, Check]) -> Check:
 
 
 def also(first: Check, *further: Check) -> Check:
-    """All of these; what follows is only asked when the first found nothing wrong."""
+    """Runs all checks in order, but stops after the first check that finds an error."""
 
     def check(value: object, pointer: str) -> Iterator[str]:
         problems = list(first(value, pointer))
@@ -158,7 +158,7 @@ def also(first: Check, *further: Check) -> Check:
 
 
 def one_field_of(*names: str) -> Check:
-    """Exactly one of these fields is given."""
+    """Checks that exactly one of these fields is present."""
 
     def check(value: object, pointer: str) -> Iterator[str]:
         given = [name for name in names if isinstance(value, dict) and value.get(name) is not None]

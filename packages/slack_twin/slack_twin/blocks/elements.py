@@ -50,7 +50,7 @@ _IMAGE_OUTPUT = dict.fromkeys(("fallback", "image_width", "image_height", "image
 
 
 def _static(further: dict[str, Check]) -> Check:
-    """A menu whose options, or groups of them, come with it."""
+    """Checks a menu with static options or option groups."""
     options = {"options": items(MENU_OPTION, most=100), "option_groups": items(OPTION_GROUP, most=100)}
     return also(shape({}, options | further), one_field_of("options", "option_groups"))
 
@@ -64,7 +64,7 @@ def _feedback() -> Check:
 
 
 def image(further: dict[str, Check] | None = None) -> Check:
-    """An image by its URL or as a file in Slack; `further` are the fields of the image block."""
+    """Checks an image with a URL or a Slack file; `further` are the additional fields of the image block."""
     fields = {"image_url": url(), "slack_file": SLACK_FILE} | _IMAGE_OUTPUT | (further or {})
     return also(shape({"alt_text": string(most=2_000)}, fields), one_field_of("image_url", "slack_file"))
 

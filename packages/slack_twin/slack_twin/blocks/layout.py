@@ -1,4 +1,4 @@
-"""Layout blocks, and which of them may stand in a message, a modal or a home tab.
+"""Layout blocks, and the surfaces that allow them: messages, modals or home tabs.
 
 https://docs.slack.dev/reference/block-kit/blocks
 """
@@ -38,7 +38,7 @@ _BLOCK: dict[str, Check] = {"block_id": IDENTIFIER}
 
 
 class Where(Enum):
-    """On what an app shows blocks."""
+    """The surface that shows the blocks."""
 
     MESSAGE = "message"
     MODAL = "modal"
@@ -54,7 +54,7 @@ def _block(required: dict[str, Check], optional: dict[str, Check] | None = None)
 
 
 def any_field_of(*names: str) -> Check:
-    """At least one of these fields is given."""
+    """Checks that at least one of these fields is present."""
 
     def check(value: object, pointer: str) -> Iterator[str]:
         if isinstance(value, dict) and all(value.get(name) is None for name in names):
@@ -92,7 +92,7 @@ _CELL = typed(
 
 
 def _column(value: object, pointer: str) -> Iterator[str]:
-    """A column without settings is null."""
+    """Checks a column's settings; null stands for a column without settings."""
     if value is not None:
         yield from shape({}, {"align": one_of("left", "center", "right"), "is_wrapped": flag})(value, pointer)
 
@@ -175,7 +175,7 @@ _IN_MESSAGES = {
 
 
 def _with_containers(blocks: dict[str, Check]) -> Check:
-    """These blocks, alone or grouped in a container."""
+    """Checks that these blocks are valid, alone or grouped in a container."""
     container = also(
         _block(
             {"child_blocks": items(typed(blocks), most=10)},
@@ -203,5 +203,5 @@ _HERE = {
 
 
 def check_blocks(where: Where) -> Check:
-    """A list of blocks as they may stand there, each of the right form."""
+    """Returns the check for a list of blocks on this surface."""
     return items(_HERE[where], most=where.most_blocks, least=0)

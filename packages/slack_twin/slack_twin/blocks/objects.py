@@ -1,4 +1,4 @@
-"""Composition objects: text, options, confirmation dialogs and what else blocks and elements are made of.
+"""Composition objects: text, options, confirmation dialogs and other parts of blocks and elements.
 
 https://docs.slack.dev/reference/block-kit/composition-objects
 """
@@ -9,12 +9,12 @@ IDENTIFIER = string(most=255)
 
 
 def plain(most: int) -> Check:
-    """A `plain_text` object."""
+    """Checks for a `plain_text` object."""
     return typed({"plain_text": _text(most, emoji=True)})
 
 
 def text(most: int) -> Check:
-    """A text object, plain or `mrkdwn`."""
+    """Checks for a text object, plain or `mrkdwn`."""
     return typed({"plain_text": _text(most, emoji=True), "mrkdwn": _text(most, emoji=False)})
 
 
@@ -28,7 +28,7 @@ def option(label: Check, *, has_url: bool = False) -> Check:
 
 
 MENU_OPTION = option(plain(75))
-LIST_OPTION = option(text(75))  # of checkboxes and radio buttons, which may use mrkdwn
+LIST_OPTION = option(text(75))  # for checkboxes and radio buttons, which may use mrkdwn
 OPTION_GROUP = shape({"label": plain(75), "options": items(MENU_OPTION, most=100)})
 
 CONFIRM = shape(

@@ -1,10 +1,10 @@
-"""What a reader of blocks sees, as plain lines: for messages that have no text of their own."""
+"""The visible text of blocks as plain lines, for messages without their own text."""
 
 from slack_twin.errors import Json
 
 
 def plain_text(blocks: tuple[Json, ...]) -> str:
-    """A line for each block that shows text."""
+    """Returns one line for each block that shows text."""
     return "\n".join(line for line in (_visible(block) for block in blocks) if line)
 
 

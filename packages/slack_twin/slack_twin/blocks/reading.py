@@ -1,4 +1,4 @@
-"""From what an app sends to blocks as they are stored: checked, and with an id for everything that can be acted on."""
+"""Converts an app's JSON to stored blocks: checks them, and adds an id to every interactive part."""
 
 import secrets
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ _TABLES = ("table", "data_table")
 
 
 def checked_blocks(value: object, pointer: str = "/blocks") -> tuple[Json, ...]:
-    """The blocks of a message, each with a `block_id`.
+    """Returns the blocks of a message, each with a `block_id`.
 
-    Raises `invalid_blocks_format`, `invalid_blocks` with a message for each mistake, `msg_blocks_too_long`, and
+    Raises `invalid_blocks_format`, `invalid_blocks` with a message for each error, `msg_blocks_too_long`, and
     `invalid_attachments` for a second table.
     """
     if value is None:
@@ -36,7 +36,7 @@ def checked_blocks(value: object, pointer: str = "/blocks") -> tuple[Json, ...]:
 
 
 def block_problems(value: object, where: Where, pointer: str) -> list[str]:
-    """What is wrong with a list of blocks, as Slack words it."""
+    """Returns the errors in a list of blocks, in Slack's wording."""
     problems = list(check_blocks(where)(value, pointer))
     if problems or not isinstance(value, list):
         return problems
@@ -44,9 +44,9 @@ def block_problems(value: object, where: Where, pointer: str) -> list[str]:
 
 
 def checked_attachments(value: object) -> tuple[Json, ...]:
-    """Attachments, with their blocks checked like those of a message.
+    """Returns attachments whose blocks are checked like those of a message.
 
-    Raises `invalid_attachments`, `too_many_attachments` and what blocks can raise.
+    Raises `invalid_attachments`, `too_many_attachments` and the errors of blocks.
     """
     if value is None:
         return ()
@@ -65,7 +65,7 @@ def _attachment(attachment: Json, place: int) -> Json:
 
 
 def all_stored(blocks: Sequence[Json]) -> tuple[Json, ...]:
-    """Blocks with the ids that Slack makes up where the app gave none."""
+    """Returns the blocks with generated ids where the app has not set one."""
     return tuple(_stored(block) for block in blocks)
 
 

@@ -47,5 +47,5 @@ _PARTS = {
 }
 ELEMENTS = items(typed(_PARTS), most=_MOST_ELEMENTS, least=0)
 
-# A rich_text block without a block id: the value of an input, a table cell, the details of a task.
+# A rich_text block without a block id, as in the value of an input, a table cell, or the details of a task.
 RICH_TEXT = typed({"rich_text": shape({"elements": ELEMENTS}, {"block_id": string(most=255)})})

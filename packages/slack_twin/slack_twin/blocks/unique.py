@@ -1,16 +1,16 @@
-"""Names that may be given only once: of blocks in a message or view, and of actions in a block."""
+"""Checks of unique names: block ids in a message or view, and action ids in a block."""
 
 from collections.abc import Iterator, Sequence
 
 from slack_twin.blocks.checks import wrong
 from slack_twin.errors import Json
 
-# Where a block has other blocks in it.
+# The fields of a block that contain other blocks.
 _CHILDREN = {"container": "child_blocks", "carousel": "elements", "plan": "tasks"}
 
 
 def all_blocks(blocks: Sequence[Json], pointer: str = "") -> Iterator[tuple[Json, str]]:
-    """Every block with its JSON pointer, those within others after them."""
+    """Yields every block with its JSON pointer, followed by its nested blocks."""
     for place, block in enumerate(blocks):
         yield block, f"{pointer}/{place}"
         for name, children in children_of(block).items():
@@ -18,14 +18,14 @@ def all_blocks(blocks: Sequence[Json], pointer: str = "") -> Iterator[tuple[Json
 
 
 def children_of(block: Json) -> dict[str, list[Json]]:
-    """The blocks within a block, by the field that holds them; most have none."""
+    """Returns the nested blocks by the field that contains them; empty for most blocks."""
     name = _CHILDREN.get(str(block.get("type")), "")
     children = block.get(name)
     return {name: children} if isinstance(children, list) else {}
 
 
 def check_unique(blocks: Sequence[Json], pointer: str) -> Iterator[str]:
-    """A message for each id that is given a second time."""
+    """Yields a message for each repeated id."""
     seen: set[object] = set()
     for block, place in all_blocks(blocks, pointer):
         block_id = block.get("block_id")

@@ -1,4 +1,4 @@
-"""From what an app sends to the definition of a view. https://docs.slack.dev/reference/views"""
+"""Converts an app's JSON to the definition of a view. https://docs.slack.dev/reference/views"""
 
 import orjson
 
@@ -16,7 +16,7 @@ _COMMON: dict[str, Check] = {
     "callback_id": string(most=255),
     "external_id": string(most=255),
 }
-# What Slack adds to a view that it returns; apps send it back with the rest, and it is passed over.
+# Slack adds these fields to the views that it returns. Apps may send them back; the twin ignores them.
 _RETURNED: dict[str, Check] = {
     "id": anything,
     "team_id": anything,
@@ -39,7 +39,10 @@ _HOME = shape({"type": one_of("home"), "blocks": anything}, {**_RETURNED, **_COM
 
 
 def read_view(value: object, kind: ViewKind, pointer: str = "/view") -> Definition:
-    """Raises `view_too_large`, and `invalid_arguments` with a message for each mistake."""
+    """Returns the definition of a view.
+
+    Raises `view_too_large`, and `invalid_arguments` with a message for each error.
+    """
     if len(orjson.dumps(value)) > MAX_VIEW_BYTES:
         raise SlackError("view_too_large")
     problems = _problems(value, kind, pointer)

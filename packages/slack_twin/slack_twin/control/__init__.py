@@ -1,6 +1,6 @@
-"""The control API: speak as a person, look at what happened, script faults, move the clock.
+"""The control API: acts as people, reads the journals, plans faults and advances the clock.
 
-Its calls are in CONTRACTS.md, "Twin". Refusals are `{"error": {code, message, hint}}` with a 4xx status.
+The README lists its calls. Errors are `{"error": {code, message, hint}}` with a 4xx status.
 """
 
 from starlette.routing import Route
@@ -14,7 +14,7 @@ from slack_twin.twin import Twin
 
 
 def control_routes(twin: Twin) -> list[Route]:
-    """All routes below `/twin`."""
+    """Returns all routes below `/twin`."""
     messages, actions, sessions, admin = Messages(twin), Actions(twin), Sessions(twin), Admin(twin)
     calls = (
         ("GET", "messages", messages.read),

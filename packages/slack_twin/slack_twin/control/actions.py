@@ -1,4 +1,4 @@
-"""What a person does with buttons, menus, forms, commands and home tabs."""
+"""People's actions on buttons, menus, forms, commands and home tabs."""
 
 import asyncio
 
@@ -16,13 +16,14 @@ from slack_twin.view_shapes import view_shape
 from slack_twin.workspace import Workspace
 
 _FIELDS = "user channel ts view_id action_id block_id value state submit close all wait_seconds"
-# Most apps acknowledge first and open a view right after: so long an answer waits for it, unless told otherwise.
+# Most apps acknowledge an action first and open a view right after. By default, a response waits this long for the
+# view.
 _VIEW_WAIT_SECONDS = 0.3
 _MOST_WAIT_SECONDS = 10.0
 
 
 class Actions:
-    """`/twin/actions`, `/twin/suggestions`, `/twin/commands`, `/twin/shortcuts`, `/twin/views`, `/twin/homes`."""
+    """Handlers of the routes for actions, suggestions, commands, shortcuts, views and home tabs below `/twin`."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
@@ -32,11 +33,11 @@ class Actions:
         return self._twin.workspace
 
     async def act(self, request: Request) -> Json:
-        """Press or choose something, or submit or close a modal.
+        """Presses a button, selects an option, or submits or closes a modal.
 
-        `ok` is false, with `error`, when no app acknowledged within three seconds or its answer makes no sense;
-        `errors` are complaints about a form by block; `view` is the modal in front after that, for which the answer
-        waits `wait_seconds`.
+        `ok` is false, with `error`, if no app acknowledged the action within three seconds or its response is invalid;
+        `errors` contains the errors of a form by block. `view` is the modal in front afterwards; the response waits
+        `wait_seconds` for it.
         """
         body = await read_body(request, known=_FIELDS)
         user = find_user(self._workspace, body.text("user"))
@@ -64,7 +65,7 @@ class Actions:
         return outcome.told() | ({"view": view_shape(self._workspace, stack[-1])} if stack else {})
 
     async def suggest(self, request: Request) -> Json:
-        """What an app offers in an external menu for the text `value`."""
+        """Returns an app's options in an external menu for the text `value`."""
         body = await read_body(request, known="user channel ts view_id action_id block_id value")
         user, act = find_user(self._workspace, body.text("user")), _act_of(body)
         presses = self._twin.interactions.presses
@@ -74,7 +75,7 @@ class Actions:
         return {"options": await presses.options_on_message(user, channel, body.text("ts"), act)}
 
     async def command(self, request: Request) -> Json:
-        """Run a slash command. The text may name people with `@`, as typed."""
+        """Runs a slash command. The text may mention people with `@`."""
         body = await read_body(request, known="user channel command text wait_seconds")
         user = find_user(self._workspace, body.text("user"))
         channel = find_channel(self._workspace, body.text("channel"), user)
@@ -84,7 +85,7 @@ class Actions:
         return await self._told(body, user, outcome)
 
     async def shortcut(self, request: Request) -> Json:
-        """Use a shortcut of an app; with `channel` and `ts` that of a message."""
+        """Runs an app's shortcut: a message shortcut if `channel` and `ts` are given, otherwise a global one."""
         body = await read_body(request, known="user app callback_id channel ts wait_seconds")
         user, app = find_user(self._workspace, body.text("user")), find_app(self._workspace, body.text("app"))
         commands, callback_id = self._twin.interactions.commands, body.text("callback_id")
@@ -95,7 +96,7 @@ class Actions:
         return await self._told(body, user, await commands.message_shortcut(user, app, callback_id, channel, message))
 
     async def views(self, request: Request) -> Json:
-        """The modals that a person has open, the one in front last, and the home tabs of the apps."""
+        """Returns a person's open modals, the front modal last, and the home tabs of the apps."""
         user = find_user(self._workspace, request.query_params.get("user", ""))
         surfaces, apps = self._workspace.surfaces, self._workspace.directory.apps.values()
         homes = {app.name: view for app in apps if (view := surfaces.home(app.id, user.id))}
@@ -105,7 +106,7 @@ class Actions:
         }
 
     async def home(self, request: Request) -> Json:
-        """Open the home tab of an app, which hears of it by `app_home_opened`."""
+        """Opens an app's home tab, which sends the app `app_home_opened`."""
         body = await read_body(request, known="user app")
         user, app = find_user(self._workspace, body.text("user")), find_app(self._workspace, body.text("app"))
         view = open_home(self._workspace, user, app)
@@ -122,7 +123,7 @@ def _act_of(body: Body) -> Act:
 
 
 async def _exchanged(trigger: Trigger, seconds: float) -> None:
-    """Give the app a moment to open a view."""
+    """Waits up to `seconds` for the app to open a view."""
     try:
         await asyncio.wait_for(trigger.exchanged.wait(), seconds)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What a test does to the workspace from outside: read the journals, plan faults, move the clock, seed and reset."""
+"""Administration by tests: reads the journals, plans faults, advances the clock, seeds and resets the workspace."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ _APP = "name manifest bot_token app_token signing_secret scopes events request_u
 
 
 class Admin:
-    """Journals, faults, clock, seed and reset."""
+    """Handlers for journals, faults, the clock, seeding and resetting."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
@@ -34,13 +34,16 @@ class Admin:
         return {"deliveries": self._twin.delivery.journal.since(query_number(request, "since"))}
 
     async def advance_clock(self, request: Request) -> Json:
-        """Without `advance_seconds` it only tells the time."""
+        """Advances the clock; without `advance_seconds`, only returns the time."""
         body = await read_body(request, known="advance_seconds")
         seconds = body.number("advance_seconds", lowest=0, highest=_MOST_SECONDS)
         return {"now": self._twin.clock.advance(seconds or 0.0)}
 
     async def plan_fault(self, request: Request) -> Json:
-        """Plan a fault. What concerns open connections or streams in general happens to those that are open now."""
+        """Plans a fault.
+
+        Without an event or method, a fault of connections or streams affects the open ones immediately.
+        """
         body = await read_body(request, known="method event app kind error seconds times")
         kind = _kind(body)
         app = find_app(self._twin.workspace, name) if (name := body.optional("app")) else None
@@ -60,7 +63,7 @@ class Admin:
         return {"id": fault.id}
 
     def _act_now(self, fault: Fault, app: App | None) -> bool:
-        """Do at once what needs no call or event; False when the fault has to wait for one."""
+        """Applies a fault that needs no call or event. Returns False if the fault must wait for one."""
         if fault.kind is FaultKind.EXPIRE_STREAM and fault.method is None:
             return self._twin.workspace.streams.expire_all(fault.app)
         if fault.kind not in SOCKET_KINDS or fault.event is not None:
@@ -74,13 +77,13 @@ class Admin:
         return True
 
     async def clear_faults(self, request: Request) -> Json:
-        """Forget planned faults; connections that were silenced hear again."""
+        """Removes planned faults and ends the silence of connections."""
         self._twin.faults.clear()
         self._twin.sockets.unsilence()
         return {"ok": True}
 
     async def seed(self, request: Request) -> Json:
-        """Add people, channels and apps, or change those of the same name. A mere name will do for the first two."""
+        """Adds people, channels and apps, or updates those of the same name. People and channels may be plain names."""
         body = await read_body(request, known="users channels apps user_groups guests teams")
         seed = Seed(
             users=body.items("users", _user),
@@ -110,7 +113,7 @@ class Admin:
         return [workspace.base_url + webhook.path for webhook in workspace.webhooks.of(app.id)]
 
     async def install(self, request: Request) -> Json:
-        """A person agrees to install an app, which gets a code for its token (`oauth.v2.access`)."""
+        """Installs an app as a person. Returns a code for its token (`oauth.v2.access`)."""
         body = await read_body(request, known="app user redirect_uri")
         workspace = self._twin.workspace
         app, user = find_app(workspace, body.text("app")), find_user(workspace, body.text("user"))
@@ -119,14 +122,14 @@ class Admin:
         return {"code": grant.code, "client_id": app.client_id, "client_secret": app.client_secret}
 
     def _verify(self, seed: Seed) -> None:
-        """The apps whose request URL is set prove that it is theirs."""
+        """Verifies the request URLs that the seed sets."""
         for named in seed.apps:
             app = self._twin.workspace.directory.app(named.name)
             if app is not None and named.request_url:
                 self._twin.delivery.verify(app)
 
     async def reset(self, request: Request) -> Json:
-        """Back to the seed, or with `{"seed": "default"}` to what the twin started with."""
+        """Restores the seed; with `{"seed": "default"}`, restores the state at the twin's start."""
         body = await read_body(request, known="seed")
         if body.optional("seed") not in (None, "default"):
             raise ControlError(422, "invalid", "'seed' can only be \"default\"")
@@ -139,21 +142,21 @@ def _kind(body: Body) -> FaultKind:
     try:
         return FaultKind(name)
     except ValueError:
-        raise ControlError(422, "invalid", f"no fault {name!r}", f"there is: {', '.join(FaultKind)}") from None
+        raise ControlError(422, "invalid", f"no fault {name!r}", f"available: {', '.join(FaultKind)}") from None
 
 
 def _check_target(kind: FaultKind, method: str | None, event: str | None) -> None:
-    """A fault that could never happen is refused, so that no test waits for it."""
+    """Raises an error for a fault that can never occur, so that no test waits for it."""
     if method is not None and method not in METHODS:
-        raise ControlError(404, "not_found", f"no method {method!r}", f"there is: {', '.join(sorted(METHODS))}")
+        raise ControlError(404, "not_found", f"no method {method!r}", f"available: {', '.join(sorted(METHODS))}")
     if method is not None and kind not in CALL_KINDS:
-        raise ControlError(422, "invalid", f"{kind} concerns events, not methods")
+        raise ControlError(422, "invalid", f"{kind} applies to events, not methods")
     if method is not None and kind is FaultKind.EXPIRE_STREAM and method not in STREAM_METHODS:
-        raise ControlError(422, "invalid", f"{kind} concerns {' and '.join(sorted(STREAM_METHODS))} only")
+        raise ControlError(422, "invalid", f"{kind} applies to {' and '.join(sorted(STREAM_METHODS))} only")
     if event is not None and kind not in EVENT_KINDS:
-        raise ControlError(422, "invalid", f"{kind} concerns methods, not events")
+        raise ControlError(422, "invalid", f"{kind} applies to methods, not events")
     if method is not None and event is not None:
-        raise ControlError(422, "invalid", "a fault concerns a method or an event, not both")
+        raise ControlError(422, "invalid", "a fault applies to a method or an event, not both")
 
 
 def _user(item: object) -> SeedUser:
@@ -206,7 +209,7 @@ def _user_group(item: object) -> SeedUserGroup:
 
 
 def _app(item: object) -> SeedApp:
-    """An app by what is said of it, or by its manifest with what is said beside that."""
+    """Reads an app from its fields, or from its manifest and the fields that override it."""
     given = as_body(item, known=_APP)
     app = _by_manifest(given) if "manifest" in given else _by_name(given.text("name"))
     events, channels, webhooks = given.texts("events"), given.texts("channels"), given.texts("webhooks")
@@ -243,7 +246,7 @@ def _by_manifest(given: Body) -> SeedApp:
 
 
 def _command(item: object) -> Command:
-    """A command by its name, or with a description and a hint about its arguments."""
+    """Reads a command from its name, or from an object with a description and a hint about its arguments."""
     given = as_body(item, known="name description usage_hint")
     name = given.text("name")
     return Command(

@@ -1,4 +1,4 @@
-"""Reading the bodies of control requests: strict about types, and clear about what is wrong."""
+"""Reads the bodies of control requests, with strict types and precise errors."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -12,7 +12,7 @@ Value = TypeVar("Value")
 
 
 class Body:
-    """A JSON object whose values are read by type; a wrong one raises ControlError 422 that names the field."""
+    """A JSON object whose values are read by type. A wrong type raises ControlError 422 with the field's name."""
 
     def __init__(self, values: Mapping[str, object], *, known: str) -> None:
         self._values = values
@@ -26,7 +26,7 @@ class Body:
     def text(self, name: str) -> str:
         value = self.optional(name)
         if not value:
-            raise _invalid(f"{name!r} is missing: a string that is not empty")
+            raise _invalid(f"{name!r} is missing: expected a non-empty string")
         return value
 
     def optional(self, name: str) -> str | None:
@@ -36,7 +36,7 @@ class Body:
         if not isinstance(value, str):
             raise _invalid(f"{name!r} must be a string")
         if "\x00" in value:
-            raise _invalid(f"{name!r} contains NUL, which Slack does not carry")
+            raise _invalid(f"{name!r} contains NUL, which Slack does not support")
         return value
 
     def number(self, name: str, *, lowest: float, highest: float) -> float | None:
@@ -54,7 +54,7 @@ class Body:
         return value
 
     def anything(self, name: str) -> object:
-        """A value of any type, None when absent."""
+        """Returns a value of any type, None if absent."""
         return self._values.get(name)
 
     def mapping(self, name: str) -> Mapping[str, object] | None:
@@ -72,7 +72,7 @@ class Body:
         return tuple(value)
 
     def items(self, name: str, read: Callable[[object], Value]) -> tuple[Value, ...]:
-        """A list, each item read by `read`."""
+        """Returns a list whose items are read by `read`."""
         value = self._values.get(name)
         if value is None:
             return ()
@@ -82,7 +82,7 @@ class Body:
 
 
 def as_body(item: object, *, known: str) -> Body:
-    """An item of a list as a Body; a mere string stands for `{"name": string}`."""
+    """Returns an item of a list as a Body; a plain string stands for `{"name": string}`."""
     if isinstance(item, str):
         item = {"name": item}
     if not isinstance(item, dict):
@@ -91,7 +91,10 @@ def as_body(item: object, *, known: str) -> Body:
 
 
 async def read_body(request: Request, *, known: str) -> Body:
-    """The JSON object of a request. Raises ControlError 400 (no JSON), 413 (too large) or 422 (other fields)."""
+    """Returns the JSON object of a request.
+
+    Raises ControlError 400 (no JSON), 413 (too large) or 422 (unknown fields).
+    """
     try:
         raw = await limited_body(request)
     except SlackError:
@@ -106,7 +109,7 @@ async def read_body(request: Request, *, known: str) -> Body:
 
 
 def query_number(request: Request, name: str) -> int:
-    """A whole number of the query, 0 when absent. Raises ControlError 422."""
+    """Returns an integer from the query, 0 if absent. Raises ControlError 422."""
     value = request.query_params.get(name, "0")
     if not (value.isascii() and value.isdecimal() and len(value) <= 15):
         raise _invalid(f"{name!r} must be a whole number")

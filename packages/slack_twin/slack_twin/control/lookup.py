@@ -1,4 +1,4 @@
-"""From the names in a control request to people, channels and apps; the refusal lists what there is."""
+"""Looks up people, channels and apps by the names in a control request. Errors list the valid names."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from slack_twin.workspace import Workspace
 
 
 def find_user(workspace: Workspace, name: str) -> User:
-    """A person by name or id; apps do not speak here. Raises ControlError 404."""
+    """Returns a person by name or id, but no app's user. Raises ControlError 404."""
     user = workspace.directory.user(name.removeprefix("@"))
     if user is None or user.is_bot:
         people = [user.name for user in workspace.directory.users.values() if not user.is_bot]
@@ -17,7 +17,7 @@ def find_user(workspace: Workspace, name: str) -> User:
 
 
 def find_app(workspace: Workspace, name: str) -> App:
-    """Raises ControlError 404."""
+    """Returns an app by name or id. Raises ControlError 404."""
     app = workspace.directory.app(name)
     if app is None:
         raise _unknown("app", name, [app.name for app in workspace.directory.apps.values()])
@@ -25,9 +25,9 @@ def find_app(workspace: Workspace, name: str) -> App:
 
 
 def find_channel(workspace: Workspace, name: str, user: User | None = None) -> Channel:
-    """A channel by name, `#name` or id; `@name` is the direct conversation of `user` with that person or app.
+    """Returns a channel by name, `#name` or id; `@name` is the direct conversation of `user` with a person or an app.
 
-    Raises ControlError 404 when there is no such channel, 403 when `user` is not a member.
+    Raises ControlError 404 if the channel does not exist, 403 if `user` is not a member.
     """
     channel = _direct(workspace, name, user) if name.startswith("@") else workspace.directory.channel(name)
     if channel is None:
@@ -40,7 +40,7 @@ def find_channel(workspace: Workspace, name: str, user: User | None = None) -> C
 
 def _direct(workspace: Workspace, name: str, user: User | None) -> Channel:
     if user is None:
-        raise ControlError(422, "invalid", f"{name} needs a 'user': whose direct conversation?")
+        raise ControlError(422, "invalid", f"{name} needs a 'user', whose direct conversation is meant")
     other = workspace.directory.user(name.removeprefix("@"))
     if other is None:
         raise _unknown("user or app", name, [user.name for user in workspace.directory.users.values()])
@@ -48,4 +48,4 @@ def _direct(workspace: Workspace, name: str, user: User | None) -> Channel:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> ControlError:
-    return ControlError(404, "not_found", f"no {kind} {name!r}", f"there is: {', '.join(known)}")
+    return ControlError(404, "not_found", f"no {kind} {name!r}", f"available: {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What a person does in a channel: say, change, delete, react; and what a reader sees there."""
+"""People's messages in a channel: posts, edits, deletions and reactions, and the list of visible messages."""
 
 import base64
 from dataclasses import replace
@@ -20,7 +20,7 @@ from slack_twin.workspace import Draft, Workspace
 
 
 class Messages:
-    """`/twin/messages` and `/twin/reactions`."""
+    """Handlers of `/twin/messages` and `/twin/reactions`."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
@@ -30,7 +30,7 @@ class Messages:
         return self._twin.workspace
 
     async def read(self, request: Request) -> Json:
-        """The messages of a channel with all replies, or of one thread, oldest first."""
+        """Returns the messages of a channel with all replies, or of one thread, oldest first."""
         query = request.query_params
         user = find_user(self._workspace, query["user"]) if query.get("user") else None
         channel = self._readable_channel(query.get("channel", ""), user)
@@ -39,7 +39,7 @@ class Messages:
         return {"messages": messages + (self._only_for(user, channel, thread_ts) if user else [])}
 
     def _only_for(self, user: User, channel: Channel, thread_ts: str | None) -> list[Json]:
-        """The ephemeral messages that one person sees, after the others: `subtype` says so."""
+        """Returns the ephemeral messages for one person, marked with `subtype`."""
         shown = self._workspace.ephemerals.seen_by(user.id, channel.id)
         found = [message for message in shown if thread_ts in (None, message.thread_ts)]
         return [View(self._workspace).message(message) for message in found]
@@ -50,7 +50,7 @@ class Messages:
         return find_channel(self._workspace, name, user)
 
     async def post(self, request: Request) -> Json:
-        """Say something as a person. The text may name people with `@` and channels with `#`."""
+        """Posts a message as a person. The text may mention people with `@` and channels with `#`."""
         body = await read_body(request, known="user channel text thread_ts files broadcast")
         user = find_user(self._workspace, body.text("user"))
         channel = find_channel(self._workspace, body.text("channel"), user)
@@ -66,7 +66,7 @@ class Messages:
         return {"ts": message.ts, "channel": channel.id}
 
     def _stored(self, body: Body, *, required: bool) -> str:
-        """The text as Slack stores it. Raises ControlError 413 when it is too long."""
+        """Returns the text in Slack's stored format. Raises ControlError 413 if it is too long."""
         typed = body.text("text") if required else body.optional("text") or ""
         if len(typed) > MAX_TEXT_CHARACTERS:
             raise ControlError(413, "too_large", f"'text' is longer than {MAX_TEXT_CHARACTERS} characters")
@@ -74,34 +74,34 @@ class Messages:
         return from_reader(typed, directory.id_of_user, directory.id_of_channel)
 
     def _file(self, item: object, user: User) -> File:
-        """A file with `content` as text, or `content_base64` for any bytes."""
+        """Creates a file from `content` (text) or `content_base64` (any bytes)."""
         given = as_body(item, known="name content content_base64")
         encoded = given.optional("content_base64")
         content = _decoded(encoded) if encoded else (given.optional("content") or "").encode()
         return self._workspace.add_file(name=given.text("name"), user=user.id, content=content)
 
     async def edit(self, request: Request) -> Json:
-        """Change the text of one's own message."""
+        """Edits one of the person's own messages."""
         body = await read_body(request, known="user channel ts text")
         channel, message = self._own(body, "cant_update_message")
         self._workspace.edit(channel, message, replace(message, text=self._stored(body, required=True), blocks=()))
         return {"ok": True}
 
     async def delete(self, request: Request) -> Json:
-        """Delete one's own message. The arguments may come in the query."""
+        """Deletes one of the person's own messages. The arguments may be in the query."""
         body = await self._body_or_query(request, "user channel ts")
         channel, message = self._own(body, "cant_delete_message")
         self._workspace.delete(channel, message)
         return {"ok": True}
 
     async def _body_or_query(self, request: Request, known: str) -> Body:
-        """Some clients send no body with DELETE."""
+        """Reads arguments from the query if there is no body, because some clients send none with DELETE."""
         if request.query_params:
             return Body(dict(request.query_params), known=known)
         return await read_body(request, known=f"{known} text")
 
     def _own(self, body: Body, refusal: str) -> tuple[Channel, Message]:
-        """Raises ControlError 403 when somebody else wrote it."""
+        """Returns the person's own message. Raises ControlError 403 if it has another author."""
         user = find_user(self._workspace, body.text("user"))
         channel = find_channel(self._workspace, body.text("channel"), user)
         message = self._workspace.message(channel, body.text("ts"))
@@ -110,7 +110,7 @@ class Messages:
         return channel, message
 
     async def react(self, request: Request) -> Json:
-        """Add an emoji to a message, or take it away with `remove`."""
+        """Adds a reaction to a message, or removes it with `remove`."""
         body = await read_body(request, known="user channel ts name remove")
         user = find_user(self._workspace, body.text("user"))
         channel = find_channel(self._workspace, body.text("channel"), user)

@@ -1,4 +1,4 @@
-"""What a person does with an app's work: press Stop, open the app's pane, look at another channel beside it."""
+"""People's actions in an app's threads: pressing Stop, opening the assistant pane, switching the viewed channel."""
 
 from starlette.requests import Request
 
@@ -11,13 +11,13 @@ from slack_twin.views import View
 
 
 class Sessions:
-    """`/twin/stop` and `/twin/assistant`."""
+    """Handlers of `/twin/stop` and `/twin/assistant`."""
 
     def __init__(self, twin: Twin) -> None:
         self._twin = twin
 
     async def stop(self, request: Request) -> Json:
-        """Press Stop in a thread."""
+        """Presses Stop in a thread."""
         body = await read_body(request, known="user channel thread_ts")
         workspace = self._twin.workspace
         user = find_user(workspace, body.text("user"))
@@ -33,7 +33,7 @@ class Sessions:
         }
 
     async def open(self, request: Request) -> Json:
-        """Open an app's pane beside `channel`; with `thread_ts`, look at another channel beside that open pane."""
+        """Opens an app's pane next to `channel`; with `thread_ts`, switches the channel next to that open pane."""
         body = await read_body(request, known="user app channel thread_ts")
         workspace = self._twin.workspace
         user, app = find_user(workspace, body.text("user")), find_app(workspace, body.text("app"))
@@ -47,7 +47,7 @@ class Sessions:
         return {"channel": root.channel, "thread_ts": root.ts}
 
     async def read(self, request: Request) -> Json:
-        """What apps show beside threads: titles, prompts, sessions, statuses that still count."""
+        """Returns the titles, prompts, sessions and current statuses that apps show in threads."""
         workspace = self._twin.workspace
         view = View(workspace)
         names = workspace.directory.apps

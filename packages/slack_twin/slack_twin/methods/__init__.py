@@ -1,4 +1,4 @@
-"""The methods of Slack's Web API that the twin has, one module a namespace."""
+"""The supported methods of Slack's Web API, one module per namespace."""
 
 from slack_twin.methods import (
     assistant,

@@ -1,4 +1,4 @@
-"""assistant.threads.*: what an app shows while it works, the title of a thread, prompts to choose from."""
+"""assistant.threads.*: an app's status while it works, the title of a thread, suggested prompts."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ _MOST_PROMPTS = 4
 
 
 def set_status(call: Call) -> Json:
-    """Show a status in a thread for two minutes at most; an empty one clears it. Raises `invalid_thread_ts`."""
+    """Shows a status in a thread for at most two minutes; an empty status clears it. Raises `invalid_thread_ts`."""
     channel, thread_ts = session_thread(call)
     if "status" not in call.args:
         raise _wrong("missing required field: status")
@@ -23,7 +23,7 @@ def set_status(call: Call) -> Json:
 
 
 def _loading_messages(call: Call) -> tuple[str, ...]:
-    """What is shown in turns instead of the status."""
+    """Returns the messages that are shown in rotation instead of the status."""
     given = call.args.json("loading_messages")
     if given is None:
         return ()
@@ -34,7 +34,7 @@ def _loading_messages(call: Call) -> tuple[str, ...]:
 
 
 def set_title(call: Call) -> Json:
-    """Raises `invalid_thread_ts`."""
+    """Sets the title of a thread. Raises `invalid_thread_ts`."""
     channel, thread_ts = session_thread(call)
     shown = call.workspace.assistants.get(channel, thread_ts, call.app.id)
     show(call, channel, replace(shown, title=call.args.text("title")))
@@ -42,7 +42,7 @@ def set_title(call: Call) -> Json:
 
 
 def set_suggested_prompts(call: Call) -> Json:
-    """Offer up to four prompts; without `thread_ts` beside the latest message. Raises `invalid_thread_ts`."""
+    """Offers up to four prompts; without `thread_ts`, next to the latest message. Raises `invalid_thread_ts`."""
     if "thread_ts" in call.args:
         channel, thread_ts = session_thread(call)
     else:

@@ -7,7 +7,7 @@ from slack_twin.methods.call import Call, Method, TokenKind
 
 
 def test(call: Call) -> Json:
-    """Who the token is."""
+    """Returns the identity of the token."""
     app = call.app
     return {
         "url": call.base_url,
@@ -21,7 +21,7 @@ def test(call: Call) -> Json:
 
 
 def test_api(call: Call) -> Json:
-    """Says its arguments again, and fails with `error` if that is one of them."""
+    """Returns the arguments, and fails with the argument `error` if it is present."""
     args = call.args.visible()
     if "error" in args:
         raise SlackError(call.args.text("error"), args=args)
@@ -29,7 +29,7 @@ def test_api(call: Call) -> Json:
 
 
 def open_connection(call: Call) -> Json:
-    """A WebSocket URL that serves for one connection."""
+    """Returns a WebSocket URL for one connection."""
     return {"url": call.open_socket(call.app)}
 
 

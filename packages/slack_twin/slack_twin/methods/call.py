@@ -1,4 +1,4 @@
-"""One call of a Web API method, and what a method says about itself."""
+"""One call of a Web API method, and the description of a method."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,26 +15,29 @@ from slack_twin.workspace import Workspace
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call whose token, scope and rate were found to be right."""
+    """A call whose token, scope and rate have been checked."""
 
     workspace: Workspace
     app: App
     args: Arguments
-    base_url: str  # of the twin, with a slash at its end
-    open_socket: Callable[[App], str]  # makes a WebSocket URL for one connection
-    warnings: list[str] = field(default_factory=list)  # what Slack remarks about a call that succeeds
+    base_url: str  # of the twin, with a trailing slash
+    open_socket: Callable[[App], str]  # returns a WebSocket URL for one connection
+    warnings: list[str] = field(default_factory=list)  # Slack's warnings about a successful call
 
     @property
     def directory(self) -> Directory:
         return self.workspace.directory
 
     def require(self, *scopes: str) -> None:
-        """One of them is enough. Raises `missing_scope`."""
+        """Requires one of these scopes. Raises `missing_scope`."""
         if self.app.scopes.isdisjoint(scopes):
             raise missing_scope(self.app, *scopes)
 
     def visible_channel(self, name: str = "channel") -> Channel:
-        """The conversation named by an argument. Raises `channel_not_found`, also for what the bot may not see."""
+        """Returns the conversation in an argument.
+
+        Raises `channel_not_found`, also for conversations that the bot cannot see.
+        """
         channel = self.directory.channels.get(self.args.text(name))
         if channel is None:
             raise SlackError("channel_not_found")
@@ -44,18 +47,18 @@ class Call:
         return channel
 
     def joined_channel(self, name: str = "channel") -> Channel:
-        """As `visible_channel`; raises `not_in_channel` when the bot is not a member."""
+        """Returns the conversation like `visible_channel`. Raises `not_in_channel` if the bot is not a member."""
         channel = self.visible_channel(name)
         if self.app.bot_user not in channel.members:
             raise SlackError("not_in_channel")
         return channel
 
     def message(self, channel: Channel, name: str) -> Message:
-        """The message whose timestamp is in an argument. Raises `message_not_found`."""
+        """Returns the message whose timestamp is in an argument. Raises `message_not_found`."""
         return self.workspace.message(channel, self.args.timestamp(name))
 
     def target_message(self) -> tuple[Channel, Message]:
-        """The message that `channel` and `timestamp` name, as reactions and pins have it.
+        """Returns the message of `channel` and `timestamp`, for reactions and pins.
 
         Raises `no_item_specified`, `bad_timestamp`, `channel_not_found`, `not_in_channel`, `message_not_found`.
         """
@@ -69,7 +72,7 @@ class Call:
         return channel, self.workspace.message(channel, timestamp)
 
     def own_message(self, channel: Channel, name: str, refusal: str) -> Message:
-        """As `message`; raises `refusal` when another app or a person wrote it."""
+        """Returns the message like `message`. Raises `refusal` if another app or a person is the author."""
         message = self.message(channel, name)
         if message.app_id != self.app.id:
             raise SlackError(refusal)
@@ -78,28 +81,28 @@ class Call:
 
 NOBODY = App(
     id="", name="", bot_id="", bot_user="", bot_token="", app_token="", signing_secret="", scopes=frozenset()
-)  # who calls without a token
+)  # stands for a caller without a token
 
 
 class TokenKind(Enum):
-    """Which tokens a method takes."""
+    """The kind of tokens that a method accepts."""
 
     BOT = auto()
     APP = auto()
     EITHER = auto()
-    NONE = auto()  # the method works without a token, and does not look at one
+    NONE = auto()  # the method needs no token and ignores one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A Web API method. One of `scopes` is enough; none means that any token will do."""
+    """A Web API method. One of `scopes` is required; an empty set accepts any token."""
 
     name: str
     handle: Callable[[Call], Json]
     tier: Tier
     scopes: tuple[str, ...] = ()
     token: TokenKind = TokenKind.BOT
-    is_post: bool = False  # counts towards one post per second and channel
+    is_post: bool = False  # counts towards the limit of one post per second and channel
 
 
 def missing_scope(app: App, *needed: str) -> SlackError:

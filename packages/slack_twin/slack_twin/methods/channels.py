@@ -1,4 +1,4 @@
-"""conversations.*: opening, describing and closing channels, and who is in them."""
+"""conversations.*: creates, describes, closes and archives channels, and changes their members."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from slack_twin.people import Channel, ChannelKind, User
 
 Scopes = Mapping[ChannelKind, tuple[str, ...]]
 
-# The scopes for changing a conversation of each kind; any one is enough.
+# The scopes for changing a conversation of each kind; one of them is required.
 _MANAGE = {
     ChannelKind.PUBLIC: ("channels:manage",),
     ChannelKind.PRIVATE: ("groups:write",),
@@ -32,7 +32,10 @@ _MAX_TOPIC_CHARACTERS = 250
 
 
 def create(call: Call) -> Json:
-    """Open a channel; the bot is its first member. Raises `name_taken`, `invalid_name_required` and its like."""
+    """Creates a channel with the bot as its first member.
+
+    Raises `name_taken`, `invalid_name_required` and similar errors.
+    """
     is_private = call.args.flag("is_private")
     call.require(*_MANAGE[ChannelKind.PRIVATE if is_private else ChannelKind.PUBLIC])
     channels = call.workspace.channels
@@ -40,10 +43,10 @@ def create(call: Call) -> Json:
 
 
 def invite(call: Call) -> Json:
-    """Bring people in: all of them or, if one cannot come, none, unless `force` is set.
+    """Invites people: all of them or, if one cannot be invited, none, unless `force` is set.
 
     Raises `no_user`, `user_not_found`, `cant_invite_self`, `already_in_channel`, `too_many_users`, `not_in_channel`,
-    `is_archived`, with `errors` that name each of them.
+    `is_archived`, with `errors` that contains an entry for each failed person.
     """
     channel = _managed(call, _INVITE, joined=True)
     _check_open(channel)
@@ -71,7 +74,7 @@ def _cannot_come(call: Call, channel: Channel, user_id: str) -> str | None:
 
 
 def kick(call: Call) -> Json:
-    """Raises `user_not_found`, `cant_kick_self`, `cant_kick_from_general`, `not_in_channel`."""
+    """Removes a person. Raises `user_not_found`, `cant_kick_self`, `cant_kick_from_general`, `not_in_channel`."""
     channel = _managed(call, joined=True)
     user = _user(call)
     if user.id == call.app.bot_user:
@@ -92,7 +95,7 @@ def _user(call: Call) -> User:
 
 
 def leave(call: Call) -> Json:
-    """Raises `cant_leave_general`, `last_member` of a private channel, `is_archived`."""
+    """Removes the bot. Raises `cant_leave_general`, `last_member` of a private channel, `is_archived`."""
     channel = _managed(call)
     if call.app.bot_user not in channel.members:
         return {"not_in_channel": True}
@@ -106,7 +109,7 @@ def leave(call: Call) -> Json:
 
 
 def archive(call: Call) -> Json:
-    """Raises `already_archived`, `cant_archive_general`."""
+    """Archives a channel. Raises `already_archived`, `cant_archive_general`."""
     channel = _managed(call)
     if channel.name == _GENERAL:
         raise SlackError("cant_archive_general")
@@ -115,13 +118,13 @@ def archive(call: Call) -> Json:
 
 
 def unarchive(call: Call) -> Json:
-    """Raises `not_archived`."""
+    """Unarchives a channel. Raises `not_archived`."""
     call.workspace.channels.unarchive(_managed(call), by=call.app.bot_user)
     return {}
 
 
 def rename(call: Call) -> Json:
-    """Only who opened a channel may rename it. Raises `not_authorized`, `name_taken`, `invalid_name_required`, …"""
+    """Renames a channel; only its creator may. Raises `not_authorized`, `name_taken`, `invalid_name_required`, …"""
     channel = _managed(call, joined=True)
     if channel.creator != call.app.bot_user:
         raise SlackError("not_authorized")
@@ -131,14 +134,14 @@ def rename(call: Call) -> Json:
 
 
 def set_topic(call: Call) -> Json:
-    """Raises `too_long` above 250 characters, `is_archived`."""
+    """Sets the topic. Raises `too_long` above 250 characters, `is_archived`."""
     channel, topic = _described(call, "topic")
     call.workspace.channels.set_topic(channel, topic, by=call.app.bot_user)
     return _shown(call, channel)
 
 
 def set_purpose(call: Call) -> Json:
-    """Raises `too_long` above 250 characters, `is_archived`."""
+    """Sets the purpose. Raises `too_long` above 250 characters, `is_archived`."""
     channel, purpose = _described(call, "purpose")
     call.workspace.channels.set_purpose(channel, purpose, by=call.app.bot_user)
     return _shown(call, channel)
@@ -147,7 +150,7 @@ def set_purpose(call: Call) -> Json:
 def _described(call: Call, name: str) -> tuple[Channel, str]:
     channel = _managed(call, _TOPIC, kinds=(*_CHANNELS, ChannelKind.GROUP_DIRECT), joined=True)
     if name not in call.args:
-        call.args.text(name)  # says that it is missing: an empty one is a text as well
+        call.args.text(name)  # raises an error if the argument is missing; an empty text is valid
     _check_open(channel)
     if len(call.args.optional(name)) > _MAX_TOPIC_CHARACTERS:
         raise SlackError("too_long")
@@ -155,7 +158,7 @@ def _described(call: Call, name: str) -> tuple[Channel, str]:
 
 
 def close(call: Call) -> Json:
-    """Take a direct conversation off the bot's list; its messages stay. Raises `method_not_supported_…`."""
+    """Removes a direct conversation from the bot's list; its messages stay. Raises `method_not_supported_…`."""
     channel = _managed(call, kinds=(ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT))
     if call.app.bot_user in channel.closed_by:
         return {"no_op": True, "already_closed": True}
@@ -164,7 +167,7 @@ def close(call: Call) -> Json:
 
 
 def mark(call: Call) -> Json:
-    """Up to where the bot has read. Raises `invalid_timestamp`, `not_in_channel`."""
+    """Sets the bot's read mark. Raises `invalid_timestamp`, `not_in_channel`."""
     channel = _managed(call, kinds=tuple(ChannelKind), joined=True)
     try:
         timestamp = call.args.timestamp("ts")
@@ -183,7 +186,7 @@ def _managed(
     kinds: tuple[ChannelKind, ...] = _CHANNELS,
     joined: bool = False,
 ) -> Channel:
-    """The conversation, if the method is for its kind and the scopes are; `also` are scopes that do as well.
+    """Returns the conversation if the method supports its kind and the app has a scope; `also` are alternative scopes.
 
     Raises `channel_not_found`, `method_not_supported_for_channel_type`, `missing_scope` and, with `joined`,
     `not_in_channel`.

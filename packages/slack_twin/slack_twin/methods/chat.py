@@ -1,4 +1,4 @@
-"""chat.*: posting, changing and deleting messages."""
+"""chat.*: posts, updates and deletes messages."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ from slack_twin.workspace import Draft
 
 __all__ = ["MAX_TEXT_CHARACTERS", "METHODS"]
 
-_MAX_UPDATED_CHARACTERS = 4_000  # of `text`; a post takes ten times as much
+_MAX_UPDATED_CHARACTERS = 4_000  # limit of `text`; the limit of a post is ten times as high
 
 
 def post_message(call: Call) -> Json:
-    """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
+    """Posts to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
     channel = writable_channel(call)
     message = call.workspace.post(channel, read_draft(call.args, call.app))
     call.warnings.extend(draft_warnings(call.args))
@@ -25,7 +25,7 @@ def post_message(call: Call) -> Json:
 
 
 def post_ephemeral(call: Call) -> Json:
-    """Raises `user_not_in_channel`."""
+    """Posts an ephemeral message. Raises `user_not_in_channel`."""
     channel = writable_channel(call)
     user = call.args.text("user")
     if user not in channel.members:
@@ -36,7 +36,10 @@ def post_ephemeral(call: Call) -> Json:
 
 
 def update(call: Call) -> Json:
-    """Change an own message; what is not given stays. Raises `message_not_found`, `cant_update_message`, `no_text`."""
+    """Updates one of the app's messages; omitted fields stay unchanged.
+
+    Raises `message_not_found`, `cant_update_message`, `no_text`.
+    """
     channel = call.joined_channel()
     previous = call.own_message(channel, "ts", "cant_update_message")
     if previous.streaming:
@@ -57,7 +60,7 @@ def update(call: Call) -> Json:
 
 
 def delete(call: Call) -> Json:
-    """Delete an own message. Raises `message_not_found`, `cant_delete_message`."""
+    """Deletes one of the app's messages. Raises `message_not_found`, `cant_delete_message`."""
     channel = call.joined_channel()
     message = call.own_message(channel, "ts", "cant_delete_message")
     if message.streaming:
@@ -67,14 +70,17 @@ def delete(call: Call) -> Json:
 
 
 def get_permalink(call: Call) -> Json:
-    """A link that opens the message on the twin's page."""
+    """Returns a link that opens the message on the twin's page."""
     channel = call.visible_channel()
     message = call.message(channel, "message_ts")
     return {"channel": channel.id, "permalink": shapes.permalink(message, call.base_url)}
 
 
 def writable_channel(call: Call) -> Channel:
-    """Where to post: unlike elsewhere a name or a person's id will do. Raises `channel_not_found`, `not_in_channel`."""
+    """Returns the channel to post to; unlike other methods, posting accepts a name or a person's id.
+
+    Raises `channel_not_found`, `not_in_channel`.
+    """
     target = call.args.text("channel")
     if target in call.directory.users:
         return call.workspace.direct_channel(target, call.app.bot_user)
@@ -87,7 +93,7 @@ def writable_channel(call: Call) -> Channel:
 
 
 def me_message(call: Call) -> Json:
-    """Say what the bot does, as `/me` has it. Raises `no_text`."""
+    """Posts a message that describes the bot's action, like `/me`. Raises `no_text`."""
     channel = writable_channel(call)
     text = call.args.optional("text")
     if not text:

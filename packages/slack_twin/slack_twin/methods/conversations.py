@@ -1,4 +1,4 @@
-"""conversations.*: channels, direct conversations, and reading them."""
+"""conversations.*: lists, reads, joins and opens conversations."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _MOST_IN_GROUP = 8
 
 
 def list_conversations(call: Call) -> Json:
-    """Raises `invalid_types` and `missing_scope` for a kind that the app may not read."""
+    """Lists conversations. Raises `invalid_types`, and `missing_scope` for a kind that the app may not read."""
     kinds = wanted_kinds(call)
     for kind in kinds:
         call.require(f"{kind.scope_family}:read")
@@ -37,7 +37,7 @@ def _with_count(call: Call, channel: Channel) -> Json:
 
 
 def wanted_kinds(call: Call) -> set[ChannelKind]:
-    """The kinds that `types` names, public channels by default. Raises `invalid_types`."""
+    """Returns the kinds in `types`, by default public channels. Raises `invalid_types`."""
     by_name = {kind.listed_as: kind for kind in ChannelKind}
     names = [name.strip() for name in call.args.optional("types", "public_channel").split(",") if name.strip()]
     if not names or any(name not in by_name for name in names):
@@ -62,7 +62,7 @@ def members(call: Call) -> Json:
 
 
 def history(call: Call) -> Json:
-    """What the channel shows, newest first: roots and broadcast replies, no other replies."""
+    """Returns a channel's messages, newest first: roots and broadcast replies, but no other replies."""
     channel = _readable(call)
     after, before = _range(call)
     older_than = place_in(call.args, "next_ts")
@@ -75,7 +75,7 @@ def history(call: Call) -> Json:
 
 
 def replies(call: Call) -> Json:
-    """A root and its replies, oldest first; of a reply, that reply alone. Raises `thread_not_found`."""
+    """Returns a root and its replies, oldest first; for a reply, only that reply. Raises `thread_not_found`."""
     channel = _readable(call)
     root = channel.messages.get(call.args.optional("ts"))
     if root is None:
@@ -98,9 +98,9 @@ def _readable(call: Call) -> Channel:
 
 
 def _range(call: Call) -> tuple[str, str]:
-    """`oldest` and `latest` as the half-open range of timestamps that they stand for.
+    """Returns `oldest` and `latest` as a half-open range of timestamps.
 
-    Appending "." or "0" to a timestamp gives the next string after it, so an end is exclusive or inclusive at will.
+    Appending "." or "0" to a timestamp yields the next string after it, so each end can be exclusive or inclusive.
     """
     oldest, latest = _moment(call, "oldest"), _moment(call, "latest")
     if call.args.flag("inclusive"):
@@ -109,7 +109,7 @@ def _range(call: Call) -> tuple[str, str]:
 
 
 def _moment(call: Call, name: str) -> str:
-    """Raises `invalid_ts_oldest`, `invalid_ts_latest`."""
+    """Returns a timestamp argument. Raises `invalid_ts_oldest`, `invalid_ts_latest`."""
     try:
         return _full(call.args.timestamp(name))
     except SlackError:
@@ -117,7 +117,7 @@ def _moment(call: Call, name: str) -> str:
 
 
 def _full(timestamp: str) -> str:
-    """A timestamp with all its digits, so that comparing strings compares moments."""
+    """Returns a timestamp with all its digits, so that the order of strings is the order of times."""
     if not timestamp:
         return ""
     seconds, _, micros = timestamp.partition(".")
@@ -138,7 +138,7 @@ def _reading(messages: list[Json], following: str) -> Json:
 
 
 def join(call: Call) -> Json:
-    """Raises `method_not_supported_for_channel_type` for anything but a public channel, `is_archived`."""
+    """Joins a public channel. Raises `method_not_supported_for_channel_type` for other conversations, `is_archived`."""
     channel = call.visible_channel()
     if channel.kind is not ChannelKind.PUBLIC:
         raise SlackError("method_not_supported_for_channel_type")
@@ -148,7 +148,7 @@ def join(call: Call) -> Json:
 
 
 def open_direct(call: Call) -> Json:
-    """Open a direct conversation with one to eight people, or return the one named by `channel`."""
+    """Opens a direct conversation with one to eight people, or returns the conversation in `channel`."""
     channel = call.visible_channel() if "channel" in call.args else _direct(call)
     channel.closed_by.discard(call.app.bot_user)
     if call.args.flag("return_im"):
@@ -157,7 +157,7 @@ def open_direct(call: Call) -> Json:
 
 
 def _direct(call: Call) -> Channel:
-    """Raises `users_list_not_supplied`, `user_not_found`, `too_many_users`."""
+    """Returns the direct conversation. Raises `users_list_not_supplied`, `user_not_found`, `too_many_users`."""
     people = [name.strip() for name in call.args.optional("users").split(",") if name.strip()]
     if not people:
         raise SlackError("users_list_not_supplied")

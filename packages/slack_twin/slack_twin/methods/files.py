@@ -1,4 +1,4 @@
-"""files.*: uploading in three steps, looking at files, deleting them.
+"""files.*: uploads files in three steps, lists and deletes them.
 
 https://docs.slack.dev/messaging/working-with-files
 """
@@ -24,7 +24,7 @@ _MOST_FILES = 100
 
 
 def get_upload_url(call: Call) -> Json:
-    """An address that takes the content once. Raises `missing_argument`, `file_upload_size_restricted`, …"""
+    """Returns an address that accepts one upload. Raises `missing_argument`, `file_upload_size_restricted`, …"""
     name, length = call.args.text("filename"), call.args.optional("length", "0")
     if not re.fullmatch(r"\d{1,15}", length, re.ASCII):
         raise SlackError("invalid_arguments", messages=["[ERROR] length must be a whole number"])
@@ -40,10 +40,10 @@ def get_upload_url(call: Call) -> Json:
 
 
 def complete_upload(call: Call) -> Json:
-    """Make files of what was uploaded and share them in one message a channel, or keep them private.
+    """Creates files from completed uploads and shares them in one message per channel, or keeps them private.
 
-    Raises `file_not_found` for an upload that does not exist, is not finished or was completed before; then nothing
-    is shared at all. `channel_not_found`, `not_in_channel`, `channels_limit_exceeded`.
+    Raises `file_not_found` for an upload that does not exist, is unfinished or was completed before; in this case,
+    nothing is shared. Also raises `channel_not_found`, `not_in_channel`, `channels_limit_exceeded`.
     """
     channels, drafts = _channels(call), _wanted(call)
     thread_ts = call.args.timestamp("thread_ts") or None
@@ -69,7 +69,7 @@ def _channels(call: Call) -> list[Channel]:
 
 
 def _channel(call: Call, name: str) -> Channel:
-    """A channel by its id, or the direct conversation with a person."""
+    """Returns a channel by its id, or the direct conversation with a person."""
     if name in call.directory.users:
         return call.workspace.direct_channel(name, call.app.bot_user)
     channel = call.directory.channels.get(name)
@@ -84,7 +84,7 @@ def _channel(call: Call, name: str) -> Channel:
 
 
 def _wanted(call: Call) -> list[tuple[str, str]]:
-    """The ids and titles in `files`, each id once."""
+    """Returns the ids and titles in `files`, each id once."""
     given = call.args.json("files")
     if not isinstance(given, list) or not given or len(given) > _MOST_FILES:
         raise SlackError("invalid_arguments", messages=["[ERROR] files must be a list of objects with an id"])
@@ -99,14 +99,17 @@ def _wanted(call: Call) -> list[tuple[str, str]]:
 
 
 def info(call: Call) -> Json:
-    """Raises `file_not_found`, `file_deleted`."""
+    """Returns a file. Raises `file_not_found`, `file_deleted`."""
     file = _visible_file(call)
     answer: Json = {"file": _shape(call, file), "comments": []}
     return answer | {"response_metadata": {"next_cursor": ""}}
 
 
 def list_files(call: Call) -> Json:
-    """The files that the app may see, newest first, by page number. Raises `user_not_found`, `channel_not_found`."""
+    """Returns the files visible to the app, newest first, in numbered pages.
+
+    Raises `user_not_found`, `channel_not_found`.
+    """
     user, where = call.args.optional("user"), call.args.optional("channel")
     if user and user not in call.directory.users:
         raise SlackError("user_not_found")
@@ -129,7 +132,7 @@ def _moment(call: Call, name: str, default: float) -> float:
 
 
 def delete(call: Call) -> Json:
-    """Delete an own file: its messages keep a tombstone of it. Raises `cant_delete_file`, `file_not_found`."""
+    """Deletes one of the app's files; its messages keep a tombstone. Raises `cant_delete_file`, `file_not_found`."""
     file = _visible_file(call)
     if file.user != call.app.bot_user:
         raise SlackError("cant_delete_file")
@@ -141,7 +144,7 @@ def delete(call: Call) -> Json:
 
 
 def _bury(call: Call, file: File, share: Share) -> None:
-    """Put a tombstone in the place of a deleted file."""
+    """Replaces a deleted file with a tombstone in one message."""
     previous = call.workspace.message(share.channel, share.ts)
     files = tuple(replace(other, is_deleted=True) if other.id == file.id else other for other in previous.files)
     message = replace(previous, files=files)
@@ -151,7 +154,7 @@ def _bury(call: Call, file: File, share: Share) -> None:
 
 
 def _tell_apps(call: Call, file: File, channels: list[Channel]) -> None:
-    """The others that saw the file hear that it is gone. https://docs.slack.dev/reference/events/file_deleted"""
+    """Notifies the other apps that saw the file. https://docs.slack.dev/reference/events/file_deleted"""
     ts = call.workspace.next_ts()
     for app in call.directory.apps.values():
         seen = [channel for channel in channels if app.bot_user in channel.members]

@@ -1,4 +1,4 @@
-"""oauth.v2.access: the last step of installing an app, a code for its token.
+"""oauth.v2.access: exchanges a code for a token, the last step of installing an app.
 
 https://docs.slack.dev/authentication/installing-with-oauth
 """
@@ -11,7 +11,7 @@ from slack_twin.people import App
 
 
 def access(call: Call) -> Json:
-    """Who has the app's secret gets its token for a code, once and within ten minutes.
+    """Returns the app's token for its secret and a code, which is valid once within ten minutes.
 
     Raises `invalid_client_id`, `bad_client_secret`, `invalid_code`, `code_already_used`, `bad_redirect_uri`.
     """
@@ -44,7 +44,7 @@ def _client(call: Call) -> App:
 
 
 def _webhook(call: Call, app: App) -> Json:
-    """The webhook that is installed with the app, if it has one."""
+    """Returns the webhook that is installed with the app, if there is one."""
     for webhook in call.workspace.webhooks.of(app.id):
         channel = call.directory.channels.get(webhook.channel_id)
         shape = {

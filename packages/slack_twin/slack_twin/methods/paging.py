@@ -1,4 +1,4 @@
-"""Cursors: opaque to the caller, base64 of where the next page starts, as Slack makes them."""
+"""Cursors like Slack's: opaque to the caller, base64 of the start of the next page."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ def cursor_for(kind: str, place: str) -> str:
 
 
 def place_in(args: Arguments, kind: str) -> str | None:
-    """Where the cursor among the arguments points, None without one. Raises `invalid_cursor`."""
+    """Returns the position in the cursor argument, None without a cursor. Raises `invalid_cursor`."""
     cursor = args.optional("cursor")
     if not cursor:
         return None
@@ -30,7 +30,7 @@ def place_in(args: Arguments, kind: str) -> str | None:
 
 
 def page(items: Sequence[Item], args: Arguments, *, default: int = 100) -> tuple[Sequence[Item], Json]:
-    """The page of a list that the arguments ask for, and its `response_metadata`."""
+    """Returns the requested page of a list, and its `response_metadata`."""
     place = place_in(args, "offset") or "0"
     if not place.isdecimal() or int(place) > len(items):
         raise SlackError("invalid_cursor")
@@ -41,7 +41,7 @@ def page(items: Sequence[Item], args: Arguments, *, default: int = 100) -> tuple
 
 
 def numbered_page(items: Sequence[Item], args: Arguments, *, default: int = 100) -> tuple[Sequence[Item], Json]:
-    """The page that `page` and `count` ask for, as the older methods have it, and its `paging`."""
+    """Returns the page selected by `page` and `count`, as in the older methods, and its `paging`."""
     count = args.count("count", default=default, highest=1000)
     number = args.count("page", default=1, highest=1_000_000)
     paging: Json = {"count": count, "total": len(items), "page": number, "pages": -(-len(items) // count)}

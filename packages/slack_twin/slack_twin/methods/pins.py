@@ -1,4 +1,4 @@
-"""pins.*: messages that are pinned to their channel."""
+"""pins.*: messages pinned to their channel."""
 
 from slack_twin import shapes
 from slack_twin.errors import Json
@@ -7,21 +7,21 @@ from slack_twin.methods.call import Call, Method
 
 
 def add(call: Call) -> Json:
-    """Raises `already_pinned` and what a target can raise."""
+    """Pins a message. Raises `already_pinned` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
     call.workspace.pin(channel, message, user=call.app.bot_user)
     return {}
 
 
 def remove(call: Call) -> Json:
-    """Raises `no_pin` and what a target can raise."""
+    """Unpins a message. Raises `no_pin` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
     call.workspace.unpin(channel, message, user=call.app.bot_user)
     return {}
 
 
 def list_pins(call: Call) -> Json:
-    """What is pinned to a channel, the latest first."""
+    """Returns the pinned messages of a channel, the latest first."""
     channel = call.joined_channel()
     pins = [(call.workspace.message(channel, ts), pin) for ts, pin in reversed(channel.messages.pins.items())]
     return {"items": [shapes.pinned(said, pin, channel, call.directory, call.base_url) for said, pin in pins]}

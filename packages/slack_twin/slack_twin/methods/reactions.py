@@ -1,4 +1,4 @@
-"""reactions.*: emoji on messages."""
+"""reactions.*: emoji reactions to messages."""
 
 import re
 
@@ -12,14 +12,14 @@ _EMOJI = re.compile(r"[\w+'\-]{1,100}(::skin-tone-[2-6])?")
 
 
 def add(call: Call) -> Json:
-    """Raises `already_reacted`, `invalid_name` and what a target can raise."""
+    """Adds a reaction. Raises `already_reacted`, `invalid_name` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
     call.workspace.react(channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name")))
     return {}
 
 
 def remove(call: Call) -> Json:
-    """Raises `no_reaction`, `invalid_name` and what a target can raise."""
+    """Removes a reaction. Raises `no_reaction`, `invalid_name` and the errors of `Call.target_message`."""
     channel, message = call.target_message()
     call.workspace.unreact(channel, message, user=call.app.bot_user, name=emoji_name(call.args.text("name")))
     return {}
@@ -32,7 +32,7 @@ def get(call: Call) -> Json:
 
 
 def emoji_name(name: str) -> str:
-    """The name that Slack keeps, without colons. Raises `invalid_name`."""
+    """Returns Slack's name of an emoji, without colons. Raises `invalid_name`."""
     bare = name.strip(":")
     if not _EMOJI.fullmatch(bare):
         raise SlackError("invalid_name")

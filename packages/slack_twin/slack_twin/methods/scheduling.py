@@ -1,4 +1,4 @@
-"""chat.scheduleMessage and what belongs to it: messages that are posted later.
+"""chat.scheduleMessage and related methods: messages that are posted later.
 
 https://docs.slack.dev/reference/methods/chat.scheduleMessage
 """
@@ -16,7 +16,7 @@ from slack_twin.workspace import Draft
 
 
 def schedule(call: Call) -> Json:
-    """Keep a message for later. Raises `invalid_time`, `time_in_past`, `time_too_far`, and what a post can raise."""
+    """Schedules a message. Raises `invalid_time`, `time_in_past`, `time_too_far`, and the errors of a post."""
     channel = writable_channel(call)
     draft = read_draft(call.args, call.app)
     post_at = _second(call.args, "post_at")
@@ -35,7 +35,7 @@ def schedule(call: Call) -> Json:
 
 
 def _shape(call: Call, channel_id: str, draft: Draft) -> Json:
-    """The message to come: as one that is there, but without a timestamp."""
+    """Returns the scheduled message like a posted one, but without a timestamp."""
     message = Message(
         ts="",
         channel=channel_id,
@@ -52,14 +52,14 @@ def _shape(call: Call, channel_id: str, draft: Draft) -> Json:
 
 
 def delete(call: Call) -> Json:
-    """Raises `invalid_scheduled_message_id`."""
+    """Deletes a scheduled message. Raises `invalid_scheduled_message_id`."""
     channel = call.visible_channel()
     call.workspace.schedules.remove(call.app.id, channel, call.args.text("scheduled_message_id"))
     return {}
 
 
 def list_scheduled(call: Call) -> Json:
-    """What the app has scheduled, the next one first. Raises `invalid_channel`."""
+    """Returns the app's scheduled messages, the next one first. Raises `invalid_channel`."""
     wanted = call.args.optional("channel")
     if wanted and wanted not in call.directory.channels:
         raise SlackError("invalid_channel")
@@ -84,7 +84,7 @@ def list_scheduled(call: Call) -> Json:
 
 
 def _second(args: Arguments, name: str) -> int | None:
-    """Whole seconds since 1970, None when absent. Raises `invalid_time`."""
+    """Returns integer seconds since 1970, None if absent. Raises `invalid_time`."""
     value = args.optional(name)
     if not value:
         return None

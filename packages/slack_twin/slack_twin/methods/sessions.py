@@ -1,4 +1,4 @@
-"""agents.sessions.*: the state of an agent's work in a thread, as people see it, with a Stop button while it works.
+"""agents.sessions.*: the visible state of an agent's work in a thread, with a Stop button while it works.
 
 https://docs.slack.dev/reference/methods/agents.sessions.setStatus
 """
@@ -16,9 +16,9 @@ MAX_TITLE_CHARACTERS = 200
 
 
 def set_status(call: Call) -> Json:
-    """Set the status of a session, which begins with the first. `title` and initiator count only then.
+    """Sets the status of a session; the first status creates it. `title` and the initiator apply only to the first.
 
-    Raises `invalid_thread_ts`, `user_not_in_channel` for an initiator who is not a member.
+    Raises `invalid_thread_ts`, and `user_not_in_channel` for an initiator who is not a member.
     """
     channel, thread_ts = session_thread(call)
     status = wanted_status(call, "status")
@@ -31,7 +31,7 @@ def set_status(call: Call) -> Json:
 
 
 def rename(call: Call) -> Json:
-    """Give a session another title. Raises `session_not_found`, `invalid_thread_ts`."""
+    """Changes a session's title. Raises `session_not_found`, `invalid_thread_ts`."""
     channel, thread_ts = session_thread(call)
     shown = call.workspace.assistants.get(channel, thread_ts, call.app.id)
     if shown.session is None:
@@ -43,7 +43,7 @@ def rename(call: Call) -> Json:
 
 
 def session_thread(call: Call) -> tuple[Channel, str]:
-    """The thread that `channel_id` and `thread_ts` name. Raises `invalid_thread_ts`."""
+    """Returns the thread of `channel_id` and `thread_ts`. Raises `invalid_thread_ts`."""
     channel = call.joined_channel("channel_id")
     root = channel.messages.get(call.args.timestamp("thread_ts"))
     if root is None:
@@ -52,7 +52,7 @@ def session_thread(call: Call) -> tuple[Channel, str]:
 
 
 def wanted_status(call: Call, name: str) -> SessionStatus:
-    """Raises `invalid_arguments`."""
+    """Returns the status in an argument. Raises `invalid_arguments`."""
     try:
         return SessionStatus(call.args.text(name))
     except ValueError:
@@ -67,7 +67,7 @@ def set_session(call: Call, channel: Channel, thread_ts: str, status: SessionSta
 
 
 def show(call: Call, channel: Channel, shown: Assistance) -> None:
-    """Keep what the app shows in a thread, and tell the pages."""
+    """Stores the app's status, title and prompts in a thread, and updates the pages."""
     call.workspace.assistants.put(shown)
     call.workspace.announce(AssistantChanged(channel=channel, thread_ts=shown.thread_ts, app_id=call.app.id))
 

@@ -1,4 +1,4 @@
-"""chat.startStream, chat.appendStream, chat.stopStream: messages that are written while people read.
+"""chat.startStream, chat.appendStream, chat.stopStream: streamed messages.
 
 https://docs.slack.dev/reference/methods/chat.startStream
 """
@@ -19,10 +19,10 @@ from slack_twin.workspace import Draft
 
 
 def start(call: Call) -> Json:
-    """Begin a message: a reply, or in a channel also a message of its own; with or without first content.
+    """Starts a streamed message: a reply, or in a channel also a root message, with or without content.
 
-    Raises `missing_recipient_team_id` and `missing_recipient_user_id` outside of direct conversations,
-    `user_not_found` for a bot, `team_not_found`, `thread_not_found`, and what content can raise.
+    Raises `missing_recipient_team_id` and `missing_recipient_user_id` outside direct conversations, `user_not_found`
+    for a bot, `team_not_found`, `thread_not_found`, and the errors of content.
     """
     channel = call.joined_channel()
     _check_recipient(call, channel)
@@ -69,7 +69,7 @@ def _display(call: Call) -> Display:
 
 
 def append(call: Call) -> Json:
-    """Add to an own message that is being written. Raises `no_text` without content, and what `Streams` raises."""
+    """Appends to one of the app's open streams. Raises `no_text` without content, and the errors of `Streams`."""
     stream = _stream(call)
     mode, chunks = _content(call)
     if mode is None:
@@ -79,7 +79,7 @@ def append(call: Call) -> Json:
 
 
 def stop(call: Call) -> Json:
-    """Close an own message that is being written, with last content, blocks below it, metadata, a session's status."""
+    """Closes one of the app's open streams, with optional content, blocks below it, metadata and a session status."""
     stream = _stream(call)
     mode, chunks = _content(call)
     status = wanted_status(call, "session_status") if "session_status" in call.args else None
@@ -97,13 +97,13 @@ def stop(call: Call) -> Json:
 
 
 def _stream(call: Call) -> Stream:
-    """Raises `message_not_found`, `message_not_owned_by_app`, `message_not_in_streaming_state`."""
+    """Returns the stream. Raises `message_not_found`, `message_not_owned_by_app`, `message_not_in_streaming_state`."""
     channel = call.joined_channel()
     return call.workspace.streams.of(call.message(channel, "ts"), call.app.id)
 
 
 def _content(call: Call) -> tuple[Mode | None, tuple[Chunk, ...]]:
-    """Text or chunks, whichever is there. Raises `invalid_arguments` for both, `msg_too_long`, `invalid_chunks`."""
+    """Returns text or chunks. Raises `invalid_arguments` for both, `msg_too_long`, `invalid_chunks`."""
     text = call.args.optional("markdown_text")
     chunks = read_chunks(call.args.json("chunks")) if "chunks" in call.args else ()
     if text and chunks:

@@ -14,7 +14,7 @@ def team_info(call: Call) -> Json:
 
 
 def bot_info(call: Call) -> Json:
-    """Raises `bot_not_found`."""
+    """Returns a bot. Raises `bot_not_found`."""
     app = call.directory.app_of_bot(call.args.optional("bot", call.app.bot_id))
     if app is None:
         raise SlackError("bot_not_found")
@@ -22,7 +22,7 @@ def bot_info(call: Call) -> Json:
 
 
 def list_usergroups(call: Call) -> Json:
-    """The groups of the seed, with their members if asked for."""
+    """Returns the user groups of the seed, with their members on request."""
     groups = [shapes.user_group(group) for group in call.directory.user_groups.values()]
     hidden = {"users"} if not call.args.flag("include_users") else set()
     hidden |= {"user_count"} if not call.args.flag("include_count") else set()
@@ -30,7 +30,7 @@ def list_usergroups(call: Call) -> Json:
 
 
 def list_usergroup_members(call: Call) -> Json:
-    """Raises `no_such_subteam`."""
+    """Returns the members of a user group. Raises `no_such_subteam`."""
     wanted = call.args.text("usergroup")
     for group in call.directory.user_groups.values():
         if group.id == wanted:

@@ -10,12 +10,12 @@ from slack_twin.people import Channel, User
 
 
 def info(call: Call) -> Json:
-    """Raises `user_not_found`."""
+    """Returns a user. Raises `user_not_found`."""
     return {"user": _shape(call, _user(call, call.args.text("user")))}
 
 
 def profile(call: Call) -> Json:
-    """The profile of a person, or of the bot itself. Raises `user_not_found`."""
+    """Returns the profile of a person, or of the bot itself. Raises `user_not_found`."""
     shape = _shape(call, _user(call, call.args.optional("user") or call.app.bot_user))
     return {"profile": shape["profile"]}
 
@@ -29,7 +29,7 @@ def list_users(call: Call) -> Json:
 
 
 def lookup_by_email(call: Call) -> Json:
-    """Raises `users_not_found`."""
+    """Returns the user with an e-mail address. Raises `users_not_found`."""
     person = call.directory.user_by_email(call.args.text("email"))
     if person is None:
         raise SlackError("users_not_found")
@@ -37,7 +37,7 @@ def lookup_by_email(call: Call) -> Json:
 
 
 def conversations(call: Call) -> Json:
-    """The conversations that a user, or the bot itself, is a member of."""
+    """Returns the conversations of a user, or of the bot itself."""
     user_id = call.args.optional("user") or call.app.bot_user
     _user(call, user_id)
     kinds = wanted_kinds(call)
@@ -54,7 +54,7 @@ def conversations(call: Call) -> Json:
 
 
 def _joined(channel: Channel, viewer: str) -> Json:
-    """Here Slack does not say who is a member: everything listed is joined."""
+    """Returns a conversation without `is_member`, because Slack omits it here: every listed conversation is joined."""
     return {key: value for key, value in shapes.channel(channel, viewer).items() if key != "is_member"}
 
 
@@ -66,7 +66,7 @@ def _user(call: Call, user_id: str) -> User:
 
 
 def _shape(call: Call, person: User) -> Json:
-    """A user object; the address is left out when the app may not see it."""
+    """Returns a user object, without the e-mail address if the app may not see it."""
     shape = shapes.user(person, call.directory.app_of_bot_user(person.id))
     profile = shape["profile"]
     if "users:read.email" not in call.app.scopes and isinstance(profile, dict):

@@ -10,7 +10,7 @@ from slack_twin.view_shapes import view_shape
 
 
 def open_view(call: Call) -> Json:
-    """Open a modal for whoever caused a trigger.
+    """Opens a modal for the person behind a trigger.
 
     Raises `invalid_arguments`, `view_too_large`, `duplicate_external_id`, `invalid_trigger_id`, `expired_trigger_id`,
     `exchanged_trigger_id`.
@@ -24,9 +24,9 @@ def open_view(call: Call) -> Json:
 
 
 def push_view(call: Call) -> Json:
-    """Put a modal in front of the one in which somebody acted.
+    """Pushes a modal on top of the modal in which the person acted.
 
-    Raises what `open_view` raises, `not_found` when that modal is gone, and `push_limit_reached`.
+    Raises the errors of `open_view`, `not_found` if that modal is closed, and `push_limit_reached`.
     """
     definition = read_view(_view(call), ViewKind.MODAL)
     trigger = _trigger(call)
@@ -37,7 +37,10 @@ def push_view(call: Call) -> Json:
 
 
 def update_view(call: Call) -> Json:
-    """Raises `invalid_arguments`, `view_too_large`, `not_found`, `hash_conflict`, `duplicate_external_id`."""
+    """Updates a view.
+
+    Raises `invalid_arguments`, `view_too_large`, `not_found`, `hash_conflict`, `duplicate_external_id`.
+    """
     view_id, external_id = call.args.optional("view_id"), call.args.optional("external_id")
     if not view_id and not external_id:
         raise _missing("view_id")
@@ -49,7 +52,7 @@ def update_view(call: Call) -> Json:
 
 
 def publish_view(call: Call) -> Json:
-    """Set one person's home tab of the app.
+    """Publishes the app's home tab for one person.
 
     Raises `invalid_arguments`, `view_too_large`, `user_not_found`, `hash_conflict`, `duplicate_external_id`.
     """
@@ -72,7 +75,7 @@ def _view(call: Call) -> object:
 
 
 def _trigger(call: Call) -> Trigger:
-    """The trigger of a call; an interactivity pointer serves as well."""
+    """Returns the trigger of a call, from a trigger id or an interactivity pointer."""
     name = "interactivity_pointer" if "interactivity_pointer" in call.args else "trigger_id"
     return call.workspace.triggers.check(call.args.text(name), app_id=call.app.id)
 

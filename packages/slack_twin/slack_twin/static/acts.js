@@ -1,4 +1,4 @@
-// What a person does with messages: say, change, remove, react, press what apps put into them.
+// A person's actions on messages: post, edit, delete, react, and use interactive elements.
 
 import * as api from "./api.js";
 import { formOf, plainOf } from "./blocks/form.js";
@@ -31,7 +31,7 @@ export function acts(desk) {
     remove: async (message) => {
       const isSure = await choose({
         title: "Delete this message?",
-        text: "It is gone for everybody.",
+        text: "It will be deleted for everyone.",
         yes: "Delete",
         danger: true,
       });
@@ -39,7 +39,7 @@ export function acts(desk) {
     },
     copyLink: async (message) => {
       await navigator.clipboard.writeText(permalink(message));
-      connection("The link is in your clipboard.", { fades: true });
+      connection("The link was copied to the clipboard.", { fades: true });
     },
     stop: (message) => stopThread(desk, message.thread_ts ?? message.ts),
     stopThread: (thread_ts) => stopThread(desk, thread_ts),
@@ -54,7 +54,7 @@ function permalink(message) {
   return `${location.origin}/archives/${message.channel}/p${message.ts.replace(".", "")}${thread}`;
 }
 
-// `place` is the channel and the root of the thread: what is open may have changed while files were sent.
+// `place` is the channel and the root of the thread: the open conversation may have changed during an upload.
 async function sendReply(desk, { text, files, place }) {
   const [channel, thread_ts] = place.split(" ");
   if (isKnownCommand(desk.roster, text)) {
@@ -84,19 +84,19 @@ function edit(desk, message) {
   if (article) startEdit(article, message.text, save, () => pane.refresh(message.ts));
 }
 
-// An app that did not answer in time is worth a word; what it did wrong itself, it tells.
+// Reports an app that did not respond in time; the app reports its own errors.
 function refuse(answer) {
-  if (answer.ok === false) throw new Error(`The app did not take it: ${answer.error ?? "no answer within 3 seconds"}`);
+  if (answer.ok === false) throw new Error(`The app did not accept this: ${answer.error ?? "no response within 3 s"}`);
   return answer;
 }
 
-// What the blocks of a message need.
+// Returns the kit for the blocks of a message.
 function kitOf(desk, message) {
   const where = { user: desk.me.name, channel: message.channel, ts: message.ts };
   return kit(desk, where, formOf(`${message.channel} ${message.ts}`), message.blocks);
 }
 
-// The same for a modal or a home tab; `errors` by block.
+// Returns the kit for a modal or a home tab; `errors` are by block.
 export function kitOfView(desk, view, errors = {}) {
   return { ...kit(desk, { user: desk.me.name, view_id: view.id }, formOf(view.id), view.blocks), errors };
 }

@@ -1,7 +1,7 @@
-// The page's calls to the twin. Every refusal becomes an Error that says what was wrong.
+// The page's requests to the twin. Every refusal becomes an Error with its explanation.
 
 async function call(verb, path, body) {
-  const options = { method: verb, keepalive: path === "/page/read" }; // a mark is still sent while the page closes
+  const options = { method: verb, keepalive: path === "/page/read" }; // a read mark is still sent while the page closes
   if (body instanceof Blob) options.body = body;
   else if (body) {
     options.body = JSON.stringify(body);

@@ -1,4 +1,4 @@
-// The page: one window of one person into the workspace.
+// The page: one window of one person in the workspace.
 
 import { acts } from "./acts.js";
 import { arrivals } from "./arrivals.js";
@@ -37,14 +37,14 @@ const find = () =>
     startWith: (one) => desk.startWith(one),
   });
 
-// Escape closes what is open, the innermost first; dialogs and menus see to themselves.
+// Escape closes the innermost open element first; dialogs and menus handle Escape themselves.
 function escape() {
   if (document.querySelector("dialog[open], :popover-open")) return;
   if (byId("frame").classList.contains("with-sidebar")) closeSidebar();
   else desk.closeThread();
 }
 
-// A link to a message of this workspace is followed in this window, as its person.
+// Opens a link to a message of this workspace in this window, as its person.
 function follow(event) {
   const link = event.target.closest?.("a[href]");
   const found = /^\/archives\/(\w+)\/p(\d+)(\d{6})$/.exec(link?.pathname ?? "");

@@ -1,4 +1,4 @@
-// What happens in the workspace while one looks at it.
+// Live updates of the workspace.
 
 import { tell } from "./frame/notice.js";
 
@@ -48,7 +48,7 @@ export function arrivals(desk) {
     channels: () => desk.look(),
     reload: () => desk.load(),
   };
-  // One after the other, and none into a list that is just being loaded: it would be lost there.
+  // Updates are applied in order, but never to a list that is being loaded, where they would be lost.
   let line = Promise.resolve();
   return (update) => {
     line = line
@@ -67,7 +67,7 @@ function place(desk, { message, root }) {
   if (root?.ts === desk.thread) desk.replies.put(root, { append: false });
 }
 
-// Read where it can be seen, else counted.
+// Marks visible messages as read, and counts the others.
 function note(desk, update) {
   const { message, channel } = update;
   const isLooking = channel === desk.current && document.visibilityState === "visible";

@@ -1,4 +1,4 @@
-// What this window shows: who looks, which conversation and thread are open, and what is drawn of them.
+// The state of this window: its person, the open conversation and thread, and their display.
 
 import * as api from "./api.js";
 import { byId, visible } from "./dom.js";
@@ -14,7 +14,7 @@ import { Roster } from "./roster.js";
 import { Unread } from "./unread.js";
 
 export class Desk {
-  // `acts(desk)` makes what a reader can do with messages; see acts.js.
+  // `acts(desk)` returns the actions on messages; see acts.js.
   constructor(wanted, acts) {
     this.wanted = wanted;
     this.roster = new Roster();
@@ -22,8 +22,8 @@ export class Desk {
     this.working = new Working();
     this.current = null; // the id of the open conversation
     this.thread = null; // the root of the open thread
-    this.loading = Promise.resolve(); // settled when what is open has been loaded
-    this.seen = null; // up to which change of the workspace this window knows everything
+    this.loading = Promise.resolve(); // settled when the open conversation has been loaded
+    this.seen = null; // number of the last known change of the workspace
     this.acts = acts(this);
     this.views = new Views(this);
     this.makePanes();
@@ -63,7 +63,7 @@ export class Desk {
     return this.thread && this.replies.article(message.ts) ? this.replies : this.timeline;
   }
 
-  // Who and what there is, what is unread, what apps do.
+  // Loads people, channels, unread counts and the apps' current work.
   async look() {
     const state = await api.state(this.wanted);
     this.roster.take(state);
@@ -76,7 +76,7 @@ export class Desk {
     if (this.channel) this.drawFrame();
   }
 
-  // Load everything anew: at the start, after the line was lost, after the workspace has changed as a whole.
+  // Reloads everything: at the start, after a lost connection, after a reset of the workspace.
   async load() {
     await this.look();
     const [channel, ts, root] = location.hash.slice(1).split("/");
@@ -95,7 +95,7 @@ export class Desk {
     return this.during(this.openThreadNow(root, more));
   }
 
-  // What arrives while something is being loaded waits until it is shown.
+  // Updates that arrive during loading wait until it is complete.
   during(doing) {
     this.loading = Promise.allSettled([this.loading, doing]);
     return doing;
@@ -111,7 +111,7 @@ export class Desk {
     drawHead(this.channel, this.roster, { startWith: (one) => this.startWith(one) });
     const readMark = this.unread.of(id).count ? this.unread.of(id).read || "0" : null;
     const { messages, has_earlier } = await api.messages(this.me.name, id);
-    if (id !== this.current) return; // somebody was faster
+    if (id !== this.current) return; // another conversation was opened in the meantime
     this.views.draw();
     if (isSame) this.timeline.update(messages, { hasEarlier: has_earlier });
     else this.timeline.show(messages, { readMark, hasEarlier: has_earlier });
@@ -169,7 +169,7 @@ export class Desk {
     this.drawWorking();
   }
 
-  // What is on the screen counts as read.
+  // Marks visible messages as read.
   markRead() {
     if (document.visibilityState !== "visible") return;
     this.unread.read(this.current, this.timeline.latest());

@@ -1,6 +1,6 @@
-// Elements are made here and nowhere from markup: text from messages only ever becomes text nodes, and visible ones.
+// All elements are created here, never from markup: text of messages only becomes text nodes with visible characters.
 
-// Controls, bidi controls, zero widths, fillers, tags and selectors; not the joiners and styles that emoji need.
+// Controls, bidi controls, zero-width characters, fillers, tags and selectors, except the joiners and styles of emoji.
 const HIDDEN = new RegExp(
   "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u180e\\u200b\\u200e\\u200f" +
     "\\u202a-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0d\\ufeff\\uffa0\\u{e0000}-\\u{e0fff}]",
@@ -21,11 +21,11 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-// Children as given, lists and conditions included: what is null, undefined or false is left out.
+// Appends children, including lists and conditions: null, undefined and false are skipped.
 export const present = (children) =>
   [children].flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 
-// A link that can only lead to the web; anything else stays text.
+// Creates a link if the address is on the web; any other address stays text.
 export function link(target, ...children) {
   if (!/^(https?:\/\/|mailto:)/i.test(target)) return element("span", {}, ...children);
   return element("a", { href: target, target: "_blank", rel: "noopener noreferrer" }, ...children);

@@ -1,12 +1,13 @@
-// The line on which updates arrive. When it breaks it is opened again, and what came in between is loaded.
+// The connection for updates. When it breaks, it is reopened, and missed changes are loaded.
 
 import * as api from "./api.js";
 
-const PAUSES = [500, 1000, 2000, 5000]; // milliseconds before a new attempt
-const SILENCE_MILLISECONDS = 45_000; // the twin speaks every 15 s: a line this silent is dead
+const PAUSES = [500, 1000, 2000, 5000]; // milliseconds before the next attempt
+const SILENCE_MILLISECONDS = 45_000; // the twin sends every 15 s, so a connection this silent is dead
 
-// `arrive(update)` gets what happens. `seen()` tells up to which change the page knows everything: where the line
-// begins later, `back()` loads what is missing. `lost()` is called when the line breaks, `restored()` when it is back.
+// `arrive(update)` receives updates. `seen()` returns the number of the last known change: if the connection starts
+// later, `back()` loads the missing changes. `lost()` is called when the connection breaks, `restored()` when it is
+// restored.
 export function listen(user, { seen, arrive, lost, back, restored }) {
   let line = null;
   let attempts = 0;

@@ -1,4 +1,4 @@
-// Who and what there is, as this page's person sees it: names for everything that messages mention.
+// People, apps and channels visible to this page's person: names for everything that messages mention.
 
 export class Roster {
   constructor() {
@@ -45,7 +45,7 @@ export class Roster {
     return (this.conversation(id)?.members ?? []).map((member) => this.users.get(member)).filter(Boolean);
   }
 
-  // What a conversation is called: direct ones by who else is in them.
+  // The name of a conversation: direct ones are named after the other members.
   title(channel) {
     const others = channel.members
       .filter((member) => member !== this.me)

@@ -1,8 +1,8 @@
-// What this person has not read yet: the twin keeps it, so that every window of theirs shows the same.
+// The unread messages of this person. The twin stores them, so that all windows of the person agree.
 
 import * as api from "./api.js";
 
-const TELL_MILLISECONDS = 250; // many messages are read with one mark
+const TELL_MILLISECONDS = 250; // combines the marks of several messages
 const NOTHING = { read: "", count: 0, loud: 0, latest: "" };
 const FOR_EVERYBODY = /<!(here|channel|everyone)/;
 
@@ -11,8 +11,8 @@ export class Unread {
     this.roster = roster;
     this.channels = new Map(); // channel -> {read, count, loud, latest}
     this.threads = new Map(); // "channel root" -> {count, latest}
-    this.readReplies = new Map(); // "channel root" -> up to where
-    this.marks = new Map(); // what the twin has not been told yet
+    this.readReplies = new Map(); // "channel root" -> timestamp of the last read reply
+    this.marks = new Map(); // marks that were not sent to the twin yet
     window.addEventListener("pagehide", () => this.tell());
   }
 
@@ -32,7 +32,7 @@ export class Unread {
     return this.threads.get(`${channel} ${root}`)?.count ?? 0;
   }
 
-  // How many things in a conversation want its reader: mentions, direct messages, replies to them.
+  // The number of unread messages for the reader in a conversation: mentions, direct messages, replies.
   badge(channel) {
     const replies = [...this.threads].filter(([key]) => key.startsWith(channel + " ")).map(([, { count }]) => count);
     return replies.reduce((sum, count) => sum + count, this.of(channel).loud);
@@ -42,7 +42,7 @@ export class Unread {
     return [...this.channels.keys()].reduce((sum, channel) => sum + this.badge(channel), 0);
   }
 
-  // Count a message that arrived where nobody is looking. `root` is what it replies to.
+  // Counts a message that arrived outside the visible conversation. `root` is the message that it replies to.
   arrive({ channel, message, root, is_direct }) {
     const { me } = this.roster;
     if (message.user === me) return;
@@ -62,7 +62,7 @@ export class Unread {
     this.channels.set(channel, { read, count: count + 1, loud: loud + Number(isLoud), latest: ts });
   }
 
-  // Everything up to `ts` has been seen. The twin hears of it soon, and so do the other windows of this person.
+  // Marks everything up to `ts` as read. The twin and the person's other windows are updated shortly after.
   read(channel, ts, root = null) {
     if (!ts || !this.forget({ channel, ts, thread_ts: root })) return;
     if (!this.marks.size) setTimeout(() => this.tell(), TELL_MILLISECONDS);
@@ -72,10 +72,10 @@ export class Unread {
   tell() {
     const marks = [...this.marks.values()];
     this.marks.clear();
-    for (const mark of marks) api.markRead(mark).catch(() => {}); // a later mark makes up for one that was lost
+    for (const mark of marks) api.markRead(mark).catch(() => {}); // a later mark replaces a lost one
   }
 
-  // Take away what was counted up to `ts`; what came after it stays. Returns whether there was anything to read.
+  // Removes the counts up to `ts` and keeps later ones. Returns whether there were any.
   forget({ channel, ts, thread_ts }) {
     return thread_ts ? this.forgetReplies(`${channel} ${thread_ts}`, ts) : this.forgetMessages(channel, ts);
   }

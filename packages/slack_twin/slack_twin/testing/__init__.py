@@ -1,6 +1,6 @@
-"""A Slack workspace for the tests of an app: speak as people, wait for what the app does, let things go wrong.
+"""A Slack workspace for the tests of an app: acts as people, waits for the app's reactions, and injects faults.
 
-The fixture `slack_twin` of `slack_twin.pytest_plugin` gives a `SlackTwin`. See docs/testing-slack-apps.md.
+The fixture `slack_twin` of `slack_twin.pytest_plugin` provides a `SlackTwin`. See docs/testing-slack-apps.md.
 """
 
 from slack_twin.testing.apps import InstalledApp

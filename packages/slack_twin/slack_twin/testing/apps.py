@@ -1,4 +1,4 @@
-"""An app that is installed in the workspace: what it needs to connect, and what Slack calls it."""
+"""An app installed in the workspace: its ids and credentials."""
 
 from dataclasses import dataclass, field
 
@@ -8,16 +8,16 @@ from slack_twin.workspace import Workspace
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledApp:
-    """Ids and credentials of an app."""
+    """The ids and credentials of an app."""
 
-    name: str  # also that of its bot: people mention it as `@name`
+    name: str  # also the name of its bot: people mention it as `@name`
     id: str
     bot_id: str
-    bot_user: str  # the id of the bot as a user
+    bot_user: str  # the user id of the bot
     bot_token: str = field(repr=False)
     app_token: str = field(repr=False)
     signing_secret: str = field(repr=False)
-    request_url: str | None  # where signed HTTP goes; without it the app uses Socket Mode
+    request_url: str | None  # the URL for signed HTTP; None: the app uses Socket Mode
     webhook_urls: tuple[str, ...] = field(default=(), repr=False)
 
 

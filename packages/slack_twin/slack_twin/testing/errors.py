@@ -1,13 +1,16 @@
-"""How a test learns that the workspace or the app did not do what it asked for."""
+"""Exceptions for tests whose workspace or app did not behave as requested."""
 
 
 class Refused(Exception):
-    """The workspace cannot do that: no such person, channel, button or method. The message lists what there is."""
+    """The workspace refused a request: the person, channel, button or method does not exist.
+
+    The message lists valid names.
+    """
 
 
 class NotTaken(AssertionError):
-    """The app did not take what a person did: nobody acknowledged it in time, or the answer makes no sense."""
+    """The app did not accept a person's action: no acknowledgement arrived in time, or the response is invalid."""
 
 
 class NotInTime(AssertionError):
-    """What was waited for did not happen. The message says what happened instead."""
+    """The expected change did not happen in time. The message lists the app's calls and deliveries instead."""

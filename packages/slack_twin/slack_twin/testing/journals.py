@@ -1,4 +1,4 @@
-"""What the workspace noted: calls of its Web API and attempts to deliver events."""
+"""The workspace's records of Web API calls and delivery attempts."""
 
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -11,21 +11,21 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class ApiCall:
-    """One call of the Web API, refused ones included. Tokens are left out of `args`."""
+    """One call of the Web API, including refused calls. `args` contains no tokens."""
 
     seq: int
     at: float  # seconds since 1970, the workspace's clock
-    app: str | None  # its name; None when the token was wrong
+    app: str | None  # the app's name; None if the token was invalid
     method: str
     args: dict[str, Any]
     ok: bool
     error: str | None
-    status: int  # HTTP; 0 when the connection was cut
+    status: int  # the HTTP status; 0 if the connection was cut
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One attempt to bring an event, or what a person did, to an app."""
+    """One attempt to deliver an event or a person's action to an app."""
 
     seq: int
     at: float  # seconds since 1970, the workspace's clock
@@ -35,22 +35,22 @@ class Delivery:
     event_id: str
     channel: str | None
     ts: str | None
-    attempt: int  # 0 is the first
+    attempt: int  # 0 for the first attempt
     acked: bool
-    error: str | None  # why there was no acknowledgement, once that is certain
-    dropped: bool  # the last attempt failed: the app will not get it
+    error: str | None  # the reason of a missing acknowledgement, once known
+    dropped: bool  # the last attempt failed, so the app will not receive the event
 
 
 Noted = TypeVar("Noted", ApiCall, Delivery)
 
 
 def read_calls(server: TwinServer) -> list[ApiCall]:
-    """Oldest first."""
+    """Returns the recorded calls, oldest first."""
     return [_noted(ApiCall, entry) for entry in server.ask("GET", "calls")["calls"]]
 
 
 def read_deliveries(server: TwinServer) -> list[Delivery]:
-    """Oldest first."""
+    """Returns the recorded delivery attempts, oldest first."""
     return [_noted(Delivery, entry) for entry in server.ask("GET", "deliveries")["deliveries"]]
 
 
@@ -59,12 +59,12 @@ def _noted(kind: type[Noted], entry: dict[str, Any]) -> Noted:
 
 
 def told(server: TwinServer) -> str:
-    """What happened between the workspace and its apps in this test, the latest twenty things, for an error message."""
+    """Returns the latest twenty calls and deliveries of this test as text for an error message."""
     entries: list[ApiCall | Delivery] = [*read_calls(server), *read_deliveries(server)]
     if not entries:
-        return "No app was told anything, and none called the Web API."
+        return "No app received a delivery or called the Web API."
     latest = sorted(entries, key=lambda entry: entry.at)[-_SHOWN_ENTRIES:]
-    return "\n".join(["What happened in this workspace:", *(f"  {_line(entry)}" for entry in latest)])
+    return "\n".join(["Calls and deliveries in this workspace:", *(f"  {_line(entry)}" for entry in latest)])
 
 
 def _line(entry: ApiCall | Delivery) -> str:
@@ -73,7 +73,7 @@ def _line(entry: ApiCall | Delivery) -> str:
         shown = args if len(args) <= _SHOWN_CHARACTERS else f"{args[:_SHOWN_CHARACTERS]}…"
         return f"{entry.app or 'somebody'} called {entry.method} {shown}: {'ok' if entry.ok else entry.error}"
     name = f"{entry.kind}/{entry.subtype}" if entry.subtype else entry.kind
-    return f"{entry.app} was sent {name} ({entry.ts}, attempt {entry.attempt}): {_fate(entry)}"
+    return f"delivery of {name} to {entry.app} ({entry.ts}, attempt {entry.attempt}): {_fate(entry)}"
 
 
 def _fate(entry: Delivery) -> str:

@@ -1,4 +1,4 @@
-"""A test's line to its workspace, which all handles share: ask, do, and wait."""
+"""A test's connection to its workspace, shared by all objects of the testing API."""
 
 import time
 from collections.abc import Callable
@@ -10,9 +10,10 @@ from slack_twin.testing.journals import told
 from slack_twin.testing.server import TwinServer
 from slack_twin.testing.waiting import Steps
 
-__tracebackhide__ = True  # a failing test shows its own lines
+__tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
-# Changes wake those who wait. What changes nothing in the workspace, as an acknowledgement, is seen this much later.
+# Changes of the workspace wake waiting calls. An acknowledgement changes nothing there, so it is seen after this
+# interval.
 _LOOK_EVERY_SECONDS = 0.05
 
 Seen = TypeVar("Seen")
@@ -20,18 +21,18 @@ Seen = TypeVar("Seen")
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Whom to ask, and how long to wait where a test does not say."""
+    """The server of a workspace, and the default time limit of waits."""
 
     server: TwinServer
     timeout_seconds: float
 
     def until(self, look: Callable[[], Seen | None], what: str, timeout_seconds: float | None) -> Steps[Seen]:
-        """Look again after everything that happens, until what is seen is true. Raises NotInTime."""
+        """Calls `look` after each change until it returns a true value. Raises NotInTime."""
         patience = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         deadline = time.monotonic() + patience
         notices = self.server.notices
         while True:
-            count = notices.count  # before looking, so that nothing happens in between unseen
+            count = notices.count  # read before `look`, so that no change in between is missed
             seen = look()
             left = deadline - time.monotonic()
             if seen:
@@ -41,7 +42,10 @@ class Line:
             yield self.server.submit(notices.after(count, within_seconds=min(left, _LOOK_EVERY_SECONDS)))
 
     def act(self, path: str, body: dict[str, object], what: str) -> Steps[dict[str, str]]:
-        """Do something that an app has to acknowledge; what it complains about, by block. Raises NotTaken, Refused."""
+        """Performs an action that an app must acknowledge. Returns the app's errors by block.
+
+        Raises NotTaken or Refused.
+        """
         outcome = yield self.server.asking("POST", path, body)
         complaints = dict(outcome.get("errors", {}))
         if not outcome["ok"] and not complaints:

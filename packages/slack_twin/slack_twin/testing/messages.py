@@ -1,4 +1,4 @@
-"""A message as a test holds it."""
+"""The messages of the testing API."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from slack_twin.testing.journals import read_deliveries
 from slack_twin.testing.line import Line
 from slack_twin.testing.waiting import Steps, waits
 
-__tracebackhide__ = True  # a failing test shows its own lines
+__tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A message as it was when it was read; `current` reads it again.
+    """A snapshot of a message; `current` reads the message again.
 
-    Two are equal when they were read with the same content.
+    Two messages are equal if they were read with the same content.
     """
 
     ts: str
-    channel: str  # id
-    author: str  # name
-    text: str  # as a reader sees it: with names, not ids
+    channel: str  # the channel's id
+    author: str  # the author's name
+    text: str  # the displayed text: with names instead of ids
     thread_ts: str | None = None
     is_from_app: bool = False
     blocks: tuple[dict[str, Any], ...] = ()
@@ -30,24 +30,24 @@ class Message:
     is_edited: bool = False
     subtype: str | None = None
     metadata: dict[str, Any] | None = None
-    seen_by: str | None = None  # whom it was read for: needed to find ephemeral ones again
+    seen_by: str | None = None  # the person who read the message; needed to read ephemeral messages again
     line: Line = field(repr=False, compare=False)
 
     @property
     def root_ts(self) -> str:
-        """The first message of the thread that this one is in, or could begin."""
+        """The timestamp of the first message of this message's thread, or of the message itself."""
         return self.thread_ts or self.ts
 
     def current(self) -> "Message":
-        """The same message as it is now. Raises LookupError when it is gone."""
+        """Returns the current state of the message. Raises LookupError if the message no longer exists."""
         return _message(self.line, self.channel, self._shape(), self.seen_by)
 
     def replies(self) -> list["Message"]:
-        """The replies in its thread, oldest first."""
+        """Returns the replies in the message's thread, oldest first."""
         return read_messages(self.line, self.channel, thread=self.root_ts, seen_by=self.seen_by)[1:]
 
     def reactions(self) -> dict[str, list[str]]:
-        """Who gave which reaction: names of people and apps by emoji. Raises LookupError when the message is gone."""
+        """Returns the names of people and apps by emoji. Raises LookupError if the message no longer exists."""
         return {reaction["name"]: reaction["users"] for reaction in self._shape()["reactions"]}
 
     def _shape(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Message:
 
     @waits
     def wait_for_reply(self, *, containing: str = "", timeout_seconds: float | None = None) -> Steps["Message"]:
-        """The first finished reply of an app in the thread, after this message. Raises NotInTime."""
+        """Waits for an app's first finished reply in the thread after this message. Raises NotInTime."""
 
         def look() -> Message | None:
             return first_of_app(self.replies(), containing=containing, after=self)
@@ -71,7 +71,10 @@ class Message:
     def wait_for_reaction(
         self, name: str, *, by: str | None = None, timeout_seconds: float | None = None
     ) -> Steps[list[str]]:
-        """Until it has this reaction, of a given person or app if need be; who gave it. Raises NotInTime."""
+        """Waits for a reaction, optionally of one person or app, and returns the names of its authors.
+
+        Raises NotInTime.
+        """
 
         def look() -> list[str]:
             users = self.reactions().get(name, [])
@@ -83,7 +86,10 @@ class Message:
     def wait_until(
         self, is_so: Callable[["Message"], object], *, timeout_seconds: float | None = None
     ) -> Steps["Message"]:
-        """Until something is true of it; the message as it is then. Raises NotInTime, LookupError when it is gone."""
+        """Waits until `is_so` returns a true value for the message, and returns the message.
+
+        Raises NotInTime, or LookupError if the message no longer exists.
+        """
 
         def look() -> Message | None:
             message = self.current()
@@ -93,7 +99,10 @@ class Message:
 
     @waits
     def wait_until_delivered(self, *, timeout_seconds: float | None = None) -> Steps[None]:
-        """Until an app got it, and every event about it was acknowledged or given up. Raises NotInTime."""
+        """Waits until an app received the message, and each of its events was acknowledged or dropped.
+
+        Raises NotInTime.
+        """
 
         def look() -> bool:
             about = [one for one in read_deliveries(self.line.server) if one.ts == self.ts]
@@ -104,19 +113,19 @@ class Message:
 
 
 def first_of_app(messages: Iterable[Message], *, containing: str, after: Message | None) -> Message | None:
-    """The first that an app wrote after another, and is done with."""
+    """Returns an app's first finished message after `after`, or None."""
     finished = (one for one in messages if one.is_from_app and not one.is_streaming)
     fresh = (one for one in finished if after is None or one.ts > after.ts)
     return next((one for one in fresh if containing in one.text), None)
 
 
 def with_text(what: str, containing: str) -> str:
-    """What is waited for, in words."""
-    return f"{what} that contains {containing!r}" if containing else what
+    """Returns the description of a wait for an error message."""
+    return f"{what} containing {containing!r}" if containing else what
 
 
 def read_messages(line: Line, channel: str, *, thread: str | None = None, seen_by: str | None = None) -> list[Message]:
-    """The messages of a channel with all replies, or of one thread, oldest first. Raises Refused."""
+    """Returns the messages of a channel with all replies, or of one thread, oldest first. Raises Refused."""
     shapes = _shapes(line, channel, thread=thread, seen_by=seen_by)
     return [_message(line, channel, shape, seen_by) for shape in shapes]
 

@@ -1,4 +1,4 @@
-"""Tells those who wait that something happened, so that they look again."""
+"""Wakes waiting calls after each change, so that they check their condition again."""
 
 import asyncio
 from contextlib import suppress
@@ -8,20 +8,20 @@ from slack_twin.twin import Twin
 
 
 class Notices:
-    """Counts what happens in a workspace. Used in the loop of its server, but for `count`, which anybody may read."""
+    """Counts the changes of a workspace. Used in the event loop of its server; any thread may read `count`."""
 
     def __init__(self) -> None:
         self.count = 0
         self._more = asyncio.Event()
 
     def tell(self, _: object = None) -> None:
-        """Something happened: wake up whoever waits."""
+        """Records a change and wakes all waiting calls."""
         self.count += 1
         self._more.set()
         self._more = asyncio.Event()
 
     async def after(self, seen: int, *, within_seconds: float) -> None:
-        """Return once more than `seen` has happened, or when the time is over."""
+        """Returns once the count exceeds `seen`, or after `within_seconds`."""
         if self.count == seen:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._more.wait(), within_seconds)
@@ -48,7 +48,7 @@ class _Attempts(Journal[Attempt]):
 
 
 def watch(twin: Twin) -> Notices:
-    """Notices of every change of the workspace, every call of its Web API and every attempt to deliver an event."""
+    """Returns notices of each change of the workspace, each Web API call and each delivery attempt."""
     notices = Notices()
     twin.workspace.listeners.append(notices.tell)
     twin.web_api.journal = _Calls(notices)

@@ -1,7 +1,7 @@
-"""A person in the workspace: what they say, press, enter and see.
+"""A person in the workspace, who posts, clicks, fills in forms and reads.
 
-A channel is a name, `#name` or an id, or `@name` for the direct conversation with that person or app. Whatever names
-something that does not exist raises Refused, which lists what there is.
+A channel is a name, `#name` or an id, or `@name` for the direct conversation with a person or an app. Unknown names
+raise Refused, which lists the valid names.
 """
 
 from collections.abc import Mapping
@@ -15,20 +15,22 @@ from slack_twin.testing.server import given
 from slack_twin.testing.views import View, view_of
 from slack_twin.testing.waiting import Steps, waits
 
-__tracebackhide__ = True  # a failing test shows its own lines
+__tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
 Files: TypeAlias = Mapping[str, str]
 """Text files by name."""
 
-# `{action: value}`, `{block: {action: value}}`, or `view.state.values` as Slack writes it.
+# `{action: value}`, `{block: {action: value}}`, or `view.state.values` in Slack's format.
 State: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Speaks and acts at once; what an app has to acknowledge waits for that, three seconds on the workspace's clock.
+    """Acts in the workspace immediately.
 
-    What an app does not acknowledge raises NotTaken.
+    Actions wait up to three seconds of workspace time for the app's acknowledgement.
+
+    Raises NotTaken if the app does not acknowledge an action.
     """
 
     name: str
@@ -44,9 +46,11 @@ class Person:
         files: Files | None = None,
         broadcast: bool = False,
     ) -> Message:
-        """Write a message, or a reply with `thread`: a message in it, or a timestamp. `@name` mentions, `#name` links.
+        """Posts a message, or a reply in `thread`, a message or a timestamp.
 
-        With a message for `thread` the channel is that message's.
+        `@name` mentions, and `#name` links a channel.
+
+        If `thread` is a message, its channel is used.
         """
         place = thread.channel if isinstance(thread, Message) else channel
         body = given(
@@ -61,20 +65,23 @@ class Person:
         return Message(ts=said["ts"], channel=said["channel"], author=self.name, text=text, line=self.line).current()
 
     def edits(self, message: Message, text: str) -> Message:
-        """Change one's own message; the message as it is now."""
+        """Edits one of the person's own messages and returns the new state."""
         self.line.server.ask("PATCH", "messages", self._about(message, text=text))
         return message.current()
 
     def deletes(self, message: Message) -> None:
-        """Delete one's own message."""
+        """Deletes one of the person's own messages."""
         self.line.server.ask("DELETE", "messages", self._about(message))
 
     def reacts(self, message: Message, name: str) -> None:
-        """Add an emoji. Raises Refused when it is there already."""
+        """Adds a reaction. Raises Refused if it exists already."""
         self.line.server.ask("POST", "reactions", self._about(message, name=name))
 
     def unreacts(self, message: Message, name: str) -> None:
-        """Take an emoji away. Raises Refused when it is not there."""
+        """Returns the messages of a channel with all replies, or of a thread, oldest first.
+
+        Ephemeral messages come last.
+        """
         self.line.server.ask("POST", "reactions", self._about(message, name=name, remove=True))
 
     def sees(self, channel: str = "general", *, thread: Message | None = None) -> list[Message]:
@@ -91,15 +98,17 @@ class Person:
         after: Message | None = None,
         timeout_seconds: float | None = None,
     ) -> Steps[Message]:
-        """The first finished message of an app that this person sees in a channel, ephemeral or not. Raises NotInTime.
+        """Waits for an app's first finished message that this person sees in a channel, ephemeral or not.
 
-        `after` leaves out what was there when that message was written.
+        Raises NotInTime.
+
+        `after` excludes the messages that existed when `after` was posted.
         """
 
         def look() -> Message | None:
             return first_of_app(self.sees(channel), containing=containing, after=after)
 
-        what = with_text(f"a message of an app to {self.name} in {channel}", containing)
+        what = with_text(f"an app's message to {self.name} in {channel}", containing)
         return (yield from self.line.until(look, what, timeout_seconds))
 
     @waits
@@ -112,53 +121,53 @@ class Person:
         block_id: str | None = None,
         state: State | None = None,
     ) -> Steps[None]:
-        """Press a button, or choose `value` in a menu, of a message or a view."""
+        """Presses a button, or selects `value` in a menu, of a message or a view."""
         body = self._in(place, action_id=action_id, value=value, block_id=block_id, state=state)
         yield from self.line.act("actions", body | {"wait_seconds": 0}, f"{self.name} pressed {action_id!r}")
 
     @waits
     def suggestions(self, place: Message | View, action_id: str, text: str) -> Steps[list[dict[str, Any]]]:
-        """The options that an app offers in an external menu for what is typed there."""
+        """Returns the options that an app offers in an external menu for the typed text."""
         body = self._in(place, action_id=action_id, value=text)
         answer = yield self.line.server.asking("POST", "suggestions", body)
         return list(answer["options"])
 
     @waits
     def command(self, command: str, text: str = "", *, channel: str = "general") -> Steps[None]:
-        """Run a slash command."""
+        """Runs a slash command."""
         body: dict[str, object] = {"user": self.id, "channel": channel, "command": command, "text": text}
         yield from self.line.act("commands", body | {"wait_seconds": 0}, f"{self.name} ran {command}")
 
     @waits
     def shortcut(self, callback_id: str, *, app: str = "app", message: Message | None = None) -> Steps[None]:
-        """Use a shortcut of an app: a global one, or that of a message."""
+        """Runs an app's shortcut: a global shortcut, or a message shortcut if `message` is given."""
         about = {"channel": message.channel, "ts": message.ts} if message else {}
         body: dict[str, object] = {"user": self.id, "app": app, "callback_id": callback_id, "wait_seconds": 0, **about}
         yield from self.line.act("shortcuts", body, f"{self.name} used the shortcut {callback_id!r}")
 
     @waits
     def submits(self, view: View, state: State | None = None) -> Steps[dict[str, str]]:
-        """Fill in and send a modal; what is wrong with it by block, nothing when it was taken."""
+        """Fills in and submits a modal. Returns the errors by block; the dict is empty if the modal was accepted."""
         body = given(user=self.id, view_id=view.id, submit=True, state=state, wait_seconds=0)
         return (yield from self.line.act("actions", body, f"{self.name} submitted {view.title!r}"))
 
     @waits
     def closes(self, view: View, *, everything: bool = False) -> Steps[None]:
-        """Close a modal, or all that are open with it."""
+        """Closes a modal, or the complete stack of modals."""
         body = given(user=self.id, view_id=view.id, close=True, all=everything, wait_seconds=0)
         yield from self.line.act("actions", body, f"{self.name} closed {view.title!r}")
 
     def views(self) -> list[View]:
-        """The modals that are open, the one in front last."""
+        """Returns the open modals, the front modal last."""
         return [view_of(shape) for shape in self._surfaces()["views"]]
 
     def home(self, app: str = "app") -> View | None:
-        """The home tab that an app has published for this person."""
+        """Returns the home tab that an app has published for this person."""
         shape = self._surfaces()["homes"].get(app)
         return view_of(shape) if shape else None
 
     def opens_home(self, app: str = "app") -> View | None:
-        """Open the home tab of an app, which hears of it; what is published there so far."""
+        """Opens an app's home tab, which sends the app an event. Returns the currently published view."""
         self.line.server.ask("POST", "homes", {"user": self.id, "app": app})
         return self.home(app)
 
@@ -166,7 +175,7 @@ class Person:
     def wait_for_view(
         self, *, title: str | None = None, callback_id: str | None = None, timeout_seconds: float | None = None
     ) -> Steps[View]:
-        """The modal in front, once it has this title or callback id, or once there is any. Raises NotInTime."""
+        """Waits for a front modal, optionally with a title or a callback id. Raises NotInTime."""
 
         def look() -> View | None:
             front = next(reversed(self.views()), None)
@@ -178,7 +187,7 @@ class Person:
 
     @waits
     def wait_for_home(self, app: str = "app", *, timeout_seconds: float | None = None) -> Steps[View]:
-        """The home tab of an app, once it has published one. Raises NotInTime."""
+        """Waits until an app has published a home tab. Raises NotInTime."""
         return (
             yield from self.line.until(
                 lambda: self.home(app), f"the home tab of {app!r} for {self.name}", timeout_seconds
@@ -186,13 +195,13 @@ class Person:
         )
 
     def opens_assistant(self, app: str = "app", *, viewing: str | None = None) -> Message:
-        """Open an app's assistant pane, beside a channel if need be; the root of the new thread."""
+        """Opens an app's assistant pane, optionally next to a channel. Returns the root of the new thread."""
         body = given(user=self.id, app=app, channel=viewing)
         opened = self.line.server.ask("POST", "assistant", body)
         return Message(ts=opened["thread_ts"], channel=opened["channel"], author=app, text="", line=self.line).current()
 
     def stops(self, thread: Message) -> None:
-        """Press Stop in a thread. Raises Refused when nothing is being written there."""
+        """Presses Stop in a thread. Raises Refused if no answer is being written there."""
         self.line.server.ask("POST", "stop", {"user": self.id, "channel": thread.channel, "thread_ts": thread.root_ts})
 
     def _about(self, message: Message, **more: object) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A workspace that is served from a thread of its own, on a free port, and asked from the test's thread."""
+"""Serves a workspace from its own thread on a free port, for calls from the test's thread."""
 
 import asyncio
 import secrets
@@ -18,7 +18,7 @@ from slack_twin.testing.errors import Refused
 from slack_twin.testing.notices import watch
 from slack_twin.twin import Twin, build_twin
 
-__tracebackhide__ = True  # a failing test shows its own lines
+__tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
 DEFAULT_APP = "app"
 _STOP_SECONDS = 15.0
@@ -27,9 +27,9 @@ Result = TypeVar("Result")
 
 
 class TwinServer:
-    """Runs from `start` to `stop`; in between `fresh` makes it a new workspace.
+    """Serves a workspace between `start` and `stop`; `fresh` replaces the workspace with a new one.
 
-    Its thread has an event loop of its own, so that the app under test may block, or run in the test's loop.
+    Its thread has its own event loop, so the app under test may block or run in the test's loop.
     """
 
     def __init__(self, *, rates: bool = True) -> None:
@@ -43,16 +43,16 @@ class TwinServer:
 
     @property
     def base_url(self) -> str:
-        """Like `http://127.0.0.1:8400/`."""
+        """The base URL, like `http://127.0.0.1:8400/`."""
         return self._base_url.result()
 
     def start(self) -> None:
-        """Serve. Raises OSError when no address can be taken."""
+        """Starts the server. Raises OSError if no address is available."""
         self._thread.start()
         self._base_url.result()
 
     def stop(self) -> None:
-        """End every connection and the thread. Idempotent."""
+        """Closes every connection and ends the thread. Idempotent."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(_STOP_SECONDS)
@@ -69,11 +69,11 @@ class TwinServer:
             self._base_url.set_exception(error)
 
     def _client(self, base_url: str) -> httpx2.AsyncClient:
-        """Asks the control API without a network between."""
+        """Returns a client that calls the control API without a network."""
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=create_app(self.twin)), base_url=base_url)
 
     def fresh(self) -> None:
-        """A new workspace at the same address: nobody is connected, and the tokens of the last one no longer count."""
+        """Creates a new workspace at the same address, without connections. All earlier tokens become invalid."""
         self.submit(self._refresh()).result()
 
     async def _refresh(self) -> None:
@@ -82,14 +82,14 @@ class TwinServer:
         await self.twin.reset()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        """Start something in the server's thread."""
+        """Starts a coroutine in the server's thread."""
         if not self._thread.is_alive():
             work.close()
-            raise RuntimeError("this workspace is closed: its test is over")
+            raise RuntimeError("this workspace is closed, because its test has ended")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def do(self, call: Callable[[Twin], Result]) -> Result:
-        """Call something that needs no waiting in the server's thread. Raises Refused."""
+        """Runs a function in the server's thread. Raises Refused."""
 
         async def called() -> Result:
             try:
@@ -100,11 +100,11 @@ class TwinServer:
         return self.submit(called()).result()
 
     def asking(self, verb: str, path: str, body: object = None, **query: str | None) -> "Future[Any]":
-        """Start a call of the control API; its result is the answer, or Refused."""
+        """Starts a call of the control API. The future's result is the response; Refused is its exception."""
         return self.submit(self._ask(verb, path, body, {name: value for name, value in query.items() if value}))
 
     def ask(self, verb: str, path: str, body: object = None, **query: str | None) -> Any:
-        """A call that is answered at once. Raises Refused."""
+        """Calls a method of the control API that returns immediately. Raises Refused."""
         return self.asking(verb, path, body, **query).result()
 
     async def _ask(self, verb: str, path: str, body: object, query: dict[str, str]) -> Any:
@@ -116,12 +116,12 @@ class TwinServer:
 
 
 def given(**fields: object) -> dict[str, object]:
-    """The fields that have a value."""
+    """Returns the fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 class Tokens(TypedDict):
-    """What an app proves itself with."""
+    """The credentials of an app."""
 
     bot_token: str
     app_token: str
@@ -129,7 +129,7 @@ class Tokens(TypedDict):
 
 
 def new_tokens(app: str) -> Tokens:
-    """Credentials that no workspace had before, so that apps of another test cannot come in."""
+    """Returns new, unique credentials, so that apps of other tests cannot connect."""
     mark = f"{app}-{secrets.token_hex(6)}"
     return {"bot_token": f"xoxb-twin-{mark}", "app_token": f"xapp-twin-{mark}", "signing_secret": secrets.token_hex(16)}
 

@@ -1,4 +1,4 @@
-"""The workspace as a test sees it: what the fixture `slack_twin` gives."""
+"""The workspace of the fixture `slack_twin`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ from slack_twin.testing.person import Person
 from slack_twin.testing.server import DEFAULT_APP, TwinServer, given, new_tokens
 from slack_twin.testing.waiting import Steps, waits
 
-__tracebackhide__ = True  # a failing test shows its own lines
+__tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
 Seen = TypeVar("Seen")
 
@@ -25,8 +25,8 @@ Seen = TypeVar("Seen")
 class SlackTwin:
     """A workspace with the people `alice`, `bob` and `carol`, the channels `general` and `random`, and the app `app`.
 
-    Names of what does not exist raise Refused. What waits is bounded by `timeout_seconds`, or by what the option
-    `slack_twin_timeout_seconds` says; in asynchronous tests say `await ….aio(…)` for it.
+    Unknown names raise Refused. Waits are limited by `timeout_seconds`, or by the option `slack_twin_timeout_seconds`.
+    Asynchronous tests use `await ….aio(…)`.
     """
 
     def __init__(self, server: TwinServer, *, timeout_seconds: float = 5.0) -> None:
@@ -37,32 +37,32 @@ class SlackTwin:
 
     @property
     def base_url(self) -> str:
-        """Like `http://127.0.0.1:8400/`; opened in a browser it shows the workspace."""
+        """The base URL, like `http://127.0.0.1:8400/`; a browser shows the workspace at this address."""
         return self._server.base_url
 
     @property
     def web_api_url(self) -> str:
-        """What `WebClient` takes as its `base_url`."""
+        """The `base_url` for `WebClient`."""
         return f"{self.base_url}api/"
 
     def app(self, name: str = DEFAULT_APP) -> InstalledApp:
-        """Ids and credentials of an app."""
+        """Returns the ids and credentials of an app."""
         return self._server.do(lambda twin: installed(find_app(twin.workspace, name), twin.workspace))
 
     def bot_token(self, app: str = DEFAULT_APP) -> str:
-        """The `xoxb-` token of an app."""
+        """Returns the `xoxb-` token of an app."""
         return self.app(app).bot_token
 
     def app_token(self, app: str = DEFAULT_APP) -> str:
-        """The `xapp-` token of an app, for Socket Mode."""
+        """Returns the `xapp-` token of an app, for Socket Mode."""
         return self.app(app).app_token
 
     def signing_secret(self, app: str = DEFAULT_APP) -> str:
-        """What signs the requests to an app that is reached by HTTP."""
+        """Returns the secret that signs HTTP requests to an app."""
         return self.app(app).signing_secret
 
     def environment(self, app: str = DEFAULT_APP) -> dict[str, str]:
-        """Variables for an app that runs in a process of its own."""
+        """Returns the environment variables for an app in a separate process."""
         known = self.app(app)
         return {
             "SLACK_BOT_TOKEN": known.bot_token,
@@ -84,12 +84,12 @@ class SlackTwin:
         commands: Iterable[str] | None = None,
         webhooks: Iterable[str] | None = None,
     ) -> InstalledApp:
-        """Install an app, or change the one of that name; its tokens are new.
+        """Installs an app, or updates the app of this name with new tokens.
 
-        With `request_url` it gets everything by signed HTTP, else by Socket Mode. By default it has all scopes, is in
-        all public channels, hears all events, and has one slash command that is called like it. With `manifest`, the
-        path of a file or what is in it, it is as that says; what is given beside it counts more. `webhooks` are
-        channels that it may post to by an incoming webhook.
+        With `request_url` it receives everything over signed HTTP, otherwise over Socket Mode. By default it has all
+        scopes, is a member of all public channels, subscribes to all events, and has one slash command with its own
+        name. `manifest` is the path or the content of a manifest; explicit arguments override it. `webhooks` are
+        channels for incoming webhooks of the app.
         """
         described = read_manifest(manifest) if manifest is not None else None
         name = name or (app_of(described).name if described else DEFAULT_APP)
@@ -107,18 +107,18 @@ class SlackTwin:
         return self.app(name)
 
     def add_user(self, name: str, *, real_name: str | None = None, email: str | None = None) -> Person:
-        """Let a person join the workspace and all its public channels."""
+        """Adds a person to the workspace and all its public channels."""
         fields = given(name=name, real_name=real_name, display_name=real_name, email=email)
         self._server.ask("POST", "seed", {"users": [fields]})
         return self.user(name)
 
     def add_guest(self, name: str, *, channels: Iterable[str] | None = None) -> Person:
-        """Let a guest into some channels; by default into `general`."""
+        """Adds a guest to some channels, by default to `general`."""
         self._server.ask("POST", "seed", {"guests": [given(name=name, channels=_listed(channels))]})
         return self.user(name)
 
     def add_team(self, name: str, *, users: Iterable[str], channels: Iterable[str] | None = None) -> tuple[Person, ...]:
-        """Share channels, by default `general`, with another workspace; its people, in order."""
+        """Shares channels, by default `general`, with another workspace. Returns its people in order."""
         people = list(users)
         self._server.ask("POST", "seed", {"teams": [given(name=name, users=people, channels=_listed(channels))]})
         return tuple(self.user(person) for person in people)
@@ -126,29 +126,29 @@ class SlackTwin:
     def add_channel(
         self, name: str, *, members: Iterable[str] | None = None, is_private: bool = False, topic: str = ""
     ) -> str:
-        """Open a channel; its id. Without `members`, names of people and apps, everybody is in it.
+        """Creates a channel and returns its id. `members` are names of people and apps, by default everyone.
 
-        In a private one that is all people and no app.
+        By default, a private channel has all people and no apps.
         """
         fields = given(name=name, members=_listed(members), is_private=is_private, topic=topic)
         self._server.ask("POST", "seed", {"channels": [fields]})
         return self.channel_id(name)
 
     def user(self, name: str) -> Person:
-        """A person by name or id."""
+        """Returns a person by name or id."""
         user_id, known_as = self._server.do(lambda twin: _named(find_user(twin.workspace, name)))
         return Person(name=known_as, id=user_id, line=self._line)
 
     def channel_id(self, name: str) -> str:
-        """The id of a channel, as it stands in calls and events."""
+        """Returns the id of a channel, as used in calls and events."""
         return self._server.do(lambda twin: find_channel(twin.workspace, name).id)
 
     def messages(self, channel: str = "general") -> list[Message]:
-        """The messages of a channel with all replies, oldest first."""
+        """Returns the messages of a channel with all replies, oldest first."""
         return read_messages(self._line, self.channel_id(channel))
 
     def calls(self, method: str | None = None, *, app: str | None = None, ok: bool | None = None) -> list[ApiCall]:
-        """Calls of the Web API, oldest first: of one method, of one app, only those that succeeded or failed."""
+        """Returns Web API calls, oldest first, optionally filtered by method, app and success."""
         return [
             call
             for call in read_calls(self._server)
@@ -156,16 +156,16 @@ class SlackTwin:
         ]
 
     def deliveries(self, kind: str | None = None, *, app: str | None = None) -> list[Delivery]:
-        """Attempts to bring something to an app, oldest first: events of one type, to one app."""
+        """Returns delivery attempts, oldest first, optionally filtered by event type and app."""
         return [one for one in read_deliveries(self._server) if kind in (None, one.kind) and app in (None, one.app)]
 
     @waits
     def wait_for(
         self, look: Callable[[], Seen], *, what: str = "", timeout_seconds: float | None = None
     ) -> Steps[Seen]:
-        """Call `look` after everything that happens, until what it returns is true; that is the result.
+        """Calls `look` after each change until it returns a true value, and returns that value.
 
-        Raises NotInTime, which names `what` was waited for and what happened instead.
+        Raises NotInTime, which includes `what` and lists the app's calls and deliveries instead.
         """
         return (yield from self._line.until(look, what or _name_of(look), timeout_seconds))
 
@@ -178,15 +178,15 @@ class SlackTwin:
         after: Message | None = None,
         timeout_seconds: float | None = None,
     ) -> Steps[Message]:
-        """The first finished message of an app in a channel, in a thread or not. Raises NotInTime.
+        """Waits for an app's first finished message in a channel or its threads. Raises NotInTime.
 
-        `after` leaves out what was there when that message was written.
+        `after` excludes the messages that existed when `after` was posted.
         """
 
         def look() -> Message | None:
             return first_of_app(self.messages(channel), containing=containing, after=after)
 
-        what = with_text(f"a message of an app in {channel}", containing)
+        what = with_text(f"an app's message in {channel}", containing)
         return (yield from self._line.until(look, what, timeout_seconds))
 
     @waits
@@ -199,7 +199,7 @@ class SlackTwin:
         ok: bool | None = None,
         timeout_seconds: float | None = None,
     ) -> Steps[list[ApiCall]]:
-        """All calls of a method so far, once they are `count` or more. Raises NotInTime."""
+        """Waits until a method was called at least `count` times, and returns all its calls. Raises NotInTime."""
 
         def look() -> list[ApiCall]:
             found = self.calls(method, app=app, ok=ok)
@@ -209,7 +209,7 @@ class SlackTwin:
 
     @waits
     def wait_until_connected(self, app: str = DEFAULT_APP, *, timeout_seconds: float | None = None) -> Steps[None]:
-        """Until an app has a Socket Mode connection: what happens before, it may never hear of. Raises NotInTime."""
+        """Waits for an app's Socket Mode connection; earlier events may not reach the app. Raises NotInTime."""
         app_id = self.app(app).id
         yield from self._line.until(
             lambda: self._server.do(lambda twin: twin.sockets.connection_count(app_id)),

@@ -1,4 +1,4 @@
-"""A modal or a home tab as a person sees it."""
+"""Modals and home tabs as a person sees them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A view as it was when it was read."""
+    """A snapshot of a view."""
 
     id: str
     kind: str  # "modal" or "home"
@@ -14,7 +14,7 @@ class View:
     callback_id: str
     private_metadata: str
     blocks: tuple[dict[str, Any], ...]
-    values: dict[str, dict[str, Any]]  # what was entered so far: by block, by action, in Slack's form
+    values: dict[str, dict[str, Any]]  # the current input by block and action, in Slack's format
 
 
 def view_of(shape: dict[str, Any]) -> View:

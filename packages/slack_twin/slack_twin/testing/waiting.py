@@ -1,7 +1,7 @@
-"""What waits can be called from plain and from asynchronous tests, and is written once.
+"""Waiting methods with one implementation for both synchronous and asynchronous tests.
 
-Such a method is a generator of steps: it yields futures of the workspace's thread and gets their results. Called, it
-blocks; its `aio` awaits the same steps, so that an app in the test's own loop goes on meanwhile.
+Such a method is a generator of steps, which yields futures of the workspace's thread and receives their results. A
+plain call blocks. `aio` awaits the same steps, so that an app in the test's own event loop keeps running.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar, overload
 
-__tracebackhide__ = True  # a failing test shows its own lines
+__tracebackhide__ = True  # hides this module in tracebacks of failing tests
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -20,25 +20,28 @@ Steps: TypeAlias = Generator["Future[Any]", Any, Result]
 
 
 class Waiting(Generic[Given, Result]):
-    """A method of one object that waits."""
+    """A waiting method bound to one object."""
 
     def __init__(self, start: Callable[Given, Steps[Result]], name: str) -> None:
         self._start = start
         self._name = name
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        """Block until it is done. Raises RuntimeError inside an event loop, which it would stop."""
+        """Blocks until the method is done.
+
+        Raises RuntimeError inside an event loop, because the call would block the loop.
+        """
         if _is_in_a_loop():
-            raise RuntimeError(f"{self._name}() would stop this event loop: say `await ….{self._name}.aio(…)`")
+            raise RuntimeError(f"{self._name}() would block this event loop: use `await ….{self._name}.aio(…)`")
         return _block_on(self._start(*args, **kwargs))
 
     async def aio(self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
-        """The same for asynchronous tests."""
+        """Awaits the method, for asynchronous tests."""
         return await _await_on(self._start(*args, **kwargs))
 
 
 class waits(Generic[Owner, Given, Result]):
-    """Makes a method that waits out of a generator of steps."""
+    """A decorator that turns a generator of steps into a waiting method."""
 
     def __init__(self, start: Callable[Concatenate[Owner, Given], Steps[Result]]) -> None:
         self._start = start

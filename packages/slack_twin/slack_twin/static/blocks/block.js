@@ -1,4 +1,4 @@
-// Block Kit as elements. `kit` is what blocks need: names, the form they belong to, and what a control does.
+// Block Kit as elements. `kit` contains the context of blocks: names, their form, and the actions of controls.
 // https://docs.slack.dev/reference/block-kit/blocks
 
 import { element, link } from "../dom.js";
@@ -54,7 +54,7 @@ export function drawBlocks(blocks, kit) {
   return blocks.map((block) => element("div", { class: `block ${tail(block)}` }, drawBlock(block, kit)));
 }
 
-// A block may carry anything: what cannot be drawn is named, and never breaks the page.
+// A block may have any content: a block that cannot be drawn is named, and never breaks the page.
 function drawBlock(block, kit) {
   const draw = Object.hasOwn(DRAWN, block?.type) ? DRAWN[block.type] : null;
   try {
@@ -102,7 +102,7 @@ function tableCell(cell, kit) {
 
 const alignment = (column) => (["center", "right"].includes(column?.align) ? column.align : "left");
 
-// What an attachment adds below a message: its colour, its words or blocks.
+// The content of an attachment below a message: its colour, its text or blocks.
 export function drawAttachment(attachment, kit) {
   const { names } = kit;
   const said = (text) => text && element("div", {}, words({ type: "mrkdwn", text }, names));

@@ -1,4 +1,4 @@
-// Buttons: plain ones, thumbs, icons, and menus behind three dots.
+// Buttons: plain buttons, feedback buttons, icons, and overflow menus.
 
 import { element } from "../dom.js";
 import { choose } from "../frame/dialogs.js";
@@ -7,7 +7,7 @@ import { plain } from "./words.js";
 
 const STYLES = new Set(["primary", "danger"]);
 
-// Do what a control does, once its `confirm` dialog is answered with yes; the button waits meanwhile.
+// Performs the action of a control, after its `confirm` dialog if there is one; the button is disabled in the meantime.
 async function press(pressed, block, value, kit, told) {
   if (value.confirm && !(await choose(confirmation(value.confirm)))) return;
   pressed.setAttribute("aria-busy", "true");
@@ -43,7 +43,7 @@ export function button(block, value, kit) {
 export const workflowButton = (block, value) =>
   element(
     "button",
-    { type: "button", class: "kit", disabled: true, title: "Workflows do not run here" },
+    { type: "button", class: "kit", disabled: true, title: "Workflows are not supported here" },
     plain(value.text),
   );
 
@@ -61,7 +61,7 @@ export function iconButton(block, value, kit) {
   return made;
 }
 
-// Thumbs up and down; the one that was pressed stays marked.
+// Feedback buttons; the pressed button stays marked.
 export function feedbackButtons(block, value, kit) {
   const given = kit.form.get(block, value)?.value;
   const thumb = (about, sign) => {

@@ -1,4 +1,4 @@
-// Cards: one, several in a row, and containers that hold other blocks.
+// Cards: single cards, carousels, and containers of other blocks.
 
 import { element } from "../dom.js";
 import { drawBlocks } from "./block.js";

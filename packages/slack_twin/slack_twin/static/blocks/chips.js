@@ -1,9 +1,9 @@
-// Several chosen things in a row, each with a way to take it out again.
+// Several selected values in a row, each with a button to remove it.
 
 import { element } from "../dom.js";
 
-// `chosen` is there at first, `keyOf` tells two apart, `textOf` names one, `change(now)` is told of each change.
-// Gives the box, to which a menu can be added, and `add`.
+// `chosen` are the initial values, `keyOf` identifies a value, `textOf` returns its text, `change(now)` receives each
+// change. Returns the box, to which a menu can be added, and `add`.
 export function chips({ chosen, keyOf, textOf, change, most = Infinity }) {
   const list = element("span", { class: "chips" });
   let now = [...chosen];

@@ -1,4 +1,4 @@
-// How menus name what was chosen in Slack's state, and how they start.
+// The selected values of menus in Slack's state, and their initial values.
 
 import { plain } from "./words.js";
 
@@ -15,13 +15,13 @@ export const kindOf = (value) => value.type.replace("multi_", "").replace("_sele
 const nameOf = (value) => SINGULAR[kindOf(value)] + (isMany(value) ? "s" : "");
 const keyOf = (value) => `selected_${nameOf(value)}`;
 
-// Menus of people and channels hold ids, the others whole options: here both are {value, text, given}.
+// Menus of people and channels contain ids, other menus complete options: here both are {value, text, given}.
 export function entry(given) {
   if (typeof given === "string") return { value: given, text: given, given };
   return { value: given.value, text: plain(given.text), given };
 }
 
-// What the menu holds before anybody touches it, or what was chosen since.
+// The initial value of a menu, or its current selection.
 export function begin(block, value, kit) {
   const initial = value[`initial_${nameOf(value)}`];
   return kit.form.begin(block, value, initial && { [keyOf(value)]: initial })?.[keyOf(value)];

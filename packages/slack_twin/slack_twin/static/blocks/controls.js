@@ -1,4 +1,4 @@
-// Everything in blocks that a person can press, choose or fill in.
+// All interactive elements of blocks.
 // https://docs.slack.dev/reference/block-kit/block-elements
 
 import { element } from "../dom.js";

@@ -1,4 +1,4 @@
-// Menus whose options come from their app, for what has been typed so far.
+// Menus with options from their app for the typed text.
 
 import { OptionList } from "../compose/options.js";
 import { element } from "../dom.js";
@@ -6,7 +6,7 @@ import { chips } from "./chips.js";
 import { begin, entry, isMany, tell } from "./chosen.js";
 import { plain } from "./words.js";
 
-const WAIT_MILLISECONDS = 250; // between the last letter and the question to the app
+const WAIT_MILLISECONDS = 250; // between the last key and the request to the app
 const LEAST_CHARACTERS = 3; // Slack's default
 
 let made = 0;
@@ -23,7 +23,7 @@ export function externalSelect(block, value, kit) {
     const asked = typed.value;
     if (asked.length < (value.min_query_length ?? LEAST_CHARACTERS)) return options.close();
     const found = await kit.options(block, value, asked);
-    if (typed.value !== asked) return null; // an answer to what has been typed over
+    if (typed.value !== asked) return null; // the typed text has changed in the meantime
     return options.show(found.map((option) => ({ option, draw: () => [plain(option.text)] })));
   };
   let waiting = 0;

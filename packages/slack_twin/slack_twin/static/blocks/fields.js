@@ -1,4 +1,4 @@
-// Fields to type into: text, numbers, dates and times, files.
+// Input fields: text, numbers, dates and times, files.
 
 import { upload } from "../api.js";
 import { element } from "../dom.js";
@@ -26,14 +26,14 @@ export function textField(block, value, kit) {
   return made;
 }
 
-// Rich text comes from this page without styles.
+// Rich text from this page has no styles.
 function typed(value, text) {
   if (value.type !== "rich_text_input") return { value: text || null };
   const elements = [{ type: "rich_text_section", elements: text ? [{ type: "text", text }] : [] }];
   return { rich_text_value: { type: "rich_text", elements }, typed: text };
 }
 
-// Slack tells an app at Enter, or at each character, as `dispatch_action_config` says.
+// Slack notifies an app on Enter, or on each character, according to `dispatch_action_config`.
 function dispatch(made, block, value, kit, told) {
   if (kit.silent) return;
   const when = value.dispatch_action_config?.trigger_actions_on ?? ["on_enter_pressed"];
@@ -80,7 +80,7 @@ const DATES = {
   },
 };
 
-// Seconds since 1970 as the field for local dates and times wants them.
+// Converts seconds since 1970 for a field with local date and time.
 function local(seconds) {
   const at = new Date(seconds * 1000);
   return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);

@@ -1,11 +1,11 @@
-// What a person has put into the controls of one message or modal, in the shape of Slack's `state.values`.
+// A person's input in the controls of one message or modal, in the format of Slack's `state.values`.
 
 export class Form {
   constructor() {
     this.values = {};
   }
 
-  // The value of a control, as the person left it, or null before they touched it.
+  // The person's value of a control, or null before any input.
   get(block, control) {
     return this.values[block.block_id]?.[control.action_id] ?? null;
   }
@@ -14,13 +14,13 @@ export class Form {
     (this.values[block.block_id] ??= {})[control.action_id] = { type: control.type, ...value };
   }
 
-  // Controls that start with a value count as filled in.
+  // Controls with an initial value count as filled in.
   begin(block, control, value) {
     if (!this.get(block, control) && value) this.set(block, control, value);
     return this.get(block, control);
   }
 
-  // What was entered into the inputs that `blocks` still have. Everything else its app has heard of already.
+  // The input in the current inputs of `blocks`. The app already knows all other values.
   entered(blocks) {
     const left = blocks.filter((block) => block.type === "input" && this.values[block.block_id]);
     const plain = (values) =>
@@ -29,10 +29,10 @@ export class Form {
   }
 }
 
-// The value alone: a text, an option, an id, or a list of these.
+// The plain value: a text, an option, an id, or a list of these.
 export const plainOf = ({ type, typed, ...value }) => Object.values(value)[0] ?? null;
 
-// Forms live as long as the page, so that a message that is drawn anew keeps what was chosen in it.
+// Forms live as long as the page, so that a redrawn message keeps its input.
 const forms = new Map();
 
 export function formOf(key) {

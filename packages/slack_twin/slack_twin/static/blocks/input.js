@@ -1,4 +1,4 @@
-// An input block: a label, its control, a hint, and what was wrong with it.
+// An input block: a label, its control, a hint, and its error.
 
 import { element } from "../dom.js";
 import { control } from "./controls.js";
@@ -23,7 +23,7 @@ export function input(block, kit) {
   );
 }
 
-// Tie what is filled in to its label and to what is said about it. Returns whether it is a group of choices.
+// Connects a control with its label, hint and error. Returns whether it is a group of choices.
 function describe(field, { id, error }) {
   const isGroup = field.matches("fieldset");
   const target = isGroup || field.matches("input, select, textarea") ? field : field.querySelector("input, select");

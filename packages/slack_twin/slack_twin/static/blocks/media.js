@@ -1,5 +1,5 @@
-// Pictures and films in blocks. The page loads nothing from elsewhere, or a message could tell its author who reads it
-// and when: pictures of this workspace are shown, others are named and can be opened.
+// Images and videos in blocks. The page loads nothing from other hosts, because this would tell a message's author who
+// reads it and when: images of this workspace are shown, others are named and can be opened.
 
 import { element, link } from "../dom.js";
 import { words } from "./words.js";

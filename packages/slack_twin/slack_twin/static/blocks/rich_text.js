@@ -1,4 +1,4 @@
-// rich_text: sections, lists, quotes and code, with styled text in them.
+// rich_text: sections, lists, quotes and code, with styled text.
 
 import { element, link } from "../dom.js";
 import { codeBlock } from "../text/code.js";
@@ -18,7 +18,7 @@ export function richText(block, names) {
   );
 }
 
-// Slack writes a list within a list as its neighbour with a greater indent: neighbours are one group.
+// Slack represents a nested list as a sibling with a greater indent: adjacent lists form one group.
 function listed(parts) {
   const groups = [];
   for (const part of parts) {

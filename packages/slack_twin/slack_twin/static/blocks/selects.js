@@ -1,4 +1,4 @@
-// Menus to choose from: given options, or people and channels.
+// Menus with static options, or with people and channels.
 
 import { element } from "../dom.js";
 import { chips } from "./chips.js";
@@ -8,7 +8,7 @@ import { plain } from "./words.js";
 const person = (one) => ({ value: one.id, text: one.display_name || one.name, given: one.id });
 const place = (names) => (one) => ({ value: one.id, text: (one.name ? "# " : "") + names.title(one), given: one.id });
 
-// Groups of what there is to choose, most often one without a label.
+// Groups of options, usually a single group without a label.
 function groupsOf(value, names) {
   const kind = kindOf(value);
   if (kind === "users") return [{ entries: names.people().map(person) }];
@@ -46,7 +46,7 @@ export function select(block, value, kit) {
   return menu;
 }
 
-// Several from a list: what is chosen stands before the menu.
+// Menus with several values: the selected values precede the menu.
 export function multiSelect(block, value, kit) {
   const { menu, known } = menuOf(value, kit);
   const { box, add } = chips({

@@ -1,4 +1,4 @@
-// What an agent does, step by step: task cards, alone or under the title of a plan.
+// The steps of an agent: task cards, alone or below the title of a plan.
 
 import { element, link } from "../dom.js";
 import { richText } from "./rich_text.js";

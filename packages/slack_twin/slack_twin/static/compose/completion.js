@@ -1,4 +1,4 @@
-// What is offered while one types: people and apps after @, channels after #, emoji after :, commands after a first /.
+// Completions while typing: people and apps after @, channels after #, emoji after :, commands after a leading /.
 
 import { element } from "../dom.js";
 import { avatar } from "../message/avatar.js";
@@ -7,7 +7,8 @@ import { emoji, emojiNamed } from "../text/emoji.js";
 const MOST = 8;
 const BEGUN = /(^|[\s(])([@#:]|^\/)([\w.+\-]*)$/;
 
-// Given {roster, channel} and the text before the cursor: {typed, options}, or null. An option has the text to put in.
+// Takes {roster, channel} and the text before the cursor; returns {typed, options}, or null. Options have the text to
+// insert.
 export function completion(before, { roster, channel }) {
   const found = BEGUN.exec(before);
   if (!found) return null;
@@ -21,11 +22,11 @@ const OFFERS = { "@": people, "#": channels, "/": commands, ":": emojis };
 const sign = (text) => element("span", { class: "sign" }, text);
 
 const EVERYBODY = [
-  ["here", "Notifies everybody who is online"],
-  ["channel", "Notifies everybody in this channel"],
+  ["here", "Notifies everyone who is online"],
+  ["channel", "Notifies everyone in this channel"],
 ];
 
-// Members first, then everybody else; an app is as easy to reach as a person.
+// Members come first, followed by everyone else; apps rank like people.
 function people(part, roster, channel) {
   const members = new Set(roster.members(channel).map((one) => one.id));
   const known = roster.people().filter((one) => one.id !== roster.me && one.id !== "USLACKBOT" && matches(one, part));

@@ -1,4 +1,4 @@
-// A box to write in: grows with its text, Enter sends, names are offered, files can be added, drafts are kept.
+// The message composer: grows with its text, sends on Enter, completes names, attaches files, keeps drafts.
 
 import { completion } from "./completion.js";
 import { OptionList } from "./options.js";
@@ -7,8 +7,8 @@ import { Uploads, takeDrops } from "./uploads.js";
 const MOST_HEIGHT = 240; // pixels, as in composer.css
 
 export class Composer {
-  // `parts` are the elements {form, box, list, files, attach, pick, pane}; `known()` gives {roster, channel};
-  // `send({text, files, place})` resolves to whether the text may be forgotten; `fail(message)` hears what went wrong.
+  // `parts` are the elements {form, box, list, files, attach, pick, pane}; `known()` returns {roster, channel};
+  // `send({text, files, place})` resolves to true if the text may be discarded; `fail(message)` reports errors.
   constructor(parts, { known, send, fail, editLast = () => {} }) {
     Object.assign(this, parts, { known, send, editLast });
     this.place = "";
@@ -74,7 +74,7 @@ export class Composer {
     this.box.focus();
   }
 
-  // Sent in the order in which Enter was pressed. What could not be sent comes back into the box.
+  // Messages are sent in the order of pressing Enter. An unsent message returns to the box.
   submit() {
     const text = this.box.value;
     if (!text.trim() && this.uploads.isEmpty) return;
@@ -87,7 +87,7 @@ export class Composer {
   }
 
   async sendNow(text, uploads, place) {
-    const files = await Promise.all(uploads.map((one) => one.done)).catch(() => null); // what failed has been told
+    const files = await Promise.all(uploads.map((one) => one.done)).catch(() => null); // errors were reported already
     return Boolean(files) && this.send({ text, files: files.map(({ id }) => id), place });
   }
 
@@ -115,7 +115,7 @@ export class Composer {
     return `twin-draft ${this.known().roster.me} ${place}`;
   }
 
-  // Go to another conversation: its draft comes back.
+  // Switches to another conversation and restores its draft.
   enter(place) {
     if (place === this.place) return;
     this.place = place;

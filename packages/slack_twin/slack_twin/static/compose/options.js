@@ -1,9 +1,9 @@
-// A list to choose from with the keyboard while the focus stays in the field one types into.
+// A list of options for the keyboard, while the focus stays in the text field.
 
 import { element } from "../dom.js";
 
 export class OptionList {
-  // `take(option)` is told what was chosen; options are {key, draw()} and whatever else the taker wants.
+  // `take(option)` receives the selected option; options are {key, draw()} with any additional fields.
   constructor(list, field, take) {
     this.list = list;
     this.field = field;
@@ -53,7 +53,7 @@ export class OptionList {
     return this.field.setAttribute("aria-activedescendant", `${this.list.id}-${this.at}`);
   }
 
-  // Handle a key; returns whether it was one of the list's.
+  // Handles a key; returns whether the list used it.
   steer(event, { tab = false } = {}) {
     if (!this.isOpen || event.isComposing) return false;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -1,11 +1,11 @@
-// Files on their way into a message: chosen, dropped or pasted, sent to the twin at once, shared with the message.
+// Files for a message: chosen, dropped or pasted, uploaded immediately, shared with the message.
 
 import * as api from "../api.js";
 import { element } from "../dom.js";
 import { size } from "../message/files.js";
 
 export class Uploads {
-  // `owner()` is who uploads; `fail(message)` is told what went wrong.
+  // `owner()` returns the uploading person; `fail(message)` reports errors.
   constructor({ list, owner, fail }) {
     Object.assign(this, { list, owner, fail });
     this.files = [];
@@ -60,7 +60,7 @@ export class Uploads {
     this.list.replaceChildren(...this.files.map((one) => one.chip));
   }
 
-  // All files, which leave the list.
+  // Removes and returns all files of the list.
   take() {
     const { files } = this;
     this.clear();
@@ -78,7 +78,7 @@ export class Uploads {
   }
 }
 
-// Let files be dropped on `pane`, which shows that they may be.
+// Accepts dropped files on `pane`, which highlights the drop area.
 export function takeDrops(pane, uploads) {
   const carries = (event) => event.dataTransfer?.types.includes("Files");
   pane.addEventListener("dragover", (event) => {

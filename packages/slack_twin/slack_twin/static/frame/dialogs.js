@@ -1,8 +1,8 @@
-// Questions in a dialog of the page: Escape says no, Enter yes.
+// Confirmation dialogs of the page: Escape means no, Enter means yes.
 
 import { element } from "../dom.js";
 
-// Ask something; resolves to true for yes.
+// Asks a question; resolves to true for yes.
 export function choose({ title, text, yes = "OK", no = "Cancel", danger = false }) {
   const confirm = element(
     "button",
@@ -27,7 +27,7 @@ export function choose({ title, text, yes = "OK", no = "Cancel", danger = false 
   );
 }
 
-// A dialog with a title, shown at once. Closing it is the caller's business, or Escape's.
+// Opens a dialog with a title. The caller or Escape closes it.
 export function dialog(title, content, { className = "" } = {}) {
   const before = document.activeElement;
   const box = element(

@@ -1,4 +1,4 @@
-// The bar above a conversation: its name, its topic, who is in it.
+// The bar above a conversation: its name, topic and members.
 
 import { byId, element, visible } from "../dom.js";
 import { avatar } from "../message/avatar.js";
@@ -47,7 +47,7 @@ export function drawTitle(channel, roster, waiting) {
   document.title = `${waiting ? `(${waiting}) ` : ""}${channel.name ? "#" : ""}${roster.title(channel)} · Twin`;
 }
 
-// In a conversation with an app: its messages, and its home tab. `shown` is {tab, choose}, or null for no tabs.
+// The tabs of a conversation with an app: messages and home. `shown` is {tab, choose}, or null for no tabs.
 export function drawTabs(shown) {
   byId("tabs").hidden = !shown;
   if (!shown) return;

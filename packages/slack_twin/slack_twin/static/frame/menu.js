@@ -1,10 +1,10 @@
-// A small menu beside the button that opened it. Arrow keys move, Escape and a click elsewhere close it.
+// A small menu next to the button that opened it. Arrow keys move the focus; Escape and a click outside close it.
 
 import { element } from "../dom.js";
 
-const MARGIN = 8; // pixels to the edge of the window
+const MARGIN = 8; // distance in pixels to the edge of the window
 
-// `entries` are {text, about?, act}; an entry that is an element is shown as it is.
+// `entries` are {text, about?, act}; an entry that is an element is shown unchanged.
 export function menu(opener, entries, { label = "Menu", className = "" } = {}) {
   const box = element("div", { class: `menu-box ${className}`, popover: "auto", role: "menu", "aria-label": label });
   box.append(...entries.map((entry) => (entry instanceof Node ? entry : item(entry, box))));

@@ -1,4 +1,4 @@
-// A modal that an app has opened: its blocks, what was wrong with what was entered, and how it ends.
+// An app's modal: its blocks, the errors in its input, submitting and closing.
 
 import { drawBlocks } from "../blocks/block.js";
 import { forget, formOf } from "../blocks/form.js";
@@ -6,8 +6,8 @@ import { plain } from "../blocks/words.js";
 import { element } from "../dom.js";
 import { tell } from "./notice.js";
 
-// `view` is Slack's view; `kitOf(view, errors)` makes what its blocks need; `submit(view, form)` and `close(view)`
-// resolve to {errors?}. What happens next comes as an update: another view, or none.
+// `view` is Slack's view; `kitOf(view, errors)` returns the kit for its blocks; `submit(view, form)` and `close(view)`
+// resolve to {errors?}. An update then shows another view, or none.
 export class Modal {
   constructor({ kitOf, submit, close }) {
     Object.assign(this, { kitOf, submitView: submit, closeView: close });

@@ -1,16 +1,16 @@
-// What the page has to say itself: refusals, and how the line to the twin is.
+// The page's own messages: errors, and the state of the connection to the twin.
 
 import { byId } from "../dom.js";
 
 const SHOWN_MILLISECONDS = 2500;
 
-// Show what went wrong; an empty text takes it away.
+// Shows an error; an empty text removes it.
 export function tell(message) {
   byId("notice").textContent = message;
   byId("notice").hidden = !message;
 }
 
-// Do something with the twin; a refusal is shown instead of thrown. Resolves to whether it went well.
+// Runs a request; shows its error instead of throwing it. Resolves to true on success.
 export async function attempt(doing) {
   try {
     await doing;

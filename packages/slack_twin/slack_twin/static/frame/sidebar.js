@@ -1,4 +1,4 @@
-// The list of conversations, with what is unread in each, and who this window belongs to.
+// The list of conversations with unread counts, and the person of this window.
 
 import { byId, element } from "../dom.js";
 import { avatar } from "../message/avatar.js";
@@ -44,7 +44,7 @@ export function sign(channel, roster) {
   return avatar(roster.person(channel.members.find((member) => member !== roster.me) ?? roster.me), "small");
 }
 
-// The person, and a menu with windows for the others and the looks.
+// The person, and a menu with windows for other people and the themes.
 export function drawPerson(roster) {
   byId("person").replaceChildren(
     avatar(roster.self, "small"),
@@ -55,7 +55,7 @@ export function drawPerson(roster) {
     menu(
       byId("person"),
       [
-        element("p", { class: "menu-head" }, "Look at it as"),
+        element("p", { class: "menu-head" }, "View as"),
         ...roster
           .people()
           .filter((one) => !one.is_bot && one.id !== "USLACKBOT")
@@ -86,7 +86,7 @@ function other(person, roster) {
         role: "menuitem",
         class: "icon",
         "aria-label": `Open a window as ${person.display_name}`,
-        title: "In a new window",
+        title: "Opens in a new window",
       },
       "↗",
     ),

@@ -1,4 +1,4 @@
-// Ctrl+K or ⌘K: go to a conversation or a person by the first letters of its name.
+// Ctrl+K or ⌘K: opens a conversation or a person by the first letters of the name.
 
 import { element } from "../dom.js";
 import { OptionList } from "../compose/options.js";
@@ -49,7 +49,7 @@ export function openSwitcher({ roster, unread, choose, startWith }) {
   typed.focus();
 }
 
-// Conversations that wait come first; then people one has no conversation with yet.
+// Unread conversations come first, followed by people without a conversation.
 function places(part, { roster, unread, choose, startWith }) {
   const channels = roster.channels().map((channel) => ({
     key: channel.id,

@@ -1,8 +1,8 @@
-// Light or dark: as the system says, until the reader says otherwise.
+// Light or dark theme: follows the system until the reader chooses.
 
 const KEY = "twin-theme";
 export const THEMES = [
-  ["system", "As the system"],
+  ["system", "Same as system"],
   ["light", "Light"],
   ["dark", "Dark"],
 ];

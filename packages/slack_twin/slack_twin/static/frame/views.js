@@ -1,4 +1,4 @@
-// What apps show beside messages: a modal in front of everything, and home tabs in conversations with them.
+// The apps' views: a modal in front of the page, and home tabs in conversations with apps.
 
 import { closeView, kitOfView, submitView } from "../acts.js";
 import * as api from "../api.js";
@@ -14,7 +14,7 @@ export class Views {
   constructor(desk) {
     this.desk = desk;
     this.tab = "messages"; // or "home", in a conversation with an app
-    this.homes = {}; // home tabs that apps have published, by bot user
+    this.homes = {}; // published home tabs, by bot user
     this.modal = new Modal({
       kitOf: (view, errors) => kitOfView(desk, view, errors),
       submit: (view) => submitView(desk, view),
@@ -28,13 +28,13 @@ export class Views {
     if (this.desk.channel) this.draw();
   }
 
-  // The app one talks to, if it is a conversation with one.
+  // The app of the conversation, if there is one.
   get app() {
     const { roster, current, channel } = this.desk;
     return channel.kind === "im" ? roster.appIn(current) : null;
   }
 
-  // Messages, or the home tab: its app hears that somebody looks.
+  // Shows the messages or the home tab, and notifies the app of an opened home tab.
   async show(tab) {
     this.tab = tab;
     this.draw();

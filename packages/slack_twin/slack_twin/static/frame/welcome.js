@@ -1,4 +1,4 @@
-// What a newcomer sees in an empty conversation: what to do, and a button that begins it.
+// The introduction in an empty conversation: instructions, and a button to start.
 
 import { element } from "../dom.js";
 
@@ -8,7 +8,7 @@ export function welcome({ channel, app, title, fill }) {
       "div",
       { class: "welcome" },
       element("h2", {}, channel.name ? `This is the beginning of #${channel.name}` : `Your conversation with ${title}`),
-      element("p", {}, "Nothing was said here yet."),
+      element("p", {}, "There are no messages here yet."),
     );
   const text = channel.name ? `@${app.name} hello` : "hello";
   const where = channel.name ? `in #${channel.name}` : "here";

@@ -1,4 +1,4 @@
-// What apps are doing: status lines, suggestions to begin with, and a Stop button while a session is at work.
+// The apps' current work: status lines, suggested prompts, and a Stop button while a session is active.
 
 import { element, visible } from "../dom.js";
 
@@ -38,7 +38,7 @@ export class Working {
     };
   }
 
-  // Loading messages take turns while their status stands.
+  // Shows the loading messages of a status in rotation.
   next() {
     this.turn += 1;
     for (const shown of document.querySelectorAll("[data-turns]")) {
@@ -51,7 +51,7 @@ export class Working {
     return this.in(channel, thread).assistants.find((one) => one.title)?.title ?? "";
   }
 
-  // The foot of a pane. Without `thread`: of the whole channel, except the thread that is open beside it.
+  // The footer of a pane. Without `thread`, it covers the channel except the open thread.
   draw(foot, channel, thread, { except = null, stop }) {
     const shown = this.in(channel, thread);
     const version = JSON.stringify([shown, except]);
@@ -91,14 +91,14 @@ export class Working {
     return element("span", { class: "status" }, element("i", { class: "dots", "aria-hidden": "true" }), shown);
   }
 
-  // Buttons with what an app suggests to say.
+  // Buttons with an app's suggested prompts.
   prompts(channel, thread, say) {
     return this.in(channel, thread)
       .assistants.filter((one) => one.prompts.length)
       .map((one) =>
         element(
           "div",
-          { class: "prompts", role: "group", "aria-label": one.prompts_title || `Suggestions of ${one.app}` },
+          { class: "prompts", role: "group", "aria-label": one.prompts_title || `Suggestions from ${one.app}` },
           one.prompts_title && element("p", { class: "quiet" }, one.prompts_title),
           one.prompts.map((prompt) =>
             element("button", { type: "button", class: "prompt", onclick: () => say(prompt.message) }, prompt.title),

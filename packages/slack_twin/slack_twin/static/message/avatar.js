@@ -1,4 +1,4 @@
-// The sign of a person or an app: an initial on a colour of their own.
+// The avatar of a person or an app: an initial on a colour.
 
 import { element } from "../dom.js";
 

@@ -1,8 +1,8 @@
-// A message turned into a field to change it. Enter saves, Escape leaves it as it was.
+// An edit field in place of a message. Enter saves, Escape cancels.
 
 import { element } from "../dom.js";
 
-// `done()` is called when the field is gone: what changed meanwhile was not drawn over it.
+// `done()` is called when the field is removed, because changes in the meantime were not drawn.
 export function startEdit(article, text, save, done) {
   const content = article.querySelector(".content");
   if (!content || content.querySelector(".editing")) return;

@@ -1,4 +1,4 @@
-// Files of a message: pictures are shown, everything else can be downloaded.
+// Files of a message: images are displayed, other files can be downloaded.
 
 import { element } from "../dom.js";
 

@@ -1,8 +1,8 @@
-// What a reader was doing with an element that is drawn anew: which parts they opened, and where the focus was.
+// Keeps the reader's state when an element is redrawn: opened parts and the focus.
 
 const STOPS = "a, button, input, select, summary, textarea, pre";
 
-// Replace `before` by `made` with `swap`, and go on where the reader was.
+// Replaces `before` with `made` using `swap`, and restores the reader's state.
 export function keepState(before, made, swap) {
   for (const part of before.querySelectorAll("details[data-keep]")) {
     const same = made.querySelector(`details[data-keep="${CSS.escape(part.dataset.keep)}"]`);
@@ -20,7 +20,7 @@ export function keepState(before, made, swap) {
   if (selection && again?.setSelectionRange && selection[0] !== null) again.setSelectionRange(...selection);
 }
 
-// A part that the reader opened or closed stays so; one that nobody touched follows the message.
+// A part that the reader opened or closed keeps its state; untouched parts follow the message.
 document.addEventListener("click", (event) => {
   const part = event.target.closest?.("summary")?.parentElement;
   if (part?.dataset.keep) part.dataset.touched = "true";

@@ -1,4 +1,4 @@
-// One message as an element: author, time, text or blocks, files, reactions, the way into its thread.
+// One message as an element: author, time, text or blocks, files, reactions, the link to its thread.
 
 import { drawAttachment, drawBlocks } from "../blocks/block.js";
 import { element } from "../dom.js";
@@ -11,9 +11,9 @@ import { drawTools, messageKey } from "./tools.js";
 
 const GROUP_SECONDS = 300;
 const HOLDS_TEXT = ".block, .run, p, ul, ol, li, blockquote, h3, h4, h5, h6";
-const SILENT = new Set(["tombstone", "ephemeral"]); // nobody reacts to these
+const SILENT = new Set(["tombstone", "ephemeral"]); // these accept no reactions
 
-// Messages of one person shortly after another stand under one name.
+// Consecutive messages of one person within a short time share one header.
 export function follows(message, previous) {
   return Boolean(
     previous &&
@@ -27,7 +27,7 @@ export function follows(message, previous) {
   );
 }
 
-// `act` holds what a reader can do: openThread, react, edit, remove, copyLink, stop, kitOf.
+// `act` contains the reader's actions: openThread, react, edit, remove, copyLink, stop, kitOf.
 export function drawMessage(message, { names, act, unread, inThread = false, grouped = false }) {
   const author = names.person(message.user);
   const own = message.user === names.me && !SILENT.has(message.subtype);
@@ -67,14 +67,14 @@ const classes = (message, grouped) =>
 const stopButton = (message, act) =>
   element("button", { type: "button", class: "kit stop", onclick: () => act.stop(message) }, "◼ Stop");
 
-// A message that is being written has a caret where its text ends.
+// A streamed message has a caret at the end of its text.
 function markEnd(content) {
   let end = content;
   while (end.lastElementChild?.matches(HOLDS_TEXT)) end = end.lastElementChild;
   end.classList.add("caret");
 }
 
-// A reply that was also sent to the channel says what it answers.
+// A reply that was also sent to the channel quotes its root.
 function repliedTo(message, act) {
   if (typeof message.root_text !== "string") return null;
   const open = () => act.openThread(message.thread_ts);
@@ -83,7 +83,7 @@ function repliedTo(message, act) {
 }
 
 function header(message, author) {
-  const isOwnName = author && author.name === message.author; // apps may choose another for a message
+  const isOwnName = author && author.name === message.author; // apps may choose a different name for a message
   const at = moment(message.ts);
   return element(
     "header",

@@ -1,4 +1,4 @@
-// Reactions below a message, and where to choose one.
+// Reactions below a message, and the emoji picker.
 
 import { element } from "../dom.js";
 import { menu } from "../frame/menu.js";
@@ -25,7 +25,7 @@ export function drawReactions(message, names, act) {
   return element("div", { class: "reactions" }, message.reactions.map(one));
 }
 
-// All emoji this page knows, by a part of their name.
+// All known emoji, filtered by a part of their name.
 export function pickEmoji(opener, take) {
   const grid = element("div", { class: "emoji-grid" });
   const typed = element("input", { type: "search", placeholder: "Find an emoji…", "aria-label": "Find an emoji" });

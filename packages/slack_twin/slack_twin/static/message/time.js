@@ -1,4 +1,4 @@
-// Slack timestamps as people read them.
+// Formats Slack timestamps for people.
 
 import { element } from "../dom.js";
 

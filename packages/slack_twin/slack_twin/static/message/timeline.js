@@ -1,4 +1,4 @@
-// A list of messages on the screen, drawn again where it changed, that stays at its end while its reader does.
+// A list of messages that redraws changed messages, and stays at its end while the reader is there.
 
 import { element } from "../dom.js";
 import { drawMessage, follows } from "./message.js";
@@ -10,14 +10,14 @@ const NEAR_START = 120;
 const MOST_KEPT = 400; // messages
 
 export class Timeline {
-  // `context()` gives what drawMessage needs; `empty()` the element shown while there is nothing; `earlier(ts)`
+  // `context()` returns the context of drawMessage; `empty()` returns the element for an empty list; `earlier(ts)`
   // resolves to the messages before one, or to an empty list.
   constructor(box, { context, empty, earlier = null, inThread = false }) {
     Object.assign(this, { box, context, empty, earlier, inThread });
     this.messages = new Map();
     this.drawn = new Map(); // ts -> article
     this.stale = new Set();
-    this.isIncomplete = false; // whether messages are missing on the screen
+    this.isIncomplete = false; // whether displayed messages are missing
     this.readMark = null;
     this.hasEarlier = false;
     box.addEventListener("scroll", () => this.loadEarlier());
@@ -28,7 +28,7 @@ export class Timeline {
     });
   }
 
-  // Show a conversation from its end.
+  // Shows a conversation from its end.
   show(messages, { readMark = null, hasEarlier = false } = {}) {
     this.messages = new Map(messages.map((message) => [message.ts, message]));
     Object.assign(this, { readMark, hasEarlier });
@@ -37,7 +37,7 @@ export class Timeline {
     this.toEnd();
   }
 
-  // The same conversation, loaded anew: what was loaded of earlier times stays, and so does the place one reads at.
+  // Reloads the same conversation; keeps earlier messages and the scroll position.
   update(messages, { hasEarlier = false } = {}) {
     const earlier = hasEarlier ? [...this.messages].filter(([ts]) => ts < messages[0].ts) : [];
     this.messages = new Map([...earlier, ...messages.map((message) => [message.ts, message])]);
@@ -47,7 +47,7 @@ export class Timeline {
     if (follow) this.toEnd();
   }
 
-  // What comes may come many times a second: it is drawn once per frame.
+  // Updates may arrive many times a second, so they are drawn once per frame.
   put(message, { append }) {
     const isNew = !this.messages.has(message.ts);
     if (isNew && !append) return;
@@ -58,7 +58,7 @@ export class Timeline {
     this.refresh(message.ts);
   }
 
-  // A window that is left open for days does not grow: what scrolled away is loaded again for who scrolls there.
+  // A window that stays open for days does not grow: removed messages are loaded again when the reader scrolls there.
   trim() {
     if (!this.earlier || !this.isFollowing || this.messages.size <= MOST_KEPT) return;
     const old = [...this.messages.keys()].sort().slice(0, -MOST_KEPT / 2);
@@ -92,7 +92,7 @@ export class Timeline {
     this.node(this.messages.get(ts), before.classList.contains("grouped"), before);
   }
 
-  // Elements of messages that did not change are kept, so that a half-read selection or focus survives.
+  // Keeps the elements of unchanged messages, so that selections and the focus survive.
   drawAll() {
     this.isIncomplete = false;
     const nodes = [];
@@ -130,7 +130,7 @@ export class Timeline {
     try {
       const first = [...this.messages.keys()].sort()[0];
       const { messages, has_earlier } = await this.earlier(first);
-      if (!this.messages.has(first)) return; // another conversation was opened meanwhile
+      if (!this.messages.has(first)) return; // another conversation was opened in the meantime
       this.hasEarlier = has_earlier;
       for (const message of messages) this.messages.set(message.ts, message);
       const below = this.box.scrollHeight - this.box.scrollTop;
@@ -167,7 +167,7 @@ export class Timeline {
   }
 }
 
-// Put `nodes` into the box without moving those that are there: moving one would take the focus from it.
+// Inserts `nodes` without moving existing ones, because a moved node would lose the focus.
 function fill(box, nodes) {
   const wanted = new Set(nodes);
   for (const child of [...box.childNodes]) if (!wanted.has(child)) child.remove();

@@ -1,4 +1,4 @@
-// What one can do with a message, shown while the pointer or the focus is on it.
+// The actions on a message, shown while the pointer or the focus is on it.
 
 import { element } from "../dom.js";
 import { QUICK, emojiOrName } from "../text/emoji.js";
@@ -10,7 +10,7 @@ export function drawTools(message, { act, own, inThread }) {
   const more = tool("☺", "Find another reaction", () => pickEmoji(more, (name) => act.react(message, name, false)));
   return element(
     "div",
-    { class: "tools", role: "toolbar", "aria-label": "What you can do with this message" },
+    { class: "tools", role: "toolbar", "aria-label": "Message actions" },
     QUICK.slice(0, OFFERED).map((name) =>
       tool(emojiOrName(name), `React with :${name}:`, () => act.react(message, name, false)),
     ),
@@ -25,7 +25,7 @@ export function drawTools(message, { act, own, inThread }) {
 const tool = (sign, label, onclick) =>
   element("button", { type: "button", "aria-label": label, title: label, onclick }, sign);
 
-// The same from the keyboard, on a message that has the focus.
+// Keyboard shortcuts for the focused message.
 export function messageKey(event, message, { act, own, inThread }) {
   if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
   const keys = {

@@ -3,7 +3,7 @@
 import { element } from "../dom.js";
 
 export function codeBlock(text, language = "") {
-  const about = { type: "button", class: "copy", "aria-label": "Copy the code", title: "Copy" };
+  const about = { type: "button", class: "copy", "aria-label": "Copy code", title: "Copy" };
   const copy = element("button", about, "⧉");
   copy.addEventListener("click", async () => {
     await navigator.clipboard.writeText(text);

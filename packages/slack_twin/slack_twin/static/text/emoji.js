@@ -1,4 +1,4 @@
-// Names of emoji as Slack writes them. What is not here is shown as :name:.
+// Slack's names of emoji. Unknown names are shown as :name:.
 
 const KNOWN = {
   "+1": "👍",
@@ -120,7 +120,7 @@ export const QUICK = ["+1", "eyes", "white_check_mark", "tada", "heart", "thinki
 export const emoji = (name) => (Object.hasOwn(KNOWN, name.split("::")[0]) ? KNOWN[name.split("::")[0]] : null);
 export const emojiOrName = (name) => emoji(name) ?? `:${name}:`;
 
-// The names that contain `part`, those that start with it first; each sign once.
+// Returns the names that contain `part`, names that start with it first; each emoji once.
 export function emojiNamed(part) {
   const found = Object.keys(KNOWN).filter((name) => name.includes(part));
   found.sort((one, other) => Number(other.startsWith(part)) - Number(one.startsWith(part)));

@@ -1,7 +1,7 @@
-// Text within a line, in Slack's mrkdwn or in Markdown, as nodes.
+// Inline text in Slack's mrkdwn or in Markdown, as nodes.
 //
-// Each language is one expression, applied from match to match, and every span has a longest length: a text made to be
-// slow is not.
+// Each language is one regular expression, applied from match to match. Every span has a maximum length, so that
+// malicious text cannot slow down the page.
 
 import { element, link } from "../dom.js";
 import { emoji } from "./emoji.js";
@@ -14,7 +14,7 @@ const EMOJI = ":(?<emoji>[a-z0-9_+\\-]{1,60}(?:::skin-tone-\\d)?):";
 const HREF = "[^\\s()<>]{1,2000}(?:\\([^\\s()<>]{0,200}\\)[^\\s()<>]{0,200})?";
 const LINK = `!?\\[(?<shown>[^\\]\\n]{0,500})\\]\\(<?(?<href>${HREF})>?(?:\\s"[^"\\n]{0,200}")?\\)`;
 
-// Text between two marks that stand at the edges of words; `edge` is what may not stand beside them.
+// Text between two marks at word boundaries; `edge` matches the characters that may not be next to the marks.
 function span(name, mark, edge = "\\w") {
   const beside = `[${edge}${mark.at(-1)}]`;
   return `(?<!${beside})${mark}(?!\\s)(?<${name}>[^\\n]{1,600}?)(?<![\\s${mark.at(-1)}])${mark}(?!${beside})`;

@@ -1,4 +1,4 @@
-// Markdown lists: bullets, numbers and check boxes, within each other by indentation.
+// Markdown lists: bullets, numbers and check boxes, nested by indentation.
 
 import { element } from "../dom.js";
 import { inlineMarkdown } from "./inline.js";
@@ -22,7 +22,7 @@ export function readList(lines, start, names) {
 
 const width = (space) => space.replaceAll("\t", "    ").length;
 
-// Neighbouring items of one kind form a list; what is indented further belongs to the item before it.
+// Adjacent items of one kind form a list; items with a greater indentation belong to the item before them.
 function lists(items, names, depth) {
   const made = [];
   for (let at = 0; at < items.length;) {

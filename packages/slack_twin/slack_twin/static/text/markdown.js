@@ -1,5 +1,5 @@
-// The Markdown of markdown blocks and streams as elements. Made for text that is still being written: what is open at
-// its end, like a fence without its second half, is drawn as far as it goes.
+// Renders the Markdown of markdown blocks and streams as elements. Incomplete text is allowed: an unclosed construct at
+// the end, such as a fence, is rendered as far as possible.
 
 import { element } from "../dom.js";
 import { codeBlock } from "./code.js";
@@ -16,7 +16,7 @@ const QUOTE = /^\s{0,3}(?:>|&gt;) ?/;
 
 export const markdown = (text, names) => read(text.replaceAll("\r\n", "\n").split("\n"), names, 0);
 
-// Each reader takes lines from `start` on and gives {made, next}, or null when they are not its kind.
+// Each reader reads lines from `start` and returns {made, next}, or null if the lines are of a different kind.
 const READERS = [readFence, readHeading, readRule, readQuote, readList, readTable];
 
 function read(lines, names, depth) {

@@ -1,4 +1,4 @@
-// What Slack writes between < and >: people, channels, groups, dates and links. Only ever elements with text in them.
+// Slack's markup between < and >: people, channels, groups, dates and links. Returns only elements with text content.
 
 import { element, link } from "../dom.js";
 
@@ -40,7 +40,7 @@ const DATE_PARTS = {
   ago: (at) => ago((Date.now() - at.getTime()) / 1000),
 };
 
-// A moment in the reader's time zone, by Slack's format tokens like {date_short} and {time}.
+// A time in the reader's time zone, formatted by Slack's tokens such as {date_short} and {time}.
 export function date(seconds, format, target, fallback) {
   const at = new Date(seconds * 1000);
   if (Number.isNaN(at.getTime())) return fallback;

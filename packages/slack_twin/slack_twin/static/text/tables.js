@@ -1,4 +1,4 @@
-// Tables: Markdown's, and the frame that all tables share.
+// Markdown tables, and the frame of all tables.
 
 import { element } from "../dom.js";
 import { inlineMarkdown } from "./inline.js";
@@ -28,7 +28,7 @@ const cells = (line) =>
     .split(/(?<!\\)\|/)
     .map((cell) => cell.trim().replaceAll("\\|", "|"));
 
-// `rows` holds the nodes of each cell; the first row is the head. Wide tables scroll in a box of their own.
+// `rows` contains the nodes of each cell; the first row is the header. Wide tables scroll in their own box.
 export function table(rows, aligned = []) {
   const row = (tag) => (content) =>
     element(
