@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, select, update
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.model.runs import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
-from swarm.store.bridge.statements import Row, Statement, literally, may
+from swarm.store.bridge.statements import Statement, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, threads
 from swarm.store.tables.runs import run_messages
@@ -28,6 +28,8 @@ class RunPage:
     began_at: int  # microseconds, by the database's clock
     text: str | None  # the whole text, known since the message is closing
 
+
+_run_page = row_mapper(RunPage)
 
 _m = run_messages.c
 _page = (_m.run_id == bindparam("of_run")) & (_m.page == bindparam("of_page"))
@@ -158,15 +160,3 @@ def begins_after(tx: Transaction, run_id: str, page: int) -> int:
     ]
     known += [row["ts"] for row in said if row]
     return max(map(slack_ts_to_us, [*known, run["thread_ts"] or "0"]))
-
-
-def _run_page(row: Row) -> RunPage:
-    return RunPage(
-        run_id=row["run_id"],
-        page=row["page"],
-        kind=PageKind(row["kind"]),
-        ts=row["ts"],
-        phase=PagePhase(row["phase"]),
-        began_at=row["began_at"],
-        text=row["text"],
-    )

@@ -27,7 +27,7 @@ from swarm.domain.model.runs import (
 )
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may
+from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import closing_of, closing_text
 from swarm.store.runs import interrupts
@@ -64,6 +64,12 @@ class Run:
     started_at: int
     ended_at: int | None
 
+
+_run = row_mapper(
+    Run,
+    inbox_message_ids=lambda row: tuple(orjson.loads(row["inbox_message_ids"])),
+    final_closing=lambda row: closing_of(row["final_closing"]),
+)
 
 _t = runs.c
 _unfinished = _t.status.in_([literally(status) for status in sorted(UNFINISHED)])
@@ -355,29 +361,3 @@ def _step(tx: Transaction, step: RunStep, run_id: str, note: str | None, **value
     assert run is not None  # it was changed just now
     history.record(tx, f"turn.{step}", run_id, thread_id=run.thread_id, agent_id=run.agent_id, reason=note)
     return True
-
-
-def _run(row: Row) -> Run:
-    return Run(
-        id=row["id"],
-        agent_id=row["agent_id"],
-        thread_id=row["thread_id"],
-        lease_token=row["lease_token"],
-        trigger_id=row["trigger_id"],
-        inbox_message_ids=tuple(orjson.loads(row["inbox_message_ids"])),
-        task_id=row["task_id"],
-        conversation_id=row["conversation_id"],
-        agui_run_id=row["agui_run_id"],
-        requester=row["requester"],
-        status=RunStatus(row["status"]),
-        attempt=row["attempt"],
-        stop_requested_at=row["stop_requested_at"],
-        stop_requested_by=row["stop_requested_by"],
-        outcome=RunOutcome(row["outcome"]) if row["outcome"] else None,
-        outcome_note=row["outcome_note"],
-        final_text=row["final_text"],
-        final_closing=closing_of(row["final_closing"]),
-        retried_at=row["retried_at"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-    )

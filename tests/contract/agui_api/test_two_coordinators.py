@@ -133,7 +133,7 @@ from swarm.store.bridge.database import Database
 
 async def main(url, seconds):
     async with Database(url) as database:
-        talks = ConversationLocks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
+        locks = ConversationLocks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
         key = ConversationKey(client="wim", agent="router", id="c1")
         held = await locks.take(key, "of the dead", patience_seconds=30)
         print("held", flush=True)
