@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from swarm.services.tasks.task_texts import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 
@@ -29,7 +29,7 @@ async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
     """
     wording = brief(said.description, said.title, said.priority, said.depends_on)
     task = await call.services.tasks.create(call.caller(said), wording, agent=said.agent, parent_id=said.parent_id)
-    return task_shape(task)
+    return shape(TaskShape, task)
 
 
 TOOL = McpTool(name="create-task", arguments=CreateTask, result=TaskShape, run=create_task)

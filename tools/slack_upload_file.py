@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.errors import Invalid
-from swarm.domain.shapes import SharedFileShape, shared_file_shape
+from swarm.domain.shapes import SharedFileShape, shape
 from swarm.services.rules.fencing import ThreadReference
 from tools.tool import CallContext, McpTool, WritingArguments
 
@@ -38,7 +38,7 @@ async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedF
         title=said.title,
         comment=said.comment,
     )
-    return shared_file_shape(shared)
+    return shape(SharedFileShape, shared)
 
 
 def _content(said: SlackUploadFile) -> bytes:

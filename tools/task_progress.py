@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -22,7 +22,7 @@ async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
     button to stop the task.
     """
     task = await call.services.task_work.progress(call.caller(said), said.task_id, said.message, said.percent)
-    return task_shape(task)
+    return shape(TaskShape, task)
 
 
 TOOL = McpTool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=(Role.WORKER,))

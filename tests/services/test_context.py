@@ -217,7 +217,7 @@ async def test_an_entry_can_be_read_whole_by_its_agent_and_by_nobody_else(world:
     await world.send()
     entry = await world.entry(await world.says("and now?", thread=root))
     whole = await world.services.inbox.read(lead, entry.id)
-    assert (whole.entry.text, whole.entry.user_name, whole.place.channel_name) == ("and now?", "alice", "#general")
+    assert (whole.entry.text, whole.entry.user_name, whole.thread.channel_name) == ("and now?", "alice", "#general")
     assert whole.previous_reply == "good morning"
     assert whole.entry.routing_reason == "lead owns the thread"
     assert [one.text for one in whole.thread_context] == ["@UBOT hello", "good morning", "and now?"]

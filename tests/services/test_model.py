@@ -199,7 +199,7 @@ class Swarm(RuleBasedStateMachine):
             if how == "progress":
                 self.call(of, task_id, named, None, lambda by, about: work.progress(by, about, text))
             else:
-                said_there = reply if of.trigger.place else None
+                said_there = reply if of.trigger.thread else None
                 self.call(of, task_id, named, said_there, lambda by, about: end(by, about, text, reply))
 
     @precondition(lambda self: self.runs)

@@ -35,7 +35,7 @@ def foreign(message: SlackMessage) -> SlackMessage:
 
 async def outcome(world: World, message: SlackMessage) -> str:
     explained = await world.services.explanations.explain(f"{message.channel}:{message.ts}")
-    return "; ".join(f"{step.change} {step.reason}" for step in explained.routing)
+    return "; ".join(f"{step['change']} {step['reason']}" for step in explained["routing"])
 
 
 async def whispers(world: World) -> list[tuple[str | None, str]]:

@@ -186,7 +186,7 @@ class TaskView:
     created_by: str | None  # an agent's name; None: an operator
     requester: str | None  # a Slack user's id
     parent_id: str | None
-    depends_on: tuple[Dependency, ...]
+    dependencies: tuple[Dependency, ...]
     thread_id: str | None
     inbox_message_id: str | None
     attempts: int
@@ -197,3 +197,8 @@ class TaskView:
     created_at: int
     started_at: int | None
     ended_at: int | None
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The ids of the tasks that it waits for."""
+        return tuple(other.id for other in self.dependencies)

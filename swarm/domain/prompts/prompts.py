@@ -37,16 +37,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from swarm.domain.model.inbox import NoticeKind
-from swarm.domain.model.threads import STANDING_WORDS, AuthorKind, Standing
+from swarm.domain.model.threads import STANDING_WORDS, AuthorKind, File, Standing, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.prompts import wording
 from swarm.domain.prompts.fences import barred, check_marker, fenced, harmless, moment, one_line, plain_id, quoted
 from swarm.domain.prompts.input import (
     ABOUT_TASKS,
     INBOX_TRIGGER,
     TASK_TRIGGER,
-    NewMessage,
     PromptInput,
-    PromptMessage,
     left_out,
 )
 from swarm.domain.prompts.notices import NOTICES
@@ -87,14 +86,14 @@ def render(prompt: PromptInput, marker: str) -> str:
 def _news(prompt: PromptInput, marker: str) -> list[str]:
     """The trigger's news, most important first: a task to do comes before the messages about it."""
     messages = _messages(prompt, marker)
-    task = task_sections(prompt.task, prompt.kind, marker) if prompt.task else []
+    task = task_sections(prompt.task, prompt.requester_name, prompt.kind, marker) if prompt.task else []
     outcomes = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
     if prompt.kind == INBOX_TRIGGER:
         return [*messages, *task, *outcomes]
     return [*task, *outcomes, *messages] if prompt.kind == TASK_TRIGGER else [*outcomes, *messages, *task]
 
 
-def _shown(prompt: PromptInput) -> tuple[NewMessage, ...]:
+def _shown(prompt: PromptInput) -> tuple[InboxMessageView, ...]:
     """The messages in full above the history."""
     is_gone = prompt.kind == NoticeKind.MESSAGE_DELETED
     is_in_notice = prompt.kind == NoticeKind.MESSAGE_CHANGED and prompt.notice_text is not None
@@ -108,18 +107,18 @@ def _messages(prompt: PromptInput, marker: str) -> list[str]:
 
 def _places(prompt: PromptInput) -> dict[str, str]:
     """The labels of the messages above the history, by timestamp."""
-    new = [message for message in _shown(prompt) if message.inbox_message_id != prompt.delegated_id]
+    new = [message for message in _shown(prompt) if message.id != prompt.delegated_id]
     numbers = {message.ts: f"new message {number}" for number, message in enumerate(new, 1)}
     return {message.ts: numbers.get(message.ts, "the delegated message") for message in _shown(prompt)}
 
 
-def _new_message(message: NewMessage, place: str, marker: str) -> str:
+def _new_message(message: InboxMessageView, place: str, marker: str) -> str:
     headline = (
-        f"{place.capitalize()}, inbox_message_id {plain_id(message.inbox_message_id)}, "
-        f"came by {plain_id(message.matched_by)}: {one_line(message.reason)}"
+        f"{place.capitalize()}, inbox_message_id {plain_id(message.id)}, "
+        f"came by {plain_id(message.matched_by)}: {one_line(message.routing_reason)}"
     )
-    author = _author(message.author, message.author_id, message.kind, message.standing)
-    body = [f"from: {author}, {moment(message.ts)}", *_files(message.file_names), "", harmless(message.text)]
+    author = _author(message.user_name, message.user_id, message.kind, message.standing)
+    body = [f"from: {author}, {moment(message.ts)}", *_files(message.files), "", harmless(message.text)]
     return f"{headline}\n\n" + fenced("new_message", "\n".join(body), marker)
 
 
@@ -153,12 +152,12 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
     return [wording.history(prompt, len(gap)), fenced("thread_context", "\n".join(kept), marker)]
 
 
-def _history_message(message: PromptMessage, place: str | None) -> Iterable[str]:
+def _history_message(message: TranscriptMessage, place: str | None) -> Iterable[str]:
     author = _author(message.author, message.author_id, message.kind, message.standing, edited=message.edited)
     header = f"[{moment(message.ts)}] {author}"
     if place is not None:
         return [f"{header} is {place}, in full above"]
-    return [header, *_files(message.file_names), *barred(message.text)]
+    return [header, *_files(message.files), *barred(message.text)]
 
 
 def _author(name: str, author_id: str, kind: AuthorKind, standing: Standing, *, edited: bool = False) -> str:
@@ -167,5 +166,5 @@ def _author(name: str, author_id: str, kind: AuthorKind, standing: Standing, *, 
     return f"{quoted(name)} ({', '.join(word for word in about if word)})"
 
 
-def _files(names: tuple[str, ...]) -> list[str]:
-    return [f"files: {', '.join(quoted(name) for name in names)}"] if names else []
+def _files(files: tuple[File, ...]) -> list[str]:
+    return [f"files: {', '.join(quoted(file.name) for file in files)}"] if files else []

@@ -128,7 +128,7 @@ def _what_came(prompt: PromptInput) -> str:
 
 def _to_answer(prompt: PromptInput) -> list[str]:
     """The inbox messages to name in tool calls, except the delegated one, which the task stands for."""
-    entry_ids = (message.inbox_message_id for message in prompt.new_messages)
+    entry_ids = (message.id for message in prompt.new_messages)
     return [entry_id for entry_id in entry_ids if entry_id != prompt.delegated_id]
 
 

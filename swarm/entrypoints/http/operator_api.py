@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -13,25 +13,23 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.domain.operating_policy import ReloadResult
+from swarm.domain.shapes import shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import (
     Deliveries,
     DeliveriesQuery,
-    Explained,
     ExplainQuery,
     InboxMessageRow,
     InboxMessages,
     InboxQuery,
     Input,
-    ThreadTimeline,
-    delivery_row,
-    explained_shape,
-    inbox_message_row,
-    timeline_shape,
 )
+from swarm.services.operate.explain import Explained
+from swarm.services.operate.overview import ThreadTimeline
 from swarm.services.use_cases import Services
+from swarm.store.inbox.inbox import InboxMessage
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 """Reads the settings again; raises Invalid for unusable ones."""
@@ -118,26 +116,30 @@ class OperatorRoutes:
         await self._identities.operator(request.scope)
         names = await self._overview.agent_names()
         entries = await self._inbox.latest(query.status, query.limit)
-        return Answer({"inbox_messages": [inbox_message_row(entry, names) for entry in entries]})
+        return Answer({"inbox_messages": [_row(entry, names) for entry in entries]})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
         """Bring a dead message back, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         entry = await self._inbox.redrive(inbox_message_id)
-        return Answer(inbox_message_row(entry, await self._overview.agent_names()))
+        return Answer(_row(entry, await self._overview.agent_names()))
 
     async def thread(self, request: Request, thread_id: str) -> Response:
         """A thread's owner and timeline."""
         await self._identities.operator(request.scope)
-        return Answer(timeline_shape(await self._overview.timeline(thread_id)))
+        return Answer(await self._overview.timeline(thread_id))
 
     async def deliveries(self, request: Request, query: Annotated[DeliveriesQuery, Query()]) -> Response:
         """The newest deliveries to Slack, of one status or of all."""
         await self._identities.operator(request.scope)
         rows = await self._overview.deliveries(query.status, query.limit)
-        return Answer({"deliveries": [delivery_row(row) for row in rows]})
+        return Answer(shape(Deliveries, deliveries=rows))
 
     async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
         """Explain why a Slack message was routed to its agent."""
         await self._identities.operator(request.scope)
-        return Answer(explained_shape(await self._explanations.explain(query.message)))
+        return Answer(await self._explanations.explain(query.message))
+
+
+def _row(entry: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
+    return shape(InboxMessageRow, entry, agent=names.get(entry.agent_id or ""))

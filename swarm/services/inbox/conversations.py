@@ -23,7 +23,7 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
 class ThreadMessagesPage:
     """Some messages of a thread, oldest first."""
 
-    place: ThreadView
+    thread: ThreadView
     messages: tuple[TranscriptMessage, ...]
     next_after_ts: str | None  # None: no later messages are known
     context_incomplete: bool  # the thread is not fully known, or not any more
@@ -48,7 +48,7 @@ class Conversations:
         raw, next_after_ts = await self._database.read(_page, agent, about, after_ts or "", limit)
         place, conversation = await self._triggers.conversation(raw)
         return ThreadMessagesPage(
-            place=place,
+            thread=place,
             messages=conversation.said,
             next_after_ts=next_after_ts,
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,

@@ -27,7 +27,7 @@ class InboxMessageDetails:
     """An inbox message with its context."""
 
     entry: InboxMessageView
-    place: ThreadView
+    thread: ThreadView
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     previous_reply: str | None
@@ -48,7 +48,7 @@ class Inbox:
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
             entry=inbox_message_views(conversation)[0],
-            place=place,
+            thread=place,
             thread_context=conversation.said,
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
             previous_reply=conversation.previous_answer,

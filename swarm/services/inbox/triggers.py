@@ -16,7 +16,7 @@ from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, St
 from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.prompts.input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
+from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.mrkdwn import mentioned_ids, preview, readable
 from swarm.services.inbox.claimed import ClaimContents, ThreadTranscript
@@ -63,8 +63,8 @@ class Triggers:
             attempt=claim.lease.attempt,
             channel_name=place.channel_name if place else "",
             permalink=place.permalink if place else None,
-            new_messages=_new_messages(views, conversation),
-            history=_history(conversation),
+            new_messages=views,
+            history=conversation.said if conversation else (),
             history_characters=self._conduct.history_characters,
             context_incomplete=incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
@@ -72,7 +72,8 @@ class Triggers:
             notice_text=notice.text if notice else None,
             notice_author=notice.actor_name if notice else None,
             notice_channel=notice.channel if notice else None,
-            task=await self._prompt_task(whole.task) if whole.task else None,
+            task=whole.task,
+            requester_name=await self._requester_name(whole.task),
         )
         return Trigger(
             id=claim.lease.trigger_id,
@@ -83,7 +84,7 @@ class Triggers:
             lease_token=claim.lease.token,
             lease_expires_at=claim.lease.expires_at,
             prompt=render(prompt, secrets.token_hex(8)),
-            place=place,
+            thread=place,
             thread_context=conversation.said if conversation else (),
             context_incomplete=incomplete,
             inbox_messages=views,
@@ -106,29 +107,10 @@ class Triggers:
             text=readable(notice.text, names) if notice.text and notice.kind in _OF_SLACK else notice.text,
         )
 
-    async def _prompt_task(self, task: TaskView) -> PromptTask:
-        requester = await self._look_up({task.requester} if task.requester else set(), "")
-        return PromptTask(
-            id=task.id,
-            title=task.title,
-            description=task.description,
-            status=task.status.value,
-            priority=task.priority,
-            agent_name=task.agent,
-            created_by=task.created_by,
-            requester=requester.get(task.requester) if task.requester else None,
-            parent_id=task.parent_id,
-            depends_on=tuple(
-                PromptDependency(
-                    id=other.id, title=other.title, status=other.status.value, result=other.result, error=other.error
-                )
-                for other in task.depends_on
-            ),
-            progress=task.progress,
-            result=task.result,
-            error=task.error,
-            inbox_message_id=task.inbox_message_id,
-        )
+    async def _requester_name(self, task: TaskView | None) -> str | None:
+        if task is None or not task.requester:
+            return None
+        return (await self._look_up({task.requester}, ""))[task.requester]
 
     async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
         """Returns the names of all authors and mentioned people; agents' messages have their names already."""
@@ -176,6 +158,7 @@ def _view(entry: InboxMessage, message: TranscriptMessage | None) -> InboxMessag
         preview=preview(text),
         user_id=message.author_id if message else "",
         user_name=message.author if message else "",
+        kind=message.kind if message else AuthorKind.USER,
         ts=entry.ts,
         received_at=entry.created_at,
         matched_by=entry.matched_by,
@@ -189,38 +172,3 @@ def _view(entry: InboxMessage, message: TranscriptMessage | None) -> InboxMessag
 
 def _named(message: TranscriptMessage, names: Mapping[str, str]) -> TranscriptMessage:
     return replace(message, author=names.get(message.author_id, message.author), text=readable(message.text, names))
-
-
-def _new_messages(views: Sequence[InboxMessageView], conversation: ThreadTranscript | None) -> tuple[NewMessage, ...]:
-    kinds = {message.ts: message.kind for message in conversation.said} if conversation else {}
-    return tuple(
-        NewMessage(
-            inbox_message_id=view.id,
-            author=view.user_name,
-            author_id=view.user_id,
-            ts=view.ts,
-            text=view.text,
-            file_names=tuple(file.name for file in view.files),
-            matched_by=view.matched_by,
-            reason=view.routing_reason,
-            kind=kinds.get(view.ts, AuthorKind.USER),
-            standing=view.standing,
-        )
-        for view in views
-    )
-
-
-def _history(conversation: ThreadTranscript | None) -> tuple[PromptMessage, ...]:
-    return tuple(
-        PromptMessage(
-            ts=message.ts,
-            author=message.author,
-            author_id=message.author_id,
-            kind=message.kind,
-            text=message.text,
-            edited=message.edited,
-            standing=message.standing,
-            file_names=tuple(file.name for file in message.files),
-        )
-        for message in (conversation.said if conversation else ())
-    )

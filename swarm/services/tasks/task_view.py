@@ -56,8 +56,8 @@ def _in_brief(whole: TaskView) -> TaskView:
         progress=_cut(whole.progress),
         result=_cut(whole.result),
         error=_cut(whole.error),
-        depends_on=tuple(
-            replace(other, result=_cut(other.result), error=_cut(other.error)) for other in whole.depends_on
+        dependencies=tuple(
+            replace(other, result=_cut(other.result), error=_cut(other.error)) for other in whole.dependencies
         ),
     )
 
@@ -78,7 +78,7 @@ def _view(task: Task, dependencies: list[Task], names: dict[str, str]) -> TaskVi
         created_by=names.get(task.created_by or ""),
         requester=task.requester,
         parent_id=task.parent_id,
-        depends_on=tuple(
+        dependencies=tuple(
             Dependency(id=other.id, title=other.title, status=other.status, result=other.result, error=other.error)
             for other in dependencies
         ),
