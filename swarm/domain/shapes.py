@@ -31,13 +31,17 @@ def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
     without an attribute of its own is made of the attributes that begin with its name, such as ``user_id`` and
     ``user_name``; it is null if the first of them is None. Raises AttributeError for a missing value.
     """
-    sources = (given, *views) if given else views
-    return cast("_Shape", {key: convert(_value(sources, key, parts)) for key, convert, parts in _fields(kind)})  # type: ignore[arg-type]  # a type is hashable
+    found: dict[str, object] = {}
+    for key, convert, parts in _fields(kind):  # type: ignore[arg-type]  # a type is hashable
+        found[key] = convert(given[key] if key in given else _value(views, key, parts))
+    return cast("_Shape", found)
 
 
 def _value(views: tuple[object, ...], key: str, parts: tuple[str, ...]) -> object:
     for view in views:
-        found = view.get(key, _MISSING) if isinstance(view, Mapping) else getattr(view, key, _MISSING)
+        found = getattr(view, key, _MISSING)
+        if found is _MISSING and isinstance(view, Mapping):
+            found = view.get(key, _MISSING)
         if found is not _MISSING:
             return found
     if not parts:
@@ -71,6 +75,8 @@ def _parts(hint: Any) -> tuple[str, ...]:
 
 
 def _text(value: object) -> object:
+    if type(value) is str:  # almost every value: polls show long threads
+        return value
     if isinstance(value, Enum):
         return value.value
     return to_iso(value) if isinstance(value, int) else value
