@@ -28,7 +28,7 @@ async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
     parts of its own task, which is parent_id then.
     """
     wording = brief(said.description, said.title, said.priority, said.depends_on)
-    task = await call.services.tasks.create(call.caller(said), wording, agent=said.agent, parent_id=said.parent_id)
+    task = await call.services.tasks.create(call, wording, agent=said.agent, parent_id=said.parent_id)
     return shape(TaskShape, task)
 
 

@@ -18,7 +18,7 @@ class DeclineTask(WritingArguments):
 
 async def decline_task(call: CallContext, said: DeclineTask) -> TaskShape:
     """Return a task that was offered to you. Its message goes back to who offered it, with your reason."""
-    return shape(TaskShape, await call.services.delegations.decline(call.caller(said), said.task_id, said.reason))
+    return shape(TaskShape, await call.services.delegations.decline(call, said.task_id, said.reason))
 
 
 TOOL = McpTool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=(Role.WORKER,))

@@ -37,7 +37,7 @@ async def send_message(call: CallContext, said: SendMessage) -> SentMessage:
     it comes back; an answer comes to you the same way. People do not see it. To give away work, use a task. The same
     call again sends nothing, unless it has another request_id.
     """
-    sent = await call.services.messages.send(call.caller(said), said.text, to=said.to, channel=said.channel)
+    sent = await call.services.messages.send(call, said.text, to=said.to, channel=said.channel)
     return {
         "message_id": sent.message_id,
         "addressees": [shape(AddresseeShape, one, one.agent) for one in sent.addressees],

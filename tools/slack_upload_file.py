@@ -31,7 +31,7 @@ async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedF
     the last answer may end your lease. The same call again puts nothing new there.
     """
     shared = await call.services.uploads.upload_content(
-        call.caller(said),
+        call,
         ThreadReference(inbox_message_id=said.inbox_message_id, task_id=said.task_id),
         said.name,
         _content(said),

@@ -26,9 +26,7 @@ async def task_complete(call: CallContext, said: TaskComplete) -> TaskShape:
     """End your task: it is done. The thread returns to who delegated it, and with it what people wrote meanwhile and
     you have not answered.
     """
-    return shape(
-        TaskShape, await call.services.task_work.complete(call.caller(said), said.task_id, said.result, said.reply)
-    )
+    return shape(TaskShape, await call.services.task_work.complete(call, said.task_id, said.result, said.reply))
 
 
 TOOL = McpTool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=(Role.WORKER,))

@@ -21,7 +21,7 @@ async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
     """Say how far your task is. The thread shows it as one message, which is changed by each further call and carries a
     button to stop the task.
     """
-    task = await call.services.task_work.progress(call.caller(said), said.task_id, said.message, said.percent)
+    task = await call.services.task_work.progress(call, said.task_id, said.message, said.percent)
     return shape(TaskShape, task)
 
 

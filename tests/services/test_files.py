@@ -242,4 +242,4 @@ async def delegates(world: World, lead: Agent, worker: Agent) -> str:
     delegated = await world.services.delegations.delegate(
         holding(trigger, lead), trigger.id, worker.name, brief("Look at the file")
     )
-    return delegated.task_id
+    return delegated["task_id"]

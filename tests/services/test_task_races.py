@@ -229,7 +229,7 @@ async def test_of_two_equal_delegations_at_once_both_get_the_same_task(world: Wo
         again = await once_it_waits(
             world, go_on, world.services.delegations.delegate(by, entry_id, "a", brief("Count."))
         )
-    assert await world.rows("SELECT id FROM tasks") == [{"id": again.task_id}]
+    assert await world.rows("SELECT id FROM tasks") == [{"id": again["task_id"]}]
 
 
 @pytest.mark.req("LOOP-09")

@@ -47,7 +47,7 @@ async def hand(
         offer=offer,
         only=only,
     )
-    return delegated.task_id
+    return delegated["task_id"]
 
 
 async def asked_and_handed(

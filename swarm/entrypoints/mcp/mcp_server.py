@@ -95,7 +95,8 @@ async def run_tool(
     """The result of a call. Never raises: every error is a result with ``isError``."""
     try:
         tool = _find(known, name, call.agent)
-        return _result(await tool.run(call, _parse(tool, arguments)))
+        parsed = _parse(tool, arguments)
+        return _result(await tool.run(call.with_arguments(parsed), parsed))
     except SwarmError as error:
         if error.code == "internal":
             log_crash(error, action="tool_call", tool=name, agent=call.agent.name)

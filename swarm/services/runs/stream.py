@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import orjson
+from typing_extensions import TypedDict
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.events import StepStatus
@@ -49,19 +49,11 @@ _LOOK_SECONDS: Final = 1.0
 _MAX_NAME: Final = 200  # of a step's id and its title
 
 
-class StreamStatus(StrEnum):
-    """Whether the answer accepts more pieces."""
-
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Streamed:
-    """An answer after a call: its run, and the number of characters so far."""
+class Streamed(TypedDict):
+    """The answer as it stands: its turn, `open` or `closed`, and how many characters you have said."""
 
     turn_id: str
-    status: StreamStatus
+    status: str
     characters: int
 
 
@@ -154,7 +146,7 @@ class AnswerStreams:
     def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: Said) -> Streamed:
         turn = own(tx, caller, turn_id)
 
-        def act() -> Mapping[str, object]:
+        def act() -> dict[str, int]:
             thread = threads.locked(tx, turn.thread_id or "")
             lease = authorize_answer(tx, turn)
             if said.text:
@@ -166,7 +158,7 @@ class AnswerStreams:
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
         done = idempotent(tx, _call(caller, "close", turn_id, turn.lease_token, arguments), act)
-        return Streamed(turn_id=turn_id, status=StreamStatus.CLOSED, characters=done["characters"])
+        return Streamed(turn_id=turn_id, status="closed", characters=done["characters"])
 
 
 def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
@@ -188,7 +180,7 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
 
     turn_id = idempotent(tx, call, act, stands=stands)["turn_id"]
     last = run_events.last(tx, turn_id)
-    status = StreamStatus.OPEN if _is_open(tx, turn_id) else StreamStatus.CLOSED
+    status = "open" if _is_open(tx, turn_id) else "closed"
     return Streamed(turn_id=turn_id, status=status, characters=last.characters if last else 0)
 
 
@@ -206,7 +198,7 @@ def _add(tx: Transaction, caller: Caller, turn_id: str, action: str, piece: Piec
 
     is_once = caller.request_id is not None
     done = idempotent(tx, _call(caller, action, turn_id, turn.lease_token, {}), act) if is_once else act()
-    return Streamed(turn_id=turn_id, status=StreamStatus.OPEN, characters=done["characters"])
+    return Streamed(turn_id=turn_id, status="open", characters=done["characters"])
 
 
 def _call(

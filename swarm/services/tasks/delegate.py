@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+
+from typing_extensions import TypedDict
 
 from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid, NotFound
@@ -28,12 +30,11 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Delegated:
-    """The task of a delegated message, and the new owner of the thread."""
+class Delegation(TypedDict):
+    """The task made from the message, and the name of the thread's owner now."""
 
     task_id: str
-    owner: str | None  # an agent's name
+    owner: str | None
 
 
 class Delegations:
@@ -52,7 +53,7 @@ class Delegations:
         *,
         offer: bool = False,
         only: bool = False,
-    ) -> Delegated:
+    ) -> Delegation:
         """Gives a message to a worker as a task, together with the thread and, unless ``only``, the other messages of
         the lease.
 
@@ -78,12 +79,12 @@ class Delegations:
 
     def _delegate(
         self, tx: Transaction, caller: Caller, entry_id: str, agent: str, brief: Brief, offer: bool, only: bool
-    ) -> Delegated:
+    ) -> Delegation:
         entry = inbox.get(tx, entry_id)
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
         call = IdempotentCall.of(caller, "inbox-delegate", entry_id, said, entry.lease_token if entry else None)
 
-        def act() -> dict[str, object]:
+        def act() -> Delegation:
             hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent)
@@ -97,7 +98,7 @@ class Delegations:
             owner = threads.get(tx, hold.thread.id)
             return {"task_id": task.id, "owner": agents.names(tx).get(owner.owner_id or "") if owner else None}
 
-        return Delegated(**idempotent(tx, call, act))
+        return idempotent(tx, call, act)
 
     def _make(
         self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, brief: Brief, offer: bool
