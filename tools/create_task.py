@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.shapes import TaskShape, shape
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 
 

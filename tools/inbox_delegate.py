@@ -8,7 +8,7 @@ from pydantic import Field
 
 from swarm.domain.model.agents import Role
 from swarm.services.tasks.delegate import Delegation
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, Worker, WritingArguments
 
 

@@ -28,7 +28,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from tests.conftest import ENGINES

@@ -16,7 +16,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
 from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS
 from swarm.services.runs.run_control import UNVERIFIED_TEXT
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-11")

@@ -23,7 +23,7 @@ from swarm.services.inbox.claim import take
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.participants import read_roster
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
 from swarm.store.inbox import leases
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way

@@ -12,7 +12,7 @@ from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_C
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.assignees import MAX_WAITED_FOR
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import BOT, World, holding, texts
 

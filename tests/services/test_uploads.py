@@ -31,7 +31,7 @@ from swarm.services.files import uploads
 from swarm.services.files.uploads import Uploads
 from swarm.services.rules.fencing import ThreadReference
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.slack import Killed
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, holding

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from swarm.domain.operating_policy import ReloadResult
 from swarm.domain.shapes import shape
@@ -28,6 +27,7 @@ from swarm.entrypoints.web.schema import (
 )
 from swarm.services.operate.explain import Explained
 from swarm.services.operate.overview import ThreadTimeline
+from swarm.services.operate.people import Forgotten
 from swarm.services.use_cases import Services
 from swarm.store.inbox.inbox import InboxMessage
 
@@ -39,22 +39,6 @@ class ForgetPerson(Input):
     """The options of forgetting a person."""
 
     dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
-
-
-class ForgottenShape(TypedDict):
-    """The removed rows, or those to be removed, counted by kind; only kinds with rows."""
-
-    person: str
-    dry_run: bool
-    removed: dict[str, int]
-
-
-class ReloadedShape(TypedDict):
-    """Dotted keys that have changed or wait for a restart, and sentences about likely mistakes."""
-
-    changed: list[str]
-    needs_restart: list[str]
-    doubts: list[str]
 
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
@@ -71,13 +55,13 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
     add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
     add(
-        "/people/{person}/forget", routes.forget, methods=["POST"], response_model=ForgottenShape,
+        "/people/{person}/forget", routes.forget, methods=["POST"], response_model=Forgotten,
         responses=problems(401, 403, 404, 409, 422),
     )  # fmt: skip
     if reload:
         reloading = ReloadRoute(reload, identities)
         add(
-            "/reload", reloading.reload, methods=["POST"], response_model=ReloadedShape,
+            "/reload", reloading.reload, methods=["POST"], response_model=ReloadResult,
             responses=problems(401, 403, 422),
         )  # fmt: skip
     return router

@@ -19,8 +19,8 @@ import orjson
 from typing_extensions import TypedDict
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
-from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, StepUpdated, TextAdded
+from swarm.domain.answers.events import PlanStep, StepStatus
+from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, TextAdded
 from swarm.domain.answers.text import without_markers
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.inbox import InboxStep
@@ -115,7 +115,7 @@ class AnswerStreams:
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
         return await self._database.write(
-            _add, caller, turn_id, "task", StepUpdated(id=step_id, title=title, status=status)
+            _add, caller, turn_id, "task", PlanStep(id=step_id, title=title, status=status)
         )
 
     async def status(self, caller: Caller, turn_id: str, what: str) -> Streamed:

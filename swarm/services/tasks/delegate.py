@@ -20,8 +20,8 @@ from swarm.services.rules.participants import read_roster
 from swarm.services.rules.reply import with_others
 from swarm.services.rules.task_threads import hand_over_for
 from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
-from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, view_of
+from swarm.services.tasks.tasks import Brief
 from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
