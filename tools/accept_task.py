@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -15,7 +15,7 @@ async def accept_task(call: CallContext, said: AcceptTask) -> TaskShape:
     """Take a task that was offered to you. It comes to you as task_assigned. The thread is yours then, unless it has
     gone to another agent since the offer.
     """
-    return task_shape(await call.services.delegations.accept(call.caller(said), said.task_id))
+    return shape(TaskShape, await call.services.delegations.accept(call, said.task_id))
 
 
 TOOL = McpTool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=(Role.WORKER,))

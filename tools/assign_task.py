@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, Worker, WritingArguments
 
 
@@ -15,7 +15,7 @@ async def assign_task(call: CallContext, said: AssignTask) -> TaskShape:
     """Give a worker a task that was created without an agent, or that came back because its worker is gone
     (task_returned). A task that was delegated brings its thread along, unless another worker has that now.
     """
-    return task_shape(await call.services.tasks.assign(call.caller(said), said.task_id, said.agent))
+    return shape(TaskShape, await call.services.tasks.assign(call, said.task_id, said.agent))
 
 
 TOOL = McpTool(name="assign-task", arguments=AssignTask, result=TaskShape, run=assign_task)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -19,7 +19,7 @@ async def cancel_task(call: CallContext, said: CancelTask) -> TaskShape:
     """Cancel a task and everything that was made a part of it. Its agent is told at once, and can post nothing more;
     its thread returns to who delegated it.
     """
-    return task_shape(await call.services.tasks.cancel(call.caller(said), said.task_id, said.reason))
+    return shape(TaskShape, await call.services.tasks.cancel(call, said.task_id, said.reason))
 
 
 TOOL = McpTool(name="cancel-task", arguments=CancelTask, result=TaskShape, run=cancel_task)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import TaskShape, task_shape
-from swarm.services.tasks.task_texts import brief
+from swarm.domain.shapes import TaskShape, shape
+from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 
 
@@ -28,8 +28,8 @@ async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
     parts of its own task, which is parent_id then.
     """
     wording = brief(said.description, said.title, said.priority, said.depends_on)
-    task = await call.services.tasks.create(call.caller(said), wording, agent=said.agent, parent_id=said.parent_id)
-    return task_shape(task)
+    task = await call.services.tasks.create(call, wording, agent=said.agent, parent_id=said.parent_id)
+    return shape(TaskShape, task)
 
 
 TOOL = McpTool(name="create-task", arguments=CreateTask, result=TaskShape, run=create_task)

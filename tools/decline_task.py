@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -18,7 +18,7 @@ class DeclineTask(WritingArguments):
 
 async def decline_task(call: CallContext, said: DeclineTask) -> TaskShape:
     """Return a task that was offered to you. Its message goes back to who offered it, with your reason."""
-    return task_shape(await call.services.delegations.decline(call.caller(said), said.task_id, said.reason))
+    return shape(TaskShape, await call.services.delegations.decline(call, said.task_id, said.reason))
 
 
 TOOL = McpTool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=(Role.WORKER,))

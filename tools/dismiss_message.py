@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
+from swarm.services.rules.reply import Dismissed
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
@@ -17,16 +17,9 @@ class DismissMessage(WritingArguments):
     ]
 
 
-class Dismissed(TypedDict):
-    """The inbox message's new status."""
-
-    status: str
-
-
 async def dismiss_message(call: CallContext, said: DismissMessage) -> Dismissed:
     """Mark an inbox message as needing no answer, such as a mere "thanks". The thread shows ✅ and nothing is said."""
-    status = await call.services.replies.dismiss(call.caller(said), said.inbox_message_id, said.reason)
-    return {"status": status.value}
+    return await call.services.replies.dismiss(call, said.inbox_message_id, said.reason)
 
 
 TOOL = McpTool(name="dismiss-message", arguments=DismissMessage, result=Dismissed, run=dismiss_message)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from swarm.domain.model.agents import Role
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.delegate import Delegation
+from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, Worker, WritingArguments
 
 
@@ -23,23 +23,15 @@ class InboxDelegate(WritingArguments):
     only: Annotated[bool, Field(description="Hand over only this message, not the others of the lease.")] = False
 
 
-class Delegation(TypedDict):
-    """The task made from the message, and the name of the thread's owner now."""
-
-    task_id: str
-    owner: str | None
-
-
 async def inbox_delegate(call: CallContext, said: InboxDelegate) -> Delegation:
     """Hand an inbox message to a worker as a task. The thread goes with it: what people write there from now on reaches
     the worker, and when the task ends you get the thread back and a task_finished notice with the result. You may say
     so once with slack-reply to the same message; that changes nothing.
     """
     wording = brief(said.task, said.title, said.priority, said.depends_on)
-    delegated = await call.services.delegations.delegate(
-        call.caller(said), said.inbox_message_id, said.agent, wording, offer=said.offer, only=said.only
+    return await call.services.delegations.delegate(
+        call, said.inbox_message_id, said.agent, wording, offer=said.offer, only=said.only
     )
-    return {"task_id": delegated.task_id, "owner": delegated.owner}
 
 
 TOOL = McpTool(

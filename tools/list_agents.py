@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.team_shapes import MemberShape, member_shape
+from swarm.domain.shapes import MemberShape, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -29,10 +29,7 @@ async def list_agents(call: CallContext, said: ListAgents) -> Team:
     members = await call.services.team.members()
     shown = members if len(members) <= said.limit else sorted(members, key=lambda one: not one.present.online)
     return {
-        "agents": [
-            member_shape(member.present.agent, member.load, online=member.present.online)
-            for member in shown[: said.limit]
-        ],
+        "agents": [shape(MemberShape, member, member.present, member.present.agent) for member in shown[: said.limit]],
         "left_out": max(0, len(members) - said.limit),
     }
 

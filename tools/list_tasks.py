@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.shapes import FoundTasks, task_shape
+from swarm.domain.shapes import FoundTasks, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -21,7 +21,7 @@ async def list_tasks(call: CallContext, said: ListTasks) -> FoundTasks:
     (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task has the whole.
     """
     found = await call.services.tasks.latest(call.agent, said.status, said.limit)
-    return {"tasks": [task_shape(task) for task in found]}
+    return shape(FoundTasks, tasks=found)
 
 
 TOOL = McpTool(name="list-tasks", arguments=ListTasks, result=FoundTasks, run=list_tasks)

@@ -6,16 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import (
-    InboxMessageShape,
-    MessageShape,
-    TaskShape,
-    ThreadShape,
-    inbox_message_shape,
-    message_shapes,
-    task_shape,
-    thread_shape,
-)
+from swarm.domain.shapes import InboxMessageShape, MessageShape, TaskShape, ThreadShape, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -41,16 +32,7 @@ async def read_inbox_message(call: CallContext, said: ReadInboxMessage) -> Whole
     before you act on one.
     """
     whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
-    return {
-        **inbox_message_shape(whole.inbox_message),
-        "status": whole.inbox_message.status.value,
-        "thread": thread_shape(whole.place),
-        "thread_context": message_shapes(whole.thread_context),
-        "context_incomplete": whole.context_incomplete,
-        "previous_reply": whole.previous_reply,
-        "routing_reason": whole.inbox_message.routing_reason,
-        "task": task_shape(whole.task) if whole.task else None,
-    }
+    return shape(WholeInboxMessage, whole, whole.inbox_message)
 
 
 TOOL = McpTool(name="read-inbox-message", arguments=ReadInboxMessage, result=WholeInboxMessage, run=read_inbox_message)

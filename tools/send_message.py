@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.model.agents import MAX_TEXT_CHARACTERS
-from swarm.domain.team_shapes import AddresseeShape, addressee_shape
+from swarm.domain.shapes import AddresseeShape, shape
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
@@ -37,10 +37,10 @@ async def send_message(call: CallContext, said: SendMessage) -> SentMessage:
     it comes back; an answer comes to you the same way. People do not see it. To give away work, use a task. The same
     call again sends nothing, unless it has another request_id.
     """
-    sent = await call.services.messages.send(call.caller(said), said.text, to=said.to, channel=said.channel)
+    sent = await call.services.messages.send(call, said.text, to=said.to, channel=said.channel)
     return {
         "message_id": sent.message_id,
-        "addressees": [addressee_shape(one.agent, online=one.online) for one in sent.addressees],
+        "addressees": [shape(AddresseeShape, one, one.agent) for one in sent.addressees],
         "unknown_mentions": list(sent.unknown),
     }
 

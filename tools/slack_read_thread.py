@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.shapes import MessageShape, ThreadShape, message_shapes, thread_shape
+from swarm.domain.shapes import MessageShape, ThreadShape, shape
 from swarm.services.rules.fencing import ThreadReference
 from tools.tool import Arguments, CallContext, McpTool
 
@@ -40,12 +40,7 @@ async def slack_read_thread(call: CallContext, said: SlackReadThread) -> ThreadP
     """
     about = ThreadReference(inbox_message_id=said.inbox_message_id, task_id=said.task_id, thread_id=said.thread_id)
     page = await call.services.conversations.read(call.agent, about, after_ts=said.after_ts, limit=said.limit)
-    return {
-        "thread": thread_shape(page.place),
-        "messages": message_shapes(page.messages),
-        "next_after_ts": page.next_after_ts,
-        "context_incomplete": page.context_incomplete,
-    }
+    return shape(ThreadPage, page)
 
 
 TOOL = McpTool(name="slack-read-thread", arguments=SlackReadThread, result=ThreadPage, run=slack_read_thread)

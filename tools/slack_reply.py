@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from swarm.domain.errors import Invalid
+from swarm.services.rules.reply import Replied
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
@@ -32,13 +32,6 @@ class SlackReply(WritingArguments):
     ] = False
 
 
-class Replied(TypedDict):
-    """The posts for Slack, in order, and the new status of the inbox message or task."""
-
-    delivery_ids: list[str]
-    status: str
-
-
 async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
     """Answer in the Slack thread of an inbox message, and mark all messages of your lease responded. Call it once for
     each answer: the same call again posts nothing new, another text posts a further message. People see nothing that
@@ -49,15 +42,13 @@ async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
             "Name either an inbox message or a task.",
             fields={"inbox_message_id": "its id, or leave it out", "task_id": "its id, or leave it out"},
         )
-    caller, replies = call.caller(said), call.services.replies
+    replies = call.services.replies
     if said.inbox_message_id is not None:
-        replied = await replies.reply(
-            caller, said.inbox_message_id, said.message, only=said.only, broadcast=said.broadcast, wait=said.wait
+        return await replies.reply(
+            call, said.inbox_message_id, said.message, only=said.only, broadcast=said.broadcast, wait=said.wait
         )
-        return {"delivery_ids": list(replied.delivery_ids), "status": replied.status.value}
     assert said.task_id is not None  # exactly one of the two is there
-    spoken = await replies.reply_to_task(caller, said.task_id, said.message, broadcast=said.broadcast, wait=said.wait)
-    return {"delivery_ids": list(spoken.delivery_ids), "status": spoken.status.value}
+    return await replies.reply_to_task(call, said.task_id, said.message, broadcast=said.broadcast, wait=said.wait)
 
 
 TOOL = McpTool(name="slack-reply", arguments=SlackReply, result=Replied, run=slack_reply)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.errors import Invalid
@@ -48,15 +47,7 @@ class SlackStream(WritingArguments):
     ] = None
 
 
-class Stream(TypedDict):
-    """The answer as it stands: its turn, `open` or `closed`, and how many characters you have said."""
-
-    turn_id: str
-    status: str
-    characters: int
-
-
-async def slack_stream(call: CallContext, said: SlackStream) -> Stream:
+async def slack_stream(call: CallContext, said: SlackStream) -> Streamed:
     """Answer in the Slack thread of an inbox message while you write: people see the text as it comes. First open with
     inbox_message_id; then append as often as you like, and show steps with task; then close, which marks every message
     of your lease answered and ends the lease, as slack-reply does. Use slack-reply instead if you have the whole answer
@@ -65,33 +56,31 @@ async def slack_stream(call: CallContext, said: SlackStream) -> Stream:
     it says something in the thread of your task; close with result to complete the task as well.
     """
     _check_taken(said)
-    streamed = await _ACTIONS[said.action](call, said)
-    return {"turn_id": streamed.run_id, "status": streamed.status.value, "characters": streamed.characters}
+    return await _ACTIONS[said.action](call, said)
 
 
 async def _open(call: CallContext, said: SlackStream) -> Streamed:
-    streams, caller = call.services.streams, call.caller(said)
-    return await streams.open(
-        caller, inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None, text=said.text or ""
+    return await call.services.streams.open(
+        call, inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None, text=said.text or ""
     )
 
 
 async def _append(call: CallContext, said: SlackStream) -> Streamed:
-    return await call.services.streams.append(call.caller(said), _given(said, "turn_id"), _given(said, "text"))
+    return await call.services.streams.append(call, _given(said, "turn_id"), _given(said, "text"))
 
 
 async def _task(call: CallContext, said: SlackStream) -> Streamed:
     turn_id, step_id, title = (_given(said, field) for field in ("turn_id", "id", "title"))
-    return await call.services.streams.task(call.caller(said), turn_id, step_id, title, StepStatus(said.status))
+    return await call.services.streams.task(call, turn_id, step_id, title, StepStatus(said.status))
 
 
 async def _status(call: CallContext, said: SlackStream) -> Streamed:
-    return await call.services.streams.status(call.caller(said), _given(said, "turn_id"), _given(said, "title"))
+    return await call.services.streams.status(call, _given(said, "turn_id"), _given(said, "title"))
 
 
 async def _close(call: CallContext, said: SlackStream) -> Streamed:
     turn_id = _given(said, "turn_id")
-    return await call.services.streams.close(call.caller(said), turn_id, said.text or "", said.result, said.failed)
+    return await call.services.streams.close(call, turn_id, said.text or "", said.result, said.failed)
 
 
 _ACTIONS = {"open": _open, "append": _append, "task": _task, "status": _status, "close": _close}
@@ -129,4 +118,4 @@ def _given(said: SlackStream, field: str) -> str:
     return value
 
 
-TOOL = McpTool(name="slack-stream", arguments=SlackStream, result=Stream, run=slack_stream)
+TOOL = McpTool(name="slack-stream", arguments=SlackStream, result=Streamed, run=slack_stream)

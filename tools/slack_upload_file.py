@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.errors import Invalid
-from swarm.domain.shapes import SharedFileShape, shared_file_shape
+from swarm.domain.shapes import SharedFileShape, shape
 from swarm.services.rules.fencing import ThreadReference
 from tools.tool import CallContext, McpTool, WritingArguments
 
@@ -31,14 +31,14 @@ async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedF
     the last answer may end your lease. The same call again puts nothing new there.
     """
     shared = await call.services.uploads.upload_content(
-        call.caller(said),
+        call,
         ThreadReference(inbox_message_id=said.inbox_message_id, task_id=said.task_id),
         said.name,
         _content(said),
         title=said.title,
         comment=said.comment,
     )
-    return shared_file_shape(shared)
+    return shape(SharedFileShape, shared)
 
 
 def _content(said: SlackUploadFile) -> bytes:

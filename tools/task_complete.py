@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -26,7 +26,7 @@ async def task_complete(call: CallContext, said: TaskComplete) -> TaskShape:
     """End your task: it is done. The thread returns to who delegated it, and with it what people wrote meanwhile and
     you have not answered.
     """
-    return task_shape(await call.services.task_work.complete(call.caller(said), said.task_id, said.result, said.reply))
+    return shape(TaskShape, await call.services.task_work.complete(call, said.task_id, said.result, said.reply))
 
 
 TOOL = McpTool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=(Role.WORKER,))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -23,7 +23,7 @@ async def task_fail(call: CallContext, said: TaskFail) -> TaskShape:
     """End your task: it cannot be done, or should not be. A clear failure early is worth more than a guess late. Tasks
     that depend on it fail as well.
     """
-    return task_shape(await call.services.task_work.fail(call.caller(said), said.task_id, said.error, said.reply))
+    return shape(TaskShape, await call.services.task_work.fail(call, said.task_id, said.error, said.reply))
 
 
 TOOL = McpTool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail, roles=(Role.WORKER,))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
@@ -21,8 +21,8 @@ async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
     """Say how far your task is. The thread shows it as one message, which is changed by each further call and carries a
     button to stop the task.
     """
-    task = await call.services.task_work.progress(call.caller(said), said.task_id, said.message, said.percent)
-    return task_shape(task)
+    task = await call.services.task_work.progress(call, said.task_id, said.message, said.percent)
+    return shape(TaskShape, task)
 
 
 TOOL = McpTool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=(Role.WORKER,))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 import tools
-from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.agents import Role
 from swarm.services.rules.idempotency import Caller
 from swarm.services.use_cases import Services
 
@@ -52,17 +52,16 @@ DependsOn = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CallContext:
-    """The calling agent, the connection's lease if there is one, and the services."""
+class CallContext(Caller):
+    """The run that calls a tool, with the services. ``lease_token`` is first the connection's, if there is one."""
 
-    agent: Agent
-    lease_token: str | None
     services: Services
 
-    def caller(self, arguments: WritingArguments) -> Caller:
-        """The run that makes the change; the argument goes before the connection's header."""
-        token = self.lease_token if arguments.lease_token is None else arguments.lease_token
-        return Caller(agent=self.agent, lease_token=token, request_id=arguments.request_id)
+    def with_arguments(self, arguments: Arguments) -> CallContext:
+        """The call of these arguments, whose lease token goes before the connection's."""
+        if not isinstance(arguments, WritingArguments):
+            return self
+        return replace(self, lease_token=arguments.lease_token or self.lease_token, request_id=arguments.request_id)
 
 
 A = TypeVar("A", bound=Arguments)

@@ -1,21 +1,89 @@
-"""The JSON of the contract: triggers, inbox messages, tasks, files, agents and trays.
+"""The JSON of the contract: triggers, inbox messages, tasks, files, agents and the messages between them.
 
-Entry points and tools share these shapes. Times are ISO 8601 in UTC.
+Entry points and tools share these shapes. A `TypedDict` names the keys and types of an object; :func:`shape` fills it
+from a view. Times are ISO 8601 in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache, partial
+from types import NoneType
+from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, is_typeddict
 
 from swarm.clock import to_iso
-from swarm.domain.model.agents import Agent, AgentMessage
-from swarm.domain.model.files import Shared
-from swarm.domain.model.tasks import TaskView
-from swarm.domain.model.threads import File, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, NoticeView, ThreadView, Tray, Trigger
+from swarm.domain.model.agents import AgentMessage
+from swarm.domain.model.triggers import Tray
 from swarm.domain.text.mrkdwn import preview
+
+_Shape = TypeVar("_Shape")
+_Convert = Callable[[Any], Any]
+_MISSING: Final = object()
+
+
+def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
+    """Returns the JSON object of a `TypedDict`, each value from the first view with an attribute of that name.
+
+    ``given`` values come first. Enums become their values, and integers in place of a text are times. A nested object
+    without an attribute of its own is made of the attributes that begin with its name, such as ``user_id`` and
+    ``user_name``; it is null if the first of them is None. Raises AttributeError for a missing value.
+    """
+    found: dict[str, object] = {}
+    for key, convert, parts in _fields(kind):  # type: ignore[arg-type]  # a type is hashable
+        found[key] = convert(given[key] if key in given else _value(views, key, parts))
+    return cast("_Shape", found)
+
+
+def _value(views: tuple[object, ...], key: str, parts: tuple[str, ...]) -> object:
+    for view in views:
+        found = getattr(view, key, _MISSING)
+        if found is _MISSING and isinstance(view, Mapping):
+            found = view.get(key, _MISSING)
+        if found is not _MISSING:
+            return found
+    if not parts:
+        raise AttributeError(f"no view has '{key}'")
+    nested = {part: _value(views, f"{key}_{part}", ()) for part in parts}
+    return None if nested[parts[0]] is None else nested
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[str, _Convert, tuple[str, ...]], ...]:
+    """Returns for each key the conversion of its value, and the keys of the object inside, if the value is one."""
+    return tuple((key, _conversion(hint), _parts(hint)) for key, hint in get_type_hints(kind).items())
+
+
+def _conversion(hint: Any) -> _Convert:
+    inner = get_args(hint)
+    if is_typeddict(hint):
+        return partial(shape, hint)
+    if get_origin(hint) is list:
+        each = _conversion(inner[0])
+        return lambda values: [each(value) for value in values]
+    if NoneType in inner:
+        present = _conversion(inner[0])
+        return lambda value: None if value is None else present(value)
+    return _text if hint is str else _same
+
+
+def _parts(hint: Any) -> tuple[str, ...]:
+    kind = next((each for each in (hint, *get_args(hint)) if is_typeddict(each)), None)
+    return tuple(get_type_hints(kind)) if kind and get_origin(hint) is not list else ()
+
+
+def _text(value: object) -> object:
+    if type(value) is str:  # almost every value: polls show long threads
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    return to_iso(value) if isinstance(value, int) else value
+
+
+def _same(value: object) -> object:
+    return value
 
 
 class FileShape(TypedDict):
@@ -194,147 +262,52 @@ class AgentShape(TypedDict):
     status: str
 
 
-def trigger_shape(trigger: Trigger) -> TriggerShape:
-    """Returns a trigger for ``/poll``."""
-    return {
-        "id": trigger.id,
-        "kind": trigger.kind.value,
-        "created_at": to_iso(trigger.created_at),
-        "attempt": trigger.attempt,
-        "due_at": to_iso(trigger.due_at),
-        "lease": lease_shape(trigger.lease_token, trigger.lease_expires_at),
-        "prompt": trigger.prompt,
-        "thread": thread_shape(trigger.place) if trigger.place else None,
-        "thread_context": message_shapes(trigger.thread_context),
-        "context_incomplete": trigger.context_incomplete,
-        "started_by": trigger.started_by.value,
-        "inbox_messages": [inbox_message_shape(inbox_message) for inbox_message in trigger.inbox_messages],
-        "task": task_shape(trigger.task) if trigger.task else None,
-        "notice": _notice(trigger.notice) if trigger.notice else None,
-    }
+class LoadShape(TypedDict):
+    """The current load of an agent."""
+
+    open_tasks: int
+    threads_owned: int
+    running: int
 
 
-def lease_shape(token: str, expires_at: int) -> LeaseShape:
-    """Returns a lease with its expiry."""
-    return {"token": token, "expires_at": to_iso(expires_at)}
+class MemberShape(AgentShape):
+    """An agent with its load."""
+
+    load: LoadShape
 
 
-def inbox_message_shape(inbox_message: InboxMessageView) -> InboxMessageShape:
-    """Returns an inbox message for its agent."""
-    return {
-        "id": inbox_message.id,
-        "text": inbox_message.text,
-        "preview": inbox_message.preview,
-        "user": {"id": inbox_message.user_id, "name": inbox_message.user_name},
-        "standing": inbox_message.standing.value,
-        "ts": inbox_message.ts,
-        "received_at": to_iso(inbox_message.received_at),
-        "matched_by": inbox_message.matched_by.value,
-        "files": _files(inbox_message.files),
-        "task_id": inbox_message.task_id,
-    }
+class AddresseeShape(TypedDict):
+    """The recipient of a message: an online agent gets it at once, an offline one on its return."""
+
+    id: str
+    name: str
+    status: str
 
 
-def task_shape(task: TaskView) -> TaskShape:
-    """Returns a task for agents and operators."""
-    return {
-        "id": task.id,
-        "title": task.title,
-        "description": task.description,
-        "status": task.status.value,
-        "priority": task.priority,
-        "agent": task.agent,
-        "agent_id": task.agent_id,
-        "created_by": task.created_by,
-        "requester": task.requester,
-        "parent_id": task.parent_id,
-        "depends_on": [other.id for other in task.depends_on],
-        "dependencies": [
-            {
-                "id": other.id,
-                "title": other.title,
-                "status": other.status.value,
-                "result": other.result,
-                "error": other.error,
-            }
-            for other in task.depends_on
-        ],
-        "thread_id": task.thread_id,
-        "inbox_message_id": task.inbox_message_id,
-        "attempts": task.attempts,
-        "progress": task.progress,
-        "percent": task.percent,
-        "result": task.result,
-        "error": task.error,
-        "created_at": to_iso(task.created_at),
-        "started_at": _moment(task.started_at),
-        "ended_at": _moment(task.ended_at),
-    }
-
-
-def thread_shape(place: ThreadView) -> ThreadShape:
-    """Returns the thread of a conversation."""
-    return {
-        "id": place.id,
-        "team": place.team,
-        "channel": place.channel,
-        "channel_name": place.channel_name,
-        "thread_ts": place.thread_ts,
-        "permalink": place.permalink,
-    }
-
-
-def message_shapes(messages: Sequence[TranscriptMessage]) -> list[MessageShape]:
-    """Returns a transcript, oldest first."""
-    return [
-        {
-            "ts": message.ts,
-            "author": message.author,
-            "kind": message.kind.value,
-            "standing": message.standing.value,
-            "text": message.text,
-            "edited": message.edited,
-            "files": _files(message.files),
-        }
-        for message in messages
-    ]
-
-
-def shared_file_shape(shared: Shared) -> SharedFileShape:
-    """Returns a file shared in a thread."""
-    return {"file_id": shared.file_id, "name": shared.name, "size_bytes": shared.size_bytes, "ts": shared.ts}
-
-
-def agent_shape(agent: Agent, *, online: bool) -> AgentShape:
-    """Returns an agent for its team."""
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "role": agent.role.value,
-        "description": agent.description,
-        "capabilities": list(agent.capabilities),
-        "status": "online" if online else "offline",
-    }
+AgentMessageShape = TypedDict(
+    "AgentMessageShape",
+    {
+        "id": str,
+        "from": UserShape,
+        "to": str | None,
+        "channel": str | None,
+        "text": str,
+        "sent_at": str,
+        "for_you": bool,
+        "unread": bool,
+    },
+)
+"""A message between agents as one of them reads it. Functional syntax, since ``from`` is a keyword of Python."""
 
 
 def tray_shape(tray: Tray) -> TrayShape:
     """Returns a tray."""
-    return {
-        "unread": tray.unread,
-        "previews": [
-            {
-                "inbox_message_id": unread.inbox_message_id,
-                "from": unread.sender,
-                "channel": unread.channel,
-                "preview": unread.preview,
-            }
-            for unread in tray.previews
-        ],
-        "mentions": tray.mentions,
-        "messages": [_tray_message(message) for message in tray.messages],
-        "tasks": dict(tray.tasks),
-        "threads_owned": tray.threads_owned,
-    }
+    return shape(
+        TrayShape,
+        tray,
+        previews=[shape(TrayPreviewShape, unread, **{"from": unread.sender}) for unread in tray.previews],
+        messages=[_tray_message(message) for message in tray.messages],
+    )
 
 
 def _tray_message(message: AgentMessage) -> TrayMessageShape:
@@ -347,26 +320,15 @@ def _tray_message(message: AgentMessage) -> TrayMessageShape:
     }
 
 
-def _notice(notice: NoticeView) -> NoticeShape:
-    actor: UserShape | None = None
-    if notice.actor_id:
-        actor = {"id": notice.actor_id, "name": notice.actor_name or notice.actor_id}
+def agent_message_shape(message: AgentMessage) -> AgentMessageShape:
+    """Returns a whole message."""
     return {
-        "kind": notice.kind.value,
-        "inbox_message_id": notice.inbox_message_id,
-        "task_id": notice.task_id,
-        "agent_message_id": notice.agent_message_id,
-        "channel": notice.channel,
-        "actor": actor,
-        "text": notice.text,
+        "id": message.id,
+        "from": {"id": message.sender_id, "name": message.sender},
+        "to": message.recipient,
+        "channel": f"#{message.channel}" if message.channel else None,
+        "text": message.text,
+        "sent_at": to_iso(message.created_at),
+        "for_you": message.for_reader,
+        "unread": message.unread,
     }
-
-
-def _files(files: Sequence[File]) -> list[FileShape]:
-    return [
-        {"id": file.id, "name": file.name, "mimetype": file.mimetype, "size_bytes": file.size_bytes} for file in files
-    ]
-
-
-def _moment(at: int | None) -> str | None:
-    return None if at is None else to_iso(at)

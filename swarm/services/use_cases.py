@@ -14,9 +14,7 @@ from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
 from swarm.services.inbox.claim import Polls
-from swarm.services.inbox.conversations import Conversations
-from swarm.services.inbox.inbox import Inbox
-from swarm.services.inbox.trays import Trays
+from swarm.services.inbox.inbox import Conversations, Inbox, Trays
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.inbox.work import Work
 from swarm.services.operate.agents import AgentRegistry

@@ -8,7 +8,7 @@ from sqlalchemy import Integer, bindparam, func, insert, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import order_key
-from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskDelay, TaskStatus, TaskStep
+from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskDelay, TaskFacts, TaskStatus, TaskStep
 from swarm.store import history
 from swarm.store.bridge.statements import Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
@@ -17,34 +17,16 @@ from swarm.store.tables.work import task_dependencies, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class Task(TaskFacts):
     """One row of `tasks`."""
 
-    id: str
-    thread_id: str | None
     lane_id: str
-    title: str
-    description: str
-    status: TaskStatus
-    priority: int
-    agent_id: str | None
     created_by: str | None  # an agent's id; None: an operator
-    requester: str | None  # a Slack user's id
-    parent_id: str | None
     depth: int
-    inbox_message_id: str | None
     epoch: int | None  # of its thread, from the handover with the task
-    attempts: int
     claims: int
     order_key: int
     lease_token: str | None
-    progress: str | None
-    percent: int | None
-    result: str | None
-    error: str | None
-    created_at: int
-    started_at: int | None
-    ended_at: int | None
     by_strangers: bool  # requested by strangers only
 
 

@@ -30,7 +30,7 @@ async def test_only_the_people_on_a_channels_list_are_heard_there(world: World, 
     elsewhere = await guarded.hears(said(text, by="U2", channel="C2"))
     assert len(await guarded.inbox_messages(elsewhere)) == 1
     told = await guarded.services.explanations.explain(f"C1:{denied.ts}")
-    assert "not on the list of allowed users" in (told.routing[0].reason or "")
+    assert "not on the list of allowed users" in (told["routing"][0]["reason"] or "")
 
 
 @pytest.mark.req("CHAN-09")

@@ -10,7 +10,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.runs.run_control import OVER_TEXT
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, holding
 
 pytestmark = pytest.mark.req("LOOP-16")

@@ -133,7 +133,7 @@ async def test_a_message_of_an_answer_is_looked_for_by_slacks_time(world: World)
         run = runs.start(
             tx,
             agent_id=lead.id,
-            thread_id=trigger.place.id if trigger.place else None,
+            thread_id=trigger.thread.id if trigger.thread else None,
             lease_token=trigger.lease_token,
             trigger_id=trigger.id,
             inbox_message_ids=[trigger.inbox_messages[0].id],

@@ -217,7 +217,7 @@ async def test_an_entry_can_be_read_whole_by_its_agent_and_by_nobody_else(world:
     await world.send()
     inbox_message = await world.inbox_message(await world.says("and now?", thread=root))
     whole = await world.services.inbox.read(lead, inbox_message.id)
-    assert (whole.inbox_message.text, whole.inbox_message.user_name, whole.place.channel_name) == (
+    assert (whole.inbox_message.text, whole.inbox_message.user_name, whole.thread.channel_name) == (
         "and now?",
         "alice",
         "#general",

@@ -20,7 +20,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import converse
 from swarm.services.runs.run_ends import STOP_TEXT
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, status_of

@@ -12,7 +12,7 @@ from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.tasks import (
     asked_and_handed,
     complete,
@@ -36,11 +36,11 @@ async def test_a_delegated_message_becomes_a_task_of_the_worker_which_owns_the_t
     delegated = await world.services.delegations.delegate(
         holding(trigger, lead), trigger.inbox_messages[0].id, "worker", brief("Count the lines of Python.")
     )
-    assert delegated.owner == "worker"
+    assert delegated["owner"] == "worker"
     assert (await world.inbox_message(root)).status is InboxStatus.DELEGATED
     task = await world.only(worker)
     assert task.task is not None
-    assert (task.kind, task.task.id, task.task.requester) == ("task_assigned", delegated.task_id, "U1")
+    assert (task.kind, task.task.id, task.task.requester) == ("task_assigned", delegated["task_id"], "U1")
     assert [said.text for said in task.thread_context] == ["@UBOT count the lines"]
     assert "Count the lines of Python." in task.prompt
 
@@ -106,7 +106,7 @@ async def test_who_delegated_may_say_so_which_changes_nothing(world: World) -> N
         holding(handed.trigger, lead), inbox_message_id, "I have handed it to worker."
     )
     await world.send()
-    assert (said.status, world.slack.posts) == (InboxStatus.DELEGATED, ["I have handed it to worker."])
+    assert (said["status"], world.slack.posts) == (InboxStatus.DELEGATED, ["I have handed it to worker."])
     assert await thread_of(world, handed.root) == before
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
 
@@ -116,7 +116,7 @@ async def test_a_question_of_who_delegated_changes_nothing_either(world: World) 
     handed = await asked_and_handed(world, lead, worker)
     inbox_message_id = handed.trigger.inbox_messages[0].id
     said = await world.services.replies.reply(holding(handed.trigger, lead), inbox_message_id, "Which one?", wait=True)
-    assert said.status is InboxStatus.DELEGATED
+    assert said["status"] == InboxStatus.DELEGATED
 
 
 async def test_the_same_call_again_returns_the_first_result_and_makes_no_second_task(world: World) -> None:
@@ -302,7 +302,7 @@ async def test_a_cancelled_offer_takes_no_thread_from_the_task_that_has_it(world
         offer=True,
         only=True,
     )
-    await world.services.tasks.cancel(None, second.task_id)
+    await world.services.tasks.cancel(None, second["task_id"])
     assert await owner_of(world, messages[0]) == worker.id
 
 
@@ -437,7 +437,7 @@ async def test_a_part_that_a_worker_hands_on_brings_the_thread_back_step_by_step
     run = await world.only(a)
     inbox_message = await world.inbox_message(await world.says("and the tests?", thread=first.root))
     part = await world.services.delegations.delegate(holding(run, a), inbox_message.id, "b", brief("Count the tests."))
-    assert (await task_of(world, part.task_id)).parent_id == first.task_id
+    assert (await task_of(world, part["task_id"])).parent_id == first.task_id
     await complete(world, b, await work_of(world, b))
     assert await owner_of(world, first.root) == a.id
     await complete(world, a, run)

@@ -14,7 +14,7 @@ from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.threads import File, SlackMessage
 from swarm.services.files.files import ThreadFiles
 from swarm.services.rules.fencing import ThreadReference
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, delete, holding, said
 
 pytestmark = pytest.mark.req("LOOP-20")
@@ -51,8 +51,8 @@ async def test_a_file_can_be_had_by_the_thread_and_from_earlier_messages_of_it(w
     await world.answers(lead, first, "thanks")
     await world.says("and now?", thread=root)
     later = await world.only(lead)
-    assert later.place is not None
-    for place in (about(later.id), ThreadReference(thread_id=later.place.id)):
+    assert later.thread is not None
+    for place in (about(later.id), ThreadReference(thread_id=later.thread.id)):
         assert (await world.services.files.show(lead, place, "F1")).text == "hello"
 
 
@@ -104,10 +104,10 @@ async def test_another_agents_thread_and_its_files_look_as_if_they_did_not_exist
     world.files.keep("F1", b"hello")
     await shares_a_file(world)
     trigger = await world.only(lead)
-    assert trigger.place is not None
+    assert trigger.thread is not None
     for place in (
         about(trigger.id),
-        ThreadReference(thread_id=trigger.place.id),
+        ThreadReference(thread_id=trigger.thread.id),
         ThreadReference(thread_id="none"),
         about("none"),
     ):
@@ -145,10 +145,10 @@ async def test_an_agent_keeps_the_sight_of_a_thread_that_has_gone_to_another(wor
     world.files.keep("F1", b"hello")
     await shares_a_file(world)
     trigger = await world.only(lead)
-    assert trigger.place is not None
+    assert trigger.thread is not None
     await world.later(LEASE_SECONDS)
     await gives_away(world, lead, other)
-    shown = await world.services.files.show(lead, ThreadReference(thread_id=trigger.place.id), "F1")
+    shown = await world.services.files.show(lead, ThreadReference(thread_id=trigger.thread.id), "F1")
     assert shown.text == "hello"
 
 
@@ -179,7 +179,7 @@ async def test_a_thread_is_read_page_by_page_with_names_and_files(world: World) 
     first = await world.services.conversations.read(lead, about(trigger.id), limit=1)
     assert first.messages[0].files == (REPORT,)
     assert first.messages[0].author == "alice"
-    assert first.place.channel_name == "#general"
+    assert first.thread.channel_name == "#general"
     assert not first.context_incomplete
 
 
@@ -242,4 +242,4 @@ async def delegates(world: World, lead: Agent, worker: Agent) -> str:
     delegated = await world.services.delegations.delegate(
         holding(trigger, lead), trigger.id, worker.name, brief("Look at the file")
     )
-    return delegated.task_id
+    return delegated["task_id"]

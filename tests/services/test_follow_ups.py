@@ -27,7 +27,7 @@ async def test_a_question_leaves_no_lease_costs_no_attempt_and_comes_again_with_
     asked = await world.services.replies.reply(
         holding(trigger, lead), trigger.inbox_messages[0].id, "Which?", wait=True
     )
-    assert asked.status is InboxStatus.WAITING
+    assert asked["status"] == InboxStatus.WAITING
     assert await world.rows("SELECT token FROM leases WHERE ended_at IS NULL") == []
     await world.later(10 * LEASE_SECONDS)
     await world.is_here(lead)

@@ -111,8 +111,8 @@ async def test_why_a_message_went_where_it_went_can_be_told(world: World) -> Non
     kept = await world.says(f"{BOT} hello")
     passed_by = await world.says("lunch?")
     told = await world.services.explanations.explain(f"C1:{kept.ts}")
-    assert [step.change for step in told.routing] == ["route.mention"]
-    assert (told.owner, told.inbox_messages[0].agent) == ("lead", "lead")
+    assert [step["change"] for step in told["routing"]] == ["route.mention"]
+    assert (told["owner"], told["entries"][0]["agent"]) == ("lead", "lead")
     told = await world.services.explanations.explain(f"C1:{passed_by.ts}")
-    assert "names nobody" in (told.routing[0].reason or "")
-    assert not told.stored
+    assert "names nobody" in (told["routing"][0]["reason"] or "")
+    assert not told["stored"]

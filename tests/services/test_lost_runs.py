@@ -13,7 +13,7 @@ import pytest
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, OpenStream
 from swarm.domain.answers.events import Answered, RunInput, TextDelta
-from swarm.domain.answers.showing import AnswerLost
+from swarm.domain.answers.showing import AnswerLost, AnswerShown
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
@@ -23,7 +23,7 @@ from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox import elections
 from swarm.services.runs import converse, sources
 from swarm.services.runs.answer_run import RunRecord
-from swarm.services.runs.run_ends import RESTARTED_TEXT, Ending, LeaseLossOutcome, Loss, break_off, end_run, keep
+from swarm.services.runs.run_ends import RESTARTED_TEXT, LeaseLossOutcome, Loss, break_off, end_run, keep
 from swarm.store.inbox import leases
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
@@ -66,7 +66,7 @@ class LostRun:
         return await self.world.database.write(keep, self.run.id, 60.0)
 
     async def ended(self) -> None:
-        ending = Ending(outcome=Answered(), text="All of it.")
+        ending = AnswerShown(outcome=Answered(), text="All of it.")
         await self.world.database.write(end_run, self.run.id, ending, self.place, self.world.conduct)
 
     async def state(self) -> tuple[RunStatus, InboxStatus, LeaseEnd | None]:

@@ -28,7 +28,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from tests.conftest import ENGINES
@@ -207,7 +207,7 @@ class Swarm(RuleBasedStateMachine):
             if how == "progress":
                 self.call(of, task_id, named, None, lambda by, about: work.progress(by, about, text))
             else:
-                said_there = reply if of.trigger.place else None
+                said_there = reply if of.trigger.thread else None
                 self.call(of, task_id, named, said_there, lambda by, about: end(by, about, text, reply))
 
     @precondition(lambda self: self.runs)

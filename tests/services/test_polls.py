@@ -12,8 +12,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
-from swarm.services.inbox.claimed import ClaimContents
-from swarm.services.inbox.triggers import Triggers
+from swarm.services.inbox.triggers import ClaimContents, Triggers
 from swarm.store.bridge.database import Database
 from swarm.store.inbox import inbox, queues
 from tests.support.world import BOT, World, edit, texts

@@ -109,7 +109,7 @@ async def test_an_agent_for_direct_messages_that_does_not_exist_leaves_them_to_t
     message = said("psst", channel="D1", channel_type=ChannelType.DM)
     await operator.ingest.handle(message)
     told = await operator.world.services.explanations.explain(f"D1:{message.ts}")
-    assert "'nobody', the agent for direct messages, does not exist" in (told.routing[0].reason or "")
+    assert "'nobody', the agent for direct messages, does not exist" in (told["routing"][0]["reason"] or "")
 
 
 async def test_reactions_change_for_those_who_were_handed_them_at_the_start(operator: Operator) -> None:

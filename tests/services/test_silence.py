@@ -12,7 +12,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.services.operate.retention import disown_idle
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.slack import refuses
 from tests.support.tasks import asked_and_handed, status_of
 from tests.support.world import BOT, World, delete, holding, texts

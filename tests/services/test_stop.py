@@ -84,7 +84,9 @@ async def test_explain_tells_what_became_of_it(world: World) -> None:
     root, _ = await asked(world, await world.lead())
     stop = await world.says("!stop", thread=root)
     explained = await Explanations(world.database, ME.team).explain(f"C1:{stop.ts}")
-    assert [(step.change, step.reason) for step in explained.routing] == [("route.stop", "it stops what runs here")]
+    assert [(step["change"], step["reason"]) for step in explained["routing"]] == [
+        ("route.stop", "it stops what runs here")
+    ]
 
 
 async def test_where_nothing_runs_it_is_a_message_like_any_other(world: World) -> None:

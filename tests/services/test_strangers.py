@@ -16,7 +16,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
 from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS
 from swarm.services.runs.run_control import UNVERIFIED_TEXT
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-11")
@@ -35,7 +35,7 @@ def foreign(message: SlackMessage) -> SlackMessage:
 
 async def outcome(world: World, message: SlackMessage) -> str:
     explained = await world.services.explanations.explain(f"{message.channel}:{message.ts}")
-    return "; ".join(f"{step.change} {step.reason}" for step in explained.routing)
+    return "; ".join(f"{step['change']} {step['reason']}" for step in explained["routing"])
 
 
 async def whispers(world: World) -> list[tuple[str | None, str]]:

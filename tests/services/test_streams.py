@@ -25,7 +25,7 @@ from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import answer_run, sources, stream
 from swarm.services.runs.run_control import Retried, retry_run
 from swarm.services.runs.run_ends import RESTARTED_TEXT
-from swarm.services.runs.stream import Streamed, StreamStatus
+from swarm.services.runs.stream import Streamed
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
@@ -76,7 +76,7 @@ async def test_people_see_each_piece_before_the_agent_says_the_next_and_closing_
             await writing.append(f"Line {number}.\n")
             await writing.until_shown(show, f"Line {number}.\n")
         closed = await writing.close("The end.")
-        assert closed == Streamed(run_id=writing.run_id, status=StreamStatus.CLOSED, characters=32)
+        assert closed == Streamed(run_id=writing.run_id, status="closed", characters=32)
         assert await entry_status(writing) is InboxStatus.RESPONDED
         assert await lease_end(world, writing) is LeaseEnd.RESOLVED
         message = await writing.over(show)
@@ -213,7 +213,7 @@ async def test_a_held_lease_lasts_and_takes_one_answer_after_the_other(world: Wo
 async def test_opening_again_with_the_same_call_names_the_same_answer(world: World) -> None:
     writing = await begun(world, await world.lead())
     again = await asyncio.gather(*(open_with(writing) for _ in range(3)))
-    assert {one.run_id for one in again} == {writing.run_id}
+    assert {one["turn_id"] for one in again} == {writing.run_id}
 
 
 async def test_closing_again_returns_the_first_result_and_anything_else_is_refused(world: World) -> None:
@@ -271,7 +271,7 @@ async def test_a_run_that_names_its_call_as_the_run_before_it_did_gets_an_answer
             caller = holding(trigger, lead, "1")
             opened = [await world.services.streams.open(caller, inbox_message_id=trigger.id) for _ in range(2)]
             assert opened[0] == opened[1]
-            answers.append(opened[0].run_id)
+            answers.append(opened[0]["turn_id"])
             await world.later(61)
     assert answers[0] != answers[1]
     assert (await world.inbox_message(root)).attempts == 2
@@ -298,7 +298,7 @@ async def test_what_is_too_much_is_refused_and_changes_nothing(world: World, mon
         await writing.append("x" * MAX_PIECE_CHARACTERS)
     with pytest.raises(TooLarge, match="at most 200000"):
         await writing.append("x" * (rest + 1))
-    assert (await writing.append("x" * rest)).characters == MAX_ANSWER_CHARACTERS
+    assert (await writing.append("x" * rest))["characters"] == MAX_ANSWER_CHARACTERS
     monkeypatch.setattr("swarm.services.runs.stream.MAX_PIECES", whole + 2)
     with pytest.raises(TooLarge, match="takes"):
         await writing.streams.task(writing.caller, writing.run_id, "s", "Step", StepStatus.PENDING)
@@ -546,12 +546,12 @@ async def test_a_task_is_completed_by_closing_with_a_result_and_goes_on_without(
     caller, streams = holding(run, worker), world.services.streams
     async with playing(world) as show:
         first = await streams.open(caller, task_id=handed.task_id)
-        await streams.close(caller, first.run_id, "I have begun.")
+        await streams.close(caller, first["turn_id"], "I have begun.")
         assert await status_of(world, handed.task_id) is TaskStatus.IN_PROGRESS
         second = await streams.open(caller, task_id=handed.task_id)
-        assert second.run_id != first.run_id
-        await streams.append(caller, second.run_id, "It is ")
-        await streams.close(caller, second.run_id, "42.", result="42")
+        assert second["turn_id"] != first["turn_id"]
+        await streams.append(caller, second["turn_id"], "It is ")
+        await streams.close(caller, second["turn_id"], "42.", result="42")
         await show.over(handed.root, 2)
         assert [shown.text for shown in show.live.of(handed.root)] == ["I have begun.", "It is 42."]
     task = await task_of(world, handed.task_id)
@@ -565,11 +565,11 @@ async def test_a_cancelled_task_stops_its_answer_and_its_agent_is_told(world: Wo
     caller, streams = holding(run, worker), world.services.streams
     async with playing(world) as show:
         opened = await streams.open(caller, task_id=handed.task_id)
-        await streams.append(caller, opened.run_id, "It is ")
+        await streams.append(caller, opened["turn_id"], "It is ")
         await until(lambda: bool(show.live.of(handed.root)))
         await world.services.tasks.cancel(None, handed.task_id, "not wanted")
         with pytest.raises(SwarmError):
-            await streams.append(caller, opened.run_id, "42.")
+            await streams.append(caller, opened["turn_id"], "42.")
         await show.over(handed.root)
         (message,) = show.live.of(handed.root)
         assert message.closing.note == "🛑 Stopped."
@@ -583,7 +583,7 @@ async def test_a_failed_task_is_set_aside_and_can_be_handed_out_again(world: Wor
     caller, streams = holding(run, worker), world.services.streams
     async with playing(world) as show:
         opened = await streams.open(caller, task_id=handed.task_id)
-        await streams.close(caller, opened.run_id, failed="no ruler")
+        await streams.close(caller, opened["turn_id"], failed="no ruler")
         await show.over(handed.root)
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
 

@@ -8,7 +8,7 @@ import pytest
 
 from swarm.domain.errors import Conflict
 from swarm.domain.model.tasks import MAX_OPEN_CHILDREN, TaskStatus
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.store import tasks
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way
 from tests.support.tasks import asked_and_handed, complete, owner_of, status_of, work_of

@@ -23,7 +23,7 @@ from swarm.services.inbox.claim import take
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.participants import read_roster
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
 from swarm.store.inbox import leases
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way
@@ -231,7 +231,7 @@ async def test_of_two_equal_delegations_at_once_both_get_the_same_task(world: Wo
         again = await once_it_waits(
             world, go_on, world.services.delegations.delegate(by, inbox_message_id, "a", brief("Count."))
         )
-    assert await world.rows("SELECT id FROM tasks") == [{"id": again.task_id}]
+    assert await world.rows("SELECT id FROM tasks") == [{"id": again["task_id"]}]
 
 
 @pytest.mark.req("LOOP-09")

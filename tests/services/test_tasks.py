@@ -12,7 +12,7 @@ from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_C
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.assignees import MAX_WAITED_FOR
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import BOT, World, holding, texts
 
@@ -171,7 +171,7 @@ async def test_a_worker_can_build_on_nothing_that_is_none_of_its_business(world:
     assert refused[0] == refused[1], "it cannot tell whether there is such a task"
     lead = await world.lead()
     built = await world.services.tasks.create(Caller(agent=lead), brief("Count.", depends_on=[secret.id]))
-    assert [other.result for other in built.depends_on] == ["the rows"]
+    assert [other.result for other in built.dependencies] == ["the rows"]
 
 
 async def test_a_part_cannot_wait_for_what_waits_for_its_parent_through_other_tasks(world: World) -> None:
@@ -600,12 +600,12 @@ async def test_lists_are_newest_first_and_short_and_one_task_is_shown_whole(worl
     third = await create(None, brief("Add up.", depends_on=[second.id, first.id]))
     found = await world.services.tasks.latest(lead, None, 3)
     assert [task.id for task in found] == [third.id, second.id, first.id]
-    assert [[other.id for other in task.depends_on] for task in found] == [[first.id, second.id], [first.id], []]
+    assert [list(task.depends_on) for task in found] == [[first.id, second.id], [first.id], []]
     short = "x" * 999 + "…"
-    assert [found[2].description, found[2].result, found[1].depends_on[0].result] == [short] * 3
+    assert [found[2].description, found[2].result, found[1].dependencies[0].result] == [short] * 3
     assert found[1].description == "y" * 1_000
     whole = await world.services.tasks.get(lead, second.id)
-    assert (await world.services.tasks.get(lead, first.id)).result == whole.depends_on[0].result == long
+    assert (await world.services.tasks.get(lead, first.id)).result == whole.dependencies[0].result == long
 
 
 @pytest.mark.both_engines

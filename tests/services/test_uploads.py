@@ -31,7 +31,7 @@ from swarm.services.files import uploads
 from swarm.services.files.uploads import Uploads
 from swarm.services.rules.fencing import ThreadReference
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from tests.support.slack import Killed
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, holding
@@ -312,10 +312,10 @@ async def test_nothing_is_put_into_a_thread_whose_root_is_gone(world: World) -> 
 
 async def test_a_thread_alone_does_not_say_on_whose_account(world: World) -> None:
     lead, trigger, _ = await asked(world)
-    assert trigger.place is not None
+    assert trigger.thread is not None
     with pytest.raises(Invalid):
         await world.services.uploads.upload_content(
-            holding(trigger, lead), ThreadReference(thread_id=trigger.place.id), "x.txt", b"x"
+            holding(trigger, lead), ThreadReference(thread_id=trigger.thread.id), "x.txt", b"x"
         )
 
 

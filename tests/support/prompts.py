@@ -9,15 +9,13 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.threads import AuthorKind
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.model.tasks import Dependency, TaskStatus, TaskView
+from swarm.domain.model.threads import AuthorKind, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.prompts.input import (
     INBOX_TRIGGER,
-    NewMessage,
-    PromptDependency,
     PromptInput,
-    PromptMessage,
-    PromptTask,
 )
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape
@@ -26,31 +24,34 @@ MARKER = "4f1c09aa72b35d18"
 WORDS = {"person": AuthorKind.USER, "agent": AuthorKind.AGENT, "bot": AuthorKind.BOT}
 
 
-def new_message(number: int = 1, text: str = "hello") -> NewMessage:
-    return NewMessage(
-        inbox_message_id=f"entry-{number}",
-        author="Alice",
-        author_id="U0ALICE",
+def new_message(number: int = 1, text: str = "hello") -> InboxMessageView:
+    return InboxMessageView(
+        id=f"entry-{number}",
+        user_name="Alice",
+        user_id="U0ALICE",
         ts=f"17000000{number:02}.000100",
         text=text,
+        preview=text,
+        received_at=0,
+        status=InboxStatus.CLAIMED,
         matched_by=MatchedBy.MENTION,
-        reason="The message mentions the app.",
+        routing_reason="The message mentions the app.",
     )
 
 
-def said(second: int, text: str = "earlier") -> PromptMessage:
+def said(second: int, text: str = "earlier") -> TranscriptMessage:
     ts = f"{1_690_000_000 + second}.000200"
-    return PromptMessage(ts=ts, author="Bob", author_id="U0BOB", kind=AuthorKind.USER, text=text)
+    return TranscriptMessage(ts=ts, author="Bob", author_id="U0BOB", kind=AuthorKind.USER, text=text)
 
 
-def as_history(message: NewMessage) -> PromptMessage:
-    return PromptMessage(
+def as_history(message: InboxMessageView) -> TranscriptMessage:
+    return TranscriptMessage(
         ts=message.ts,
-        author=message.author,
-        author_id=message.author_id,
+        author=message.user_name,
+        author_id=message.user_id,
         kind=message.kind,
         text=message.text,
-        file_names=message.file_names,
+        files=message.files,
     )
 
 
@@ -67,34 +68,41 @@ PLAIN = PromptInput(
 )
 
 
-def a_task(*, everywhere: str | None = None) -> PromptTask:
+def a_task(*, everywhere: str | None = None) -> TaskView:
     """A task that has everything a task can have; its every word and id is ``everywhere``, if given."""
 
     def words(usual: str) -> str:
         return usual if everywhere is None else everywhere
 
-    built_on = PromptDependency(
+    built_on = Dependency(
         id=words("task-1"),
         title=words("Collect"),
-        status=words("completed"),
+        status=TaskStatus.COMPLETED,
         result=words("42 rows"),
         error=words("no"),
     )
-    return PromptTask(
+    return TaskView(
         id=words("task-2"),
         title=words("Check the figures"),
         description=words("Compare them with last week's."),
-        status=words("in_progress"),
+        status=TaskStatus.IN_PROGRESS,
         priority=60,
-        agent_name=words("analyst"),
+        agent_id=None,
+        agent=words("analyst"),
         created_by=words("scout"),
         requester=words("Alice"),
         parent_id=words("task-0"),
-        depends_on=(built_on,),
+        dependencies=(built_on,),
+        thread_id=None,
+        attempts=0,
+        percent=None,
         progress=words("half of it"),
         result=words("they agree"),
         error=words("one is missing"),
         inbox_message_id=words("entry-1"),
+        created_at=0,
+        started_at=None,
+        ended_at=None,
     )
 
 
@@ -233,17 +241,18 @@ def name_of(written: str) -> str:
     return unescape(written.replace("&quot;", '"'))
 
 
-def expected(message: NewMessage | PromptMessage, number: int | None = None) -> Read:
+def expected(message: InboxMessageView | TranscriptMessage, number: int | None = None) -> Read:
     """What a reader should find of a message: all of it, without what nobody can see."""
-    seconds = int(message.ts.split(".")[0])
+    said = as_history(message) if isinstance(message, InboxMessageView) else message
+    seconds = int(said.ts.split(".")[0])
     return Read(
         time=f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
-        author=on_one_line(message.author),
-        author_id=re.sub(r"[^\w.:-]", "", message.author_id),
-        kind=message.kind,
-        text="" if number else strip_invisible(message.text),
-        files=() if number else tuple(on_one_line(name) for name in message.file_names),
-        edited=isinstance(message, PromptMessage) and message.edited,
+        author=on_one_line(said.author),
+        author_id=re.sub(r"[^\w.:-]", "", said.author_id),
+        kind=said.kind,
+        text="" if number else strip_invisible(said.text),
+        files=() if number else tuple(on_one_line(file.name) for file in said.files),
+        edited=said.edited,
         number=number,
     )
 
@@ -252,7 +261,7 @@ TASK_FACTS = re.compile(
     r'title: "(?P<title>[^"\n]*)"\n'
     r'from: (?:"(?P<created_by>[^"\n]*)" \(agent\)|an operator)\n'
     r'(?:asked by: "(?P<requester>[^"\n]*)"\n)?'
-    r'(?:agent: "(?P<agent_name>[^"\n]*)"\n)?'
+    r'(?:agent: "(?P<agent>[^"\n]*)"\n)?'
     r"status: (?P<status>[\w.:-]*), priority (?P<priority>\d+)"
     r"(?:\npart of: (?P<parent_id>[\w.:-]*))?"
     r'(?:\nprogress: "(?P<progress>[^"\n]*)")?'
@@ -268,11 +277,11 @@ def read_task(content: str) -> dict[str, str | None]:
     return named | {"description": unescape(description)}
 
 
-def expected_task(task: PromptTask) -> dict[str, str | None]:
+def expected_task(task: TaskView) -> dict[str, str | None]:
     """What a reader should find of a task."""
     named = {
         field: None if (value := getattr(task, field)) is None else on_one_line(value)
-        for field in ("title", "created_by", "requester", "agent_name", "progress")
+        for field in ("title", "created_by", "requester", "agent", "progress")
     }
     ids = {"status": task.status, "parent_id": task.parent_id, "priority": str(task.priority)}
     return named | ids | {"description": strip_invisible(task.description)}

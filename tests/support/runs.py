@@ -24,7 +24,7 @@ def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Run | None:
     return runs.start(
         tx,
         agent_id=agent.id,
-        thread_id=trigger.place.id if trigger.place else None,
+        thread_id=trigger.thread.id if trigger.thread else None,
         lease_token=trigger.lease_token,
         trigger_id=trigger.id,
         attempt=trigger.attempt,

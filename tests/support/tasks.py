@@ -9,7 +9,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage, Thread
 from swarm.domain.model.triggers import Trigger, TriggerKind
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.store import tasks
 from swarm.store.tasks import Task
 from swarm.store.threads import threads
@@ -47,7 +47,7 @@ async def hand(
         offer=offer,
         only=only,
     )
-    return delegated.task_id
+    return delegated["task_id"]
 
 
 async def asked_and_handed(

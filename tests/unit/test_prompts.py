@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import MatchedBy, NoticeKind
-from swarm.domain.model.threads import AuthorKind
-from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.prompts.input import NewMessage, PromptMessage, left_out
+from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
+from swarm.domain.model.threads import AuthorKind, File, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView, TriggerKind
+from swarm.domain.prompts.input import left_out
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape
@@ -34,27 +34,30 @@ from tests.support.prompts import (
 )
 
 KINDS = st.sampled_from(AuthorKind)
-NAMES = st.lists(CONTENT, max_size=2).map(tuple)
+FILES = st.lists(st.builds(File, id=st.just("F1"), name=CONTENT), max_size=2).map(tuple)
 SAID = st.builds(
-    PromptMessage,
+    TranscriptMessage,
     ts=st.integers(1_600_000_000, 1_699_999_999).map(lambda seconds: f"{seconds}.000100"),
     author=CONTENT,
     author_id=CONTENT,
     kind=KINDS,
     text=CONTENT,
     edited=st.booleans(),
-    file_names=NAMES,
+    files=FILES,
 )
 NEW = st.builds(
-    NewMessage,
-    inbox_message_id=CONTENT,
-    author=CONTENT,
-    author_id=CONTENT,
+    InboxMessageView,
+    id=CONTENT,
+    user_name=CONTENT,
+    user_id=CONTENT,
     ts=st.integers(1_700_000_000, 1_800_000_000).map(lambda seconds: f"{seconds}.000100"),
     text=CONTENT,
+    preview=CONTENT,
+    received_at=st.just(0),
+    status=st.just(InboxStatus.CLAIMED),
     matched_by=st.sampled_from(MatchedBy),
-    reason=CONTENT,
-    file_names=NAMES,
+    routing_reason=CONTENT,
+    files=FILES,
     kind=KINDS,
 )
 
@@ -67,7 +70,7 @@ NEW = st.builds(
     answer=st.none() | CONTENT,
 )
 def test_a_reader_finds_every_message_as_it_was_put_in_whatever_people_write(
-    new: list[NewMessage], before: list[PromptMessage], name: str, answer: str | None
+    new: list[InboxMessageView], before: list[TranscriptMessage], name: str, answer: str | None
 ) -> None:
     history = (*before, *(as_history(message) for message in new))
     prompt = render(
@@ -96,7 +99,9 @@ def test_a_reader_finds_every_message_as_it_was_put_in_whatever_people_write(
 @pytest.mark.req("LOOP-05")
 @given(text=CONTENT, kind=st.sampled_from(TriggerKind))
 def test_angle_brackets_stand_in_fence_lines_only_and_everything_can_be_encoded(text: str, kind: TriggerKind) -> None:
-    message = replace(new_message(text=text), author=text, author_id=text, reason=text, file_names=(text, text))
+    message = replace(
+        new_message(text=text), user_name=text, user_id=text, routing_reason=text, files=(File(id="F1", name=text),) * 2
+    )
     prompt = render(
         replace(
             PLAIN,
@@ -111,6 +116,7 @@ def test_angle_brackets_stand_in_fence_lines_only_and_everything_can_be_encoded(
             notice_author=text,
             notice_channel=text,
             task=a_task(everywhere=text),
+            requester_name=text,
         ),
         MARKER,
     )
@@ -226,7 +232,7 @@ def test_a_later_attempt_is_warned_that_something_may_have_been_posted() -> None
 
 @pytest.mark.req("LOOP-05")
 @pytest.mark.parametrize("history", [(), (said(1),)])
-def test_a_history_with_gaps_says_so(history: tuple[PromptMessage, ...]) -> None:
+def test_a_history_with_gaps_says_so(history: tuple[TranscriptMessage, ...]) -> None:
     gaps = "Messages are missing from the history"
     assert gaps in render(replace(PLAIN, history=history, context_incomplete=True), MARKER)
     assert gaps not in render(replace(PLAIN, history=history), MARKER)
@@ -234,14 +240,14 @@ def test_a_history_with_gaps_says_so(history: tuple[PromptMessage, ...]) -> None
 
 @pytest.mark.req("LOOP-02", "LOOP-05")
 def test_a_line_of_the_history_says_when_who_of_what_kind_and_with_which_files() -> None:
-    agent = PromptMessage(
+    agent = TranscriptMessage(
         ts="1700000000.000100",
         author="scout",
         author_id="U0BOT",
         kind=AuthorKind.AGENT,
         text="one\n\n[two]",
         edited=True,
-        file_names=("a.csv", 'b "2".csv'),
+        files=(File(id="F1", name="a.csv"), File(id="F2", name='b "2".csv')),
     )
     content = dict(fences(render(replace(PLAIN, history=(agent,)), MARKER), MARKER))["thread_context"]
     assert content.split("\n") == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.tasks import Dependency, TaskStatus, TaskView
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.prompts.input import TASK_TRIGGER, PromptDependency, PromptTask
+from swarm.domain.prompts.input import TASK_TRIGGER
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape
@@ -38,11 +40,11 @@ from tests.support.prompts import (
 TASK = a_task()
 BARE = replace(
     TASK,
-    agent_name=None,
+    agent=None,
     created_by=None,
     requester=None,
     parent_id=None,
-    depends_on=(),
+    dependencies=(),
     progress=None,
     result=None,
     error=None,
@@ -53,20 +55,18 @@ ABOUT_TASKS = [kind for kind in TriggerKind if kind.startswith("task_")]
 
 WORDS = CONTENT | st.none()
 DEPENDENCY = st.builds(
-    PromptDependency, id=st.just("task-1"), title=CONTENT, status=st.just("completed"), result=WORDS, error=WORDS
+    Dependency, id=st.just("task-1"), title=CONTENT, status=st.just(TaskStatus.COMPLETED), result=WORDS, error=WORDS
 )
 ANY_TASK = st.builds(
-    PromptTask,
-    id=st.just("task-2"),
+    partial(replace, TASK),
     title=CONTENT,
     description=CONTENT,
-    status=st.just("in_progress"),
     priority=st.integers(0, 100),
-    agent_name=WORDS,
+    agent=WORDS,
     created_by=WORDS,
     requester=WORDS,
     parent_id=st.none() | st.just("task-0"),
-    depends_on=st.lists(DEPENDENCY, max_size=2).map(tuple),
+    dependencies=st.lists(DEPENDENCY, max_size=2).map(tuple),
     progress=WORDS,
     result=WORDS,
     error=WORDS,
@@ -74,7 +74,7 @@ ANY_TASK = st.builds(
 )
 
 
-def of_notice(kind: NoticeKind, task: PromptTask | None = TASK, text: str | None = None) -> str:
+def of_notice(kind: NoticeKind, task: TaskView | None = TASK, text: str | None = None) -> str:
     return render(replace(PLAIN, kind=kind, task=task, notice_text=text, notice_author="analyst"), MARKER)
 
 
@@ -82,7 +82,7 @@ def names(prompt: str) -> list[str]:
     return [name for name, _ in fences(prompt, MARKER)]
 
 
-def outcomes(task: PromptTask | PromptDependency) -> dict[str, str]:
+def outcomes(task: TaskView | Dependency) -> dict[str, str]:
     ends = {"result": task.result, "error": task.error}
     return {name: text for name, text in ends.items() if text is not None}
 
@@ -92,9 +92,9 @@ def outcomes(task: PromptTask | PromptDependency) -> dict[str, str]:
 
 @pytest.mark.req("LOOP-05")
 @given(task=ANY_TASK)
-def test_a_reader_finds_a_task_and_what_it_builds_on_as_they_were_put_in(task: PromptTask) -> None:
-    found = fences(render(replace(ASSIGNED, task=task, history=()), MARKER), MARKER)
-    built_on = [(built.title, text) for built in task.depends_on for text in outcomes(built).values() or [None]]
+def test_a_reader_finds_a_task_and_what_it_builds_on_as_they_were_put_in(task: TaskView) -> None:
+    found = fences(render(replace(ASSIGNED, task=task, requester_name=task.requester, history=()), MARKER), MARKER)
+    built_on = [(built.title, text) for built in task.dependencies for text in outcomes(built).values() or [None]]
     ends = outcomes(task)
     assert [name for name, _ in found] == [
         "task",
@@ -169,10 +169,12 @@ def test_no_word_of_a_task_or_a_notice_stands_outside_of_a_fence(kind: TriggerKi
         status=TASK.status,
         parent_id=TASK.parent_id,
         inbox_message_id=TASK.inbox_message_id,
-        depends_on=tuple(replace(built, title=text, result=text, error=text) for built in TASK.depends_on),
+        dependencies=tuple(replace(built, title=text, result=text, error=text) for built in TASK.dependencies),
     )
     plain = replace(PLAIN, kind=kind, task=TASK, notice_text="a", notice_author="b", notice_channel="c")
-    filled = replace(plain, task=hostile, notice_text=text, notice_author=text, notice_channel=text)
+    filled = replace(
+        plain, task=hostile, requester_name=text, notice_text=text, notice_author=text, notice_channel=text
+    )
     assert outside(render(filled, MARKER), MARKER) == outside(render(plain, MARKER), MARKER)
 
 
@@ -201,7 +203,7 @@ def test_a_task_that_is_assigned_comes_first_and_says_how_it_ends() -> None:
 
 @pytest.mark.req("LOOP-05")
 def test_the_fence_of_a_task_says_what_by_whom_for_whom_and_how_far_it_is() -> None:
-    content = dict(fences(render(replace(ASSIGNED, task=TASK), MARKER), MARKER))["task"]
+    content = dict(fences(render(replace(ASSIGNED, task=TASK, requester_name="Alice"), MARKER), MARKER))["task"]
     assert content.split("\n") == [
         'title: "Check the figures"',
         'from: "scout" (agent)',
@@ -217,7 +219,7 @@ def test_the_fence_of_a_task_says_what_by_whom_for_whom_and_how_far_it_is() -> N
 
 @pytest.mark.req("LOOP-05")
 def test_a_task_of_an_operator_cannot_be_taken_for_one_of_an_agent_of_that_name() -> None:
-    def from_line(task: PromptTask) -> str:
+    def from_line(task: TaskView) -> str:
         return dict(fences(render(replace(ASSIGNED, task=task), MARKER), MARKER))["task"].split("\n")[1]
 
     assert from_line(BARE) == "from: an operator"
@@ -235,8 +237,10 @@ def test_a_task_without_a_thread_speaks_of_none() -> None:
 
 @pytest.mark.req("LOOP-05")
 def test_a_dependency_without_a_result_is_named() -> None:
-    waiting = PromptDependency(id="task-9", title="Collect", status="pending", result=None, error=None)
-    prompt = render(replace(ASSIGNED, kind=TriggerKind.TASK_OFFERED, task=replace(BARE, depends_on=(waiting,))), MARKER)
+    waiting = Dependency(id="task-9", title="Collect", status=TaskStatus.PENDING, result=None, error=None)
+    prompt = render(
+        replace(ASSIGNED, kind=TriggerKind.TASK_OFFERED, task=replace(BARE, dependencies=(waiting,))), MARKER
+    )
     assert "Dependency 1 of 1, task_id task-9, pending, without a result:" in prompt
     assert ("dependency", 'title: "Collect"') in fences(prompt, MARKER)
 
@@ -319,9 +323,13 @@ def test_a_declined_offer_gives_the_reason_first_and_says_that_the_message_comes
 @pytest.mark.req("LOOP-05")
 @pytest.mark.parametrize(
     ("status", "words"),
-    [("completed", "It was completed."), ("failed", "It failed."), ("dead", "It was given up")],
+    [
+        (TaskStatus.COMPLETED, "It was completed."),
+        (TaskStatus.FAILED, "It failed."),
+        (TaskStatus.DEAD, "It was given up"),
+    ],
 )
-def test_a_task_that_ended_says_how_and_gives_its_end_whole_and_first(status: str, words: str) -> None:
+def test_a_task_that_ended_says_how_and_gives_its_end_whole_and_first(status: TaskStatus, words: str) -> None:
     long = "\n".join(f"row {number}" for number in range(5_000))
     prompt = of_notice(NoticeKind.TASK_FINISHED, replace(BARE, status=status, result=long, error="a gap"))
     assert f"A task of yours has ended. {words}" in prompt

@@ -20,7 +20,7 @@ from swarm.domain.model.tasks import (
     check_depth,
     check_room,
 )
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 
 pytestmark = pytest.mark.req("LOOP-16")
 

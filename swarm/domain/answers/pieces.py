@@ -13,7 +13,6 @@ from swarm.domain.answers.events import (
     PlanShown,
     PlanStep,
     StepNamed,
-    StepStatus,
     TextDelta,
 )
 
@@ -49,15 +48,6 @@ class TextAdded:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StepUpdated:
-    """The current state of a step; the same id again changes its card."""
-
-    id: str
-    title: str
-    status: StepStatus
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Doing:
     """The agent's current activity, for the status line."""
 
@@ -75,7 +65,7 @@ class Closed:
     settled: tuple[str, ...] = ()
 
 
-Piece = Opened | TextAdded | StepUpdated | Doing | Closed
+Piece = Opened | TextAdded | PlanStep | Doing | Closed
 
 
 def kind_of(piece: Piece) -> PieceKind:
@@ -85,7 +75,7 @@ def kind_of(piece: Piece) -> PieceKind:
             return PieceKind.OPENED
         case TextAdded():
             return PieceKind.SAID
-        case StepUpdated():
+        case PlanStep():
             return PieceKind.TASK
         case Doing():
             return PieceKind.DOING
@@ -102,8 +92,8 @@ def event_of(piece: Piece) -> AgentEvent | None:
             return None
         case TextAdded(text=text):
             return TextDelta(text=text, message_id=_ONE_MESSAGE)
-        case StepUpdated(id=task_id, title=title, status=status):
-            return PlanShown(steps=(PlanStep(id=task_id, title=title, status=status),))
+        case PlanStep():
+            return PlanShown(steps=(piece,))
         case Doing(what=what):
             return StepNamed(name=what)
         case Closed(failed=reason):

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from swarm.domain.answers.agent_events import stop, take_event
-from swarm.domain.answers.calls import AnswerTarget, CloseStream, Closing, PostPage, Slot, StreamCall, UpdatePage
+from swarm.domain.answers.calls import (
+    NOTHING_BELOW,
+    AnswerTarget,
+    CloseStream,
+    Closing,
+    PostPage,
+    Slot,
+    StreamCall,
+    UpdatePage,
+)
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, ToolEnded, ToolStarted
 from swarm.domain.answers.reducer import begin
 from swarm.domain.answers.state import text_of
@@ -51,12 +60,12 @@ class PageRecord(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerShown:
-    """The result of showing an answer. Non-empty ``leftover`` and ``closing`` are still to be posted."""
+    """The end of an answer. Non-empty ``leftover`` and ``closing`` are still to be posted."""
 
     outcome: AnswerOutcome
-    text: str  # the agent's complete text, plain
-    leftover: str  # safe for Slack
-    closing: Closing
+    text: str = ""  # the agent's complete text, plain
+    leftover: str = ""  # safe for Slack
+    closing: Closing = NOTHING_BELOW
 
 
 class LiveSlack(Protocol):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
+from swarm.domain.model.threads import File
 from swarm.domain.text.characters import strip_invisible
 
 DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
@@ -42,13 +43,9 @@ _NEVER_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileInfo:
+class FileInfo(File):
     """Slack's description of a file."""
 
-    id: str
-    name: str
-    mimetype: str | None
-    size_bytes: int | None
     url: str | None  # the URL of its content; None: not in Slack, only linked
 
 

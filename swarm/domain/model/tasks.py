@@ -173,8 +173,8 @@ class Dependency:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskView:
-    """A task with names instead of ids, for agents and operators."""
+class TaskFacts:
+    """The fields that a task's row and its view share."""
 
     id: str
     title: str
@@ -182,11 +182,8 @@ class TaskView:
     status: TaskStatus
     priority: int
     agent_id: str | None
-    agent: str | None  # its worker's name
-    created_by: str | None  # an agent's name; None: an operator
     requester: str | None  # a Slack user's id
     parent_id: str | None
-    depends_on: tuple[Dependency, ...]
     thread_id: str | None
     inbox_message_id: str | None
     attempts: int
@@ -197,3 +194,17 @@ class TaskView:
     created_at: int
     started_at: int | None
     ended_at: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskView(TaskFacts):
+    """A task with names instead of ids, for agents and operators."""
+
+    agent: str | None  # its worker's name
+    created_by: str | None  # an agent's name; None: an operator
+    dependencies: tuple[Dependency, ...]
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The ids of the tasks that it waits for."""
+        return tuple(other.id for other in self.dependencies)

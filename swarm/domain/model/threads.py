@@ -180,8 +180,8 @@ class TranscriptMessage:
     author: str  # display name, or the agent's name
     kind: AuthorKind
     text: str
-    edited: bool
-    files: tuple[File, ...]
+    edited: bool = False
+    files: tuple[File, ...] = ()
     standing: Standing = Standing.MEMBER
 
 

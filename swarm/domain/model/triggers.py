@@ -9,7 +9,7 @@ from enum import StrEnum
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
 from swarm.domain.model.tasks import TaskView
-from swarm.domain.model.threads import ChannelType, File, Standing, TranscriptMessage
+from swarm.domain.model.threads import AuthorKind, ChannelType, File, Standing, TranscriptMessage
 
 
 class TriggerKind(StrEnum):
@@ -62,7 +62,8 @@ class InboxMessageView:
     matched_by: MatchedBy
     routing_reason: str
     status: InboxStatus
-    files: tuple[File, ...]
+    files: tuple[File, ...] = ()
+    kind: AuthorKind = AuthorKind.USER  # of the author
     standing: Standing = Standing.MEMBER  # of the author
     task_id: str | None = None  # the task it was delegated as, or it follows up on
 
@@ -93,7 +94,7 @@ class Trigger:
     lease_token: str
     lease_expires_at: int
     prompt: str
-    place: ThreadView | None
+    thread: ThreadView | None
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     inbox_messages: tuple[InboxMessageView, ...]

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import MatchedBy, NoticeKind
-from swarm.domain.model.threads import AuthorKind, Standing
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView
 
 HISTORY_CHARACTERS: Final = 100_000
 """About 25,000 tokens: a part of the context of every current model."""
@@ -50,67 +52,6 @@ ABOUT_TASKS: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PromptMessage:
-    """One message of the thread's history."""
-
-    ts: str
-    author: str  # display name, or the agent's name
-    author_id: str
-    kind: AuthorKind
-    text: str  # readable, without Slack's escapes
-    edited: bool = False
-    file_names: tuple[str, ...] = ()
-    standing: Standing = Standing.MEMBER
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewMessage:
-    """A new message of the trigger."""
-
-    inbox_message_id: str
-    author: str
-    author_id: str
-    ts: str
-    text: str  # readable, without Slack's escapes
-    matched_by: MatchedBy
-    reason: str  # of its routing, as a sentence
-    file_names: tuple[str, ...] = ()
-    kind: AuthorKind = AuthorKind.USER
-    standing: Standing = Standing.MEMBER
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PromptDependency:
-    """A task that another task builds on."""
-
-    id: str
-    title: str
-    status: str
-    result: str | None
-    error: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PromptTask:
-    """The task of a trigger."""
-
-    id: str
-    title: str
-    description: str
-    status: str
-    priority: int  # 0 to 100
-    agent_name: str | None  # its current or last agent
-    created_by: str | None  # an agent's name; None: an operator
-    requester: str | None  # display name of the requester
-    parent_id: str | None
-    depends_on: tuple[PromptDependency, ...]
-    progress: str | None
-    result: str | None
-    error: str | None
-    inbox_message_id: str | None  # the delegated message
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PromptInput:
     """The content of a prompt."""
 
@@ -121,8 +62,8 @@ class PromptInput:
     attempt: int  # 1 for the first
     channel_name: str  # empty if unknown
     permalink: str | None  # of the thread; None: there is no thread
-    new_messages: tuple[NewMessage, ...]  # in order; of a notice, the messages concerned
-    history: tuple[PromptMessage, ...]  # up to and including the last new message, oldest first
+    new_messages: tuple[InboxMessageView, ...]  # in order; of a notice, the messages concerned
+    history: tuple[TranscriptMessage, ...]  # up to and including the last new message, oldest first
     history_characters: int | None = HISTORY_CHARACTERS  # the limit of the history; None: unlimited
     context_incomplete: bool = False
     by_strangers: bool = False  # only strangers started this work
@@ -130,7 +71,8 @@ class PromptInput:
     notice_text: str | None = None  # the changed message, another agent's message, or a reason
     notice_author: str | None = None  # the name of the agent or person behind the notice; None: the coordinator
     notice_channel: str | None = None  # of agent_message, the internal channel; None: direct
-    task: PromptTask | None = None
+    task: TaskView | None = None
+    requester_name: str | None = None  # of the person who asked for the task
 
     @property
     def delegated_id(self) -> str | None:

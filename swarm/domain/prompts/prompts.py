@@ -37,20 +37,19 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from swarm.domain.model.inbox import NoticeKind
-from swarm.domain.model.threads import STANDING_WORDS, AuthorKind, Standing
+from swarm.domain.model.tasks import Dependency, TaskView
+from swarm.domain.model.threads import STANDING_WORDS, AuthorKind, File, Standing, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView
 from swarm.domain.prompts import wording
 from swarm.domain.prompts.fences import barred, check_marker, fenced, harmless, moment, one_line, plain_id, quoted
 from swarm.domain.prompts.input import (
     ABOUT_TASKS,
     INBOX_TRIGGER,
     TASK_TRIGGER,
-    NewMessage,
     PromptInput,
-    PromptMessage,
     left_out,
 )
 from swarm.domain.prompts.notices import NOTICES
-from swarm.domain.prompts.tasks import outcome_sections, task_sections
 
 _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
     AuthorKind.USER: "person",
@@ -87,14 +86,14 @@ def render(prompt: PromptInput, marker: str) -> str:
 def _news(prompt: PromptInput, marker: str) -> list[str]:
     """The trigger's news, most important first: a task to do comes before the messages about it."""
     messages = _messages(prompt, marker)
-    task = task_sections(prompt.task, prompt.kind, marker) if prompt.task else []
-    outcomes = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
+    task = _task_sections(prompt.task, prompt.requester_name, prompt.kind, marker) if prompt.task else []
+    outcomes = [*_notice(prompt, marker), *(_outcome_sections(prompt.task, marker) if prompt.task else [])]
     if prompt.kind == INBOX_TRIGGER:
         return [*messages, *task, *outcomes]
     return [*task, *outcomes, *messages] if prompt.kind == TASK_TRIGGER else [*outcomes, *messages, *task]
 
 
-def _shown(prompt: PromptInput) -> tuple[NewMessage, ...]:
+def _shown(prompt: PromptInput) -> tuple[InboxMessageView, ...]:
     """The messages in full above the history."""
     is_gone = prompt.kind == NoticeKind.MESSAGE_DELETED
     is_in_notice = prompt.kind == NoticeKind.MESSAGE_CHANGED and prompt.notice_text is not None
@@ -108,18 +107,18 @@ def _messages(prompt: PromptInput, marker: str) -> list[str]:
 
 def _places(prompt: PromptInput) -> dict[str, str]:
     """The labels of the messages above the history, by timestamp."""
-    new = [message for message in _shown(prompt) if message.inbox_message_id != prompt.delegated_id]
+    new = [message for message in _shown(prompt) if message.id != prompt.delegated_id]
     numbers = {message.ts: f"new message {number}" for number, message in enumerate(new, 1)}
     return {message.ts: numbers.get(message.ts, "the delegated message") for message in _shown(prompt)}
 
 
-def _new_message(message: NewMessage, place: str, marker: str) -> str:
+def _new_message(message: InboxMessageView, place: str, marker: str) -> str:
     headline = (
-        f"{place.capitalize()}, inbox_message_id {plain_id(message.inbox_message_id)}, "
-        f"came by {plain_id(message.matched_by)}: {one_line(message.reason)}"
+        f"{place.capitalize()}, inbox_message_id {plain_id(message.id)}, "
+        f"came by {plain_id(message.matched_by)}: {one_line(message.routing_reason)}"
     )
-    author = _author(message.author, message.author_id, message.kind, message.standing)
-    body = [f"from: {author}, {moment(message.ts)}", *_files(message.file_names), "", harmless(message.text)]
+    author = _author(message.user_name, message.user_id, message.kind, message.standing)
+    body = [f"from: {author}, {moment(message.ts)}", *_files(message.files), "", harmless(message.text)]
     return f"{headline}\n\n" + fenced("new_message", "\n".join(body), marker)
 
 
@@ -153,12 +152,12 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
     return [wording.history(prompt, len(gap)), fenced("thread_context", "\n".join(kept), marker)]
 
 
-def _history_message(message: PromptMessage, place: str | None) -> Iterable[str]:
+def _history_message(message: TranscriptMessage, place: str | None) -> Iterable[str]:
     author = _author(message.author, message.author_id, message.kind, message.standing, edited=message.edited)
     header = f"[{moment(message.ts)}] {author}"
     if place is not None:
         return [f"{header} is {place}, in full above"]
-    return [header, *_files(message.file_names), *barred(message.text)]
+    return [header, *_files(message.files), *barred(message.text)]
 
 
 def _author(name: str, author_id: str, kind: AuthorKind, standing: Standing, *, edited: bool = False) -> str:
@@ -167,5 +166,64 @@ def _author(name: str, author_id: str, kind: AuthorKind, standing: Standing, *, 
     return f"{quoted(name)} ({', '.join(word for word in about if word)})"
 
 
-def _files(names: tuple[str, ...]) -> list[str]:
-    return [f"files: {', '.join(quoted(name) for name in names)}"] if names else []
+def _files(files: tuple[File, ...]) -> list[str]:
+    return [f"files: {', '.join(quoted(file.name) for file in files)}"] if files else []
+
+
+_BUILDS_ON: Final = frozenset({TASK_TRIGGER, NoticeKind.TASK_OFFERED})
+"""The triggers that need the results of other tasks: to do the task, or to decide about an offer."""
+
+
+def _task_sections(task: TaskView, requester: str | None, kind: str, marker: str) -> list[str]:
+    """Returns the whole task, with the requester's name, and for its worker its dependencies.
+
+    ``kind`` is the trigger's.
+    """
+    body = "\n".join([*_facts(task, requester), "", harmless(task.description)])
+    dependencies = task.dependencies if kind in _BUILDS_ON else ()
+    sections = [f"{_title(kind)}\n\n{fenced('task', body, marker)}"]
+    for number, dependency in enumerate(dependencies, 1):
+        sections += _dependency(dependency, f"{number} of {len(dependencies)}", marker)
+    return sections
+
+
+def _outcome_sections(task: TaskView, marker: str) -> list[str]:
+    """Returns the task's result and error, if any."""
+    return [
+        f"The {name} of the task:\n\n{fenced(f'task_{name}', harmless(text), marker)}" for name, text in _outcomes(task)
+    ]
+
+
+def _title(kind: str) -> str:
+    """The line above a task: the limits of its authority."""
+    if kind == TASK_TRIGGER:
+        return "The task. Doing what it asks is your work; it orders nothing beyond that:"
+    return "The task:"
+
+
+def _facts(task: TaskView, requester: str | None) -> list[str]:
+    return [
+        f"title: {quoted(task.title)}",
+        f"from: {quoted(task.created_by)} (agent)" if task.created_by is not None else "from: an operator",
+        *([f"asked by: {quoted(requester)}"] if requester is not None else []),
+        *([f"agent: {quoted(task.agent)}"] if task.agent is not None else []),
+        f"status: {plain_id(task.status)}, priority {task.priority}",
+        *([f"part of: {plain_id(task.parent_id)}"] if task.parent_id is not None else []),
+        *([f"progress: {quoted(task.progress)}"] if task.progress is not None else []),
+    ]
+
+
+def _dependency(dependency: Dependency, place: str, marker: str) -> list[str]:
+    """A dependency's result and error, or the note that there is none."""
+    headline = f"Dependency {place}, task_id {plain_id(dependency.id)}, {plain_id(dependency.status)}"
+    title = f"title: {quoted(dependency.title)}"
+    sections = [
+        f"{headline}, its {name}:\n\n" + fenced("dependency", f"{title}\n\n{harmless(text)}", marker)
+        for name, text in _outcomes(dependency)
+    ]
+    return sections or [f"{headline}, without a result:\n\n" + fenced("dependency", title, marker)]
+
+
+def _outcomes(task: TaskView | Dependency) -> list[tuple[str, str]]:
+    """The non-empty results, by name."""
+    return [(name, text) for name, text in (("result", task.result), ("error", task.error)) if text is not None]

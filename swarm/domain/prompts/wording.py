@@ -128,7 +128,7 @@ def _what_came(prompt: PromptInput) -> str:
 
 def _to_answer(prompt: PromptInput) -> list[str]:
     """The inbox messages to name in tool calls, except the delegated one, which the task stands for."""
-    inbox_message_ids = (message.inbox_message_id for message in prompt.new_messages)
+    inbox_message_ids = (message.id for message in prompt.new_messages)
     return [inbox_message_id for inbox_message_id in inbox_message_ids if inbox_message_id != prompt.delegated_id]
 
 

@@ -146,6 +146,8 @@ def data_for_model(value: Any) -> Any:
     match value:
         case str():
             return for_model(value)
+        case None | bool() | int():  # before the slow check for a mapping
+            return value
         case Mapping():
             return {data_for_model(name): data_for_model(part) for name, part in value.items()}
         case list() | tuple():

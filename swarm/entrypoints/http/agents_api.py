@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from swarm.domain.errors import Forbidden, NotFound
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TrayShape, tray_shape
+from swarm.domain.shapes import TrayShape, shape, tray_shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Identities, Office
@@ -23,8 +23,6 @@ from swarm.entrypoints.web.schema import (
     Agents,
     NewAgent,
     RegisteredShape,
-    agent_row,
-    registered_shape,
 )
 from swarm.services.operate.agents import Present
 from swarm.services.use_cases import Services
@@ -84,7 +82,7 @@ class AgentRoutes:
     async def me(self, request: Request) -> Response:
         """The calling agent."""
         agent = await self._identities.agent(request.scope)
-        return Answer(agent_row(await self._present(agent.id)))
+        return Answer(_agent_row(await self._present(agent.id)))
 
     async def tray(self, request: Request) -> Response:
         """The calling agent's tray: what waits, in brief."""
@@ -94,7 +92,7 @@ class AgentRoutes:
     async def everyone(self, request: Request) -> Response:
         """All agents, oldest first."""
         await self._identities.operator(request.scope)
-        return Answer({"agents": [agent_row(present) for present in await self._agents.present()]})
+        return Answer({"agents": [_agent_row(present) for present in await self._agents.present()]})
 
     async def register(self, request: Request) -> Response:
         """Register an agent. Its token is shown only now. An enrolment key registers workers only."""
@@ -105,14 +103,14 @@ class AgentRoutes:
         registered = await self._agents.register(
             said.name, said.role, said.description, said.capabilities, enrolled=office is Office.ENROLMENT
         )
-        return Answer(registered_shape(registered), HTTPStatus.CREATED)
+        return Answer(shape(RegisteredShape, registered, registered.agent), HTTPStatus.CREATED)
 
     async def change(self, request: Request, agent: str) -> Response:
         """Change an agent's description or capabilities."""
         await self._identities.operator(request.scope)
         said = await read_model(request, AgentChange)
         changed = await self._agents.describe(agent, said.description, said.capabilities)
-        return Answer(agent_row(await self._present(changed.id)))
+        return Answer(_agent_row(await self._present(changed.id)))
 
     async def revoke(self, request: Request, agent: str) -> Response:
         """Remove an agent: its tokens end at once, its work goes to the default lead. 204; 200 with warnings if the
@@ -127,10 +125,15 @@ class AgentRoutes:
     async def rotate(self, request: Request, agent: str) -> Response:
         """A new token for an agent; the old ones end at once."""
         await self._identities.operator(request.scope)
-        return Answer(registered_shape(await self._agents.rotate(agent)))
+        rotated = await self._agents.rotate(agent)
+        return Answer(shape(RegisteredShape, rotated, rotated.agent))
 
     async def _present(self, agent_id: str) -> Present:
         for present in await self._agents.present():
             if present.agent.id == agent_id:
                 return present
         raise NotFound("This agent has just been removed.")
+
+
+def _agent_row(present: Present) -> AgentRow:
+    return shape(AgentRow, present, present.agent)

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 from swarm.domain.errors import BadRequest, TooLarge, Unavailable
 from swarm.domain.model.files import FileInfo
 from swarm.domain.ports import OpenFile
-from swarm.domain.shapes import SharedFileShape, shared_file_shape
+from swarm.domain.shapes import SharedFileShape, shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import refuse_unstorable
 from swarm.entrypoints.web.identity import Identities
@@ -103,7 +103,7 @@ class FileRoutes:
             title=query.title,
             comment=query.comment,
         )
-        return Answer(shared_file_shape(shared), HTTPStatus.CREATED)
+        return Answer(shape(SharedFileShape, shared), HTTPStatus.CREATED)
 
 
 class _Passing(StreamingResponse):

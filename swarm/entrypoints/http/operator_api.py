@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,28 +10,26 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from swarm.domain.operating_policy import ReloadResult
+from swarm.domain.shapes import shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import (
     Deliveries,
     DeliveriesQuery,
-    Explained,
     ExplainQuery,
     InboxMessageRow,
     InboxMessages,
     InboxQuery,
     Input,
-    ThreadTimeline,
-    delivery_row,
-    explained_shape,
-    inbox_message_row,
-    timeline_shape,
 )
+from swarm.services.operate.explain import Explained
+from swarm.services.operate.overview import ThreadTimeline
+from swarm.services.operate.people import Forgotten
 from swarm.services.use_cases import Services
+from swarm.store.inbox.inbox import InboxMessage
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 """Reads the settings again; raises Invalid for unusable ones."""
@@ -41,22 +39,6 @@ class ForgetPerson(Input):
     """The options of forgetting a person."""
 
     dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
-
-
-class ForgottenShape(TypedDict):
-    """The removed rows, or those to be removed, counted by kind; only kinds with rows."""
-
-    person: str
-    dry_run: bool
-    removed: dict[str, int]
-
-
-class ReloadedShape(TypedDict):
-    """Dotted keys that have changed or wait for a restart, and sentences about likely mistakes."""
-
-    changed: list[str]
-    needs_restart: list[str]
-    doubts: list[str]
 
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
@@ -73,13 +55,13 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
     add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
     add(
-        "/people/{person}/forget", routes.forget, methods=["POST"], response_model=ForgottenShape,
+        "/people/{person}/forget", routes.forget, methods=["POST"], response_model=Forgotten,
         responses=problems(401, 403, 404, 409, 422),
     )  # fmt: skip
     if reload:
         reloading = ReloadRoute(reload, identities)
         add(
-            "/reload", reloading.reload, methods=["POST"], response_model=ReloadedShape,
+            "/reload", reloading.reload, methods=["POST"], response_model=ReloadResult,
             responses=problems(401, 403, 422),
         )  # fmt: skip
     return router
@@ -118,26 +100,30 @@ class OperatorRoutes:
         await self._identities.operator(request.scope)
         names = await self._overview.agent_names()
         inbox_messages = await self._inbox.latest(query.status, query.limit)
-        return Answer({"inbox_messages": [inbox_message_row(inbox_message, names) for inbox_message in inbox_messages]})
+        return Answer({"inbox_messages": [_row(inbox_message, names) for inbox_message in inbox_messages]})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
         """Bring a dead message back, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         inbox_message = await self._inbox.redrive(inbox_message_id)
-        return Answer(inbox_message_row(inbox_message, await self._overview.agent_names()))
+        return Answer(_row(inbox_message, await self._overview.agent_names()))
 
     async def thread(self, request: Request, thread_id: str) -> Response:
         """A thread's owner and timeline."""
         await self._identities.operator(request.scope)
-        return Answer(timeline_shape(await self._overview.timeline(thread_id)))
+        return Answer(await self._overview.timeline(thread_id))
 
     async def deliveries(self, request: Request, query: Annotated[DeliveriesQuery, Query()]) -> Response:
         """The newest deliveries to Slack, of one status or of all."""
         await self._identities.operator(request.scope)
         rows = await self._overview.deliveries(query.status, query.limit)
-        return Answer({"deliveries": [delivery_row(row) for row in rows]})
+        return Answer(shape(Deliveries, deliveries=rows))
 
     async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
         """Explain why a Slack message was routed to its agent."""
         await self._identities.operator(request.scope)
-        return Answer(explained_shape(await self._explanations.explain(query.message)))
+        return Answer(await self._explanations.explain(query.message))
+
+
+def _row(inbox_message: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
+    return shape(InboxMessageRow, inbox_message, agent=names.get(inbox_message.agent_id or ""))

@@ -17,15 +17,16 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from swarm.clock import to_iso
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.shapes import trigger_shape
+from swarm.domain.shapes import LeaseShape, shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed
 from swarm.entrypoints.web.identity import Identities
-from swarm.entrypoints.web.schema import Finish, Release, Renewal, finished_shape, released_shape, renewed_shape
+from swarm.entrypoints.web.schema import Finish, FinishedShape, Polled, Release, Released, Renewal, RenewedShape
 from swarm.services.use_cases import Services
 
 MAX_WAIT_SECONDS: Final = 60
@@ -85,7 +86,7 @@ class PollRoute:
         triggers = await self._poll_unless_gone(agent, wanted, receive)
         if triggers is None or await self._gives_back(triggers, scope, receive):
             return
-        await Answer({"triggers": [trigger_shape(trigger) for trigger in triggers]})(scope, receive, send)
+        await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
 
     async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
         """The triggers, or None if the client left first: then the poll was cancelled, which leaves no claim."""
@@ -122,17 +123,21 @@ class LeaseRoutes:
     async def renew(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Renewal)
-        return Answer(renewed_shape(await self._work.renew(agent, said.tokens)))
+        beat = await self._work.renew(agent, said.tokens)
+        renewed = [LeaseShape(token=token, expires_at=to_iso(until)) for token, until in beat.renewed.expiries]
+        return Answer(shape(RenewedShape, beat, beat.renewed, renewed=renewed))
 
     async def release(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Release)
-        return Answer(released_shape(await self._work.release(agent, said.tokens, said.delay_seconds)))
+        ended = await self._work.release(agent, said.tokens, said.delay_seconds)
+        return Answer(shape(Released, ended, released=ended.ended))
 
     async def finish(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Finish)
-        return Answer(finished_shape(await self._work.finish(agent, said.tokens, said.outcome, said.reason)))
+        ended = await self._work.finish(agent, said.tokens, said.outcome, said.reason)
+        return Answer(shape(FinishedShape, ended, finished=ended.ended))
 
 
 def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from swarm.clock import to_iso
-from swarm.domain.model.models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.models import ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.shapes import shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
@@ -112,41 +112,9 @@ class RunRoutes:
 
 
 def _run_row(run: ModelUsageRecord) -> RunRow:
-    return {
-        "id": run.id,
-        "agent": run.agent,
-        "door": run.door.value,
-        "session_id": run.session_id,
-        "turn_id": run.run_id or None,
-        "requester": run.requester or None,
-        "model": run.model or None,
-        "outcome": run.outcome.value,
-        "note": run.note or None,
-        **_usage(run.usage),
-        "started_at": to_iso(run.started_at),
-        "ended_at": to_iso(run.ended_at),
-        "purpose": run.purpose.value,
-    }
+    texts = {key: getattr(run, key) or None for key in ("turn_id", "requester", "model", "note")}
+    return shape(RunRow, run, run.usage, **texts)
 
 
 def _usage_row(total: UsageTotal) -> UsageRow:
-    return {
-        "day": total.day,
-        "agent": total.agent,
-        "model": total.model or None,
-        "runs": total.runs,
-        **_usage(total.usage),
-        "runs_of_unknown_cost": total.runs_of_unknown_cost,
-    }
-
-
-def _usage(usage: ModelUsage) -> UsageShape:
-    return {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "tool_calls": usage.tool_calls,
-        "cost_microdollars": usage.cost_microdollars,
-    }
+    return shape(UsageRow, total, total.usage, model=total.model or None)

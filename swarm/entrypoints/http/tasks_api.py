@@ -12,14 +12,14 @@ from starlette.responses import Response
 
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.shapes import FoundTasks, TaskShape, task_shape
+from swarm.domain.shapes import FoundTasks, TaskShape, shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input, Limit
 from swarm.services.rules.idempotency import Caller
-from swarm.services.tasks.task_texts import brief
+from swarm.services.tasks.tasks import brief
 from swarm.services.use_cases import Services
 
 TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=20)]
@@ -84,34 +84,34 @@ class TaskRoutes:
         said = await read_model(request, NewTask)
         wording = brief(said.description, said.title, said.priority, said.depends_on)
         task = await self._tasks.create(caller, wording, agent=said.agent, parent_id=said.parent_id)
-        return Answer(task_shape(task), HTTPStatus.CREATED)
+        return Answer(shape(TaskShape, task), HTTPStatus.CREATED)
 
     async def latest(self, request: Request, query: Annotated[TasksQuery, Query()]) -> Response:
         """The newest tasks, of one status or of all."""
         found = await self._tasks.latest(await self._reader(request), query.status, query.limit)
-        return Answer({"tasks": [task_shape(task) for task in found]})
+        return Answer(shape(FoundTasks, tasks=found))
 
     async def get(self, request: Request, task_id: str) -> Response:
         """One task."""
-        return Answer(task_shape(await self._tasks.get(await self._reader(request), task_id)))
+        return Answer(shape(TaskShape, await self._tasks.get(await self._reader(request), task_id)))
 
     async def assign(self, request: Request, task_id: str) -> Response:
         """Give an unassigned task to a worker."""
         caller = await self._caller(request)
         said = await read_model(request, Assignment)
-        return Answer(task_shape(await self._tasks.assign(caller, task_id, said.agent)))
+        return Answer(shape(TaskShape, await self._tasks.assign(caller, task_id, said.agent)))
 
     async def cancel(self, request: Request, task_id: str) -> Response:
         """Cancel a task that is not over; its run is told at once, its thread as well. The body may be left out."""
         caller = await self._caller(request)
         empty = request.headers.get("content-length", "0") == "0"
         said = Cancellation() if empty else await read_model(request, Cancellation)
-        return Answer(task_shape(await self._tasks.cancel(caller, task_id, said.reason)))
+        return Answer(shape(TaskShape, await self._tasks.cancel(caller, task_id, said.reason)))
 
     async def redrive(self, request: Request, task_id: str) -> Response:
         """Bring a dead task back, with its attempts set to zero."""
         await self._identities.operator(request.scope)
-        return Answer(task_shape(await self._tasks.redrive(task_id)))
+        return Answer(shape(TaskShape, await self._tasks.redrive(task_id)))
 
     async def _reader(self, request: Request) -> Agent | None:
         return await self._identities.operator_or_lead(request.scope)

@@ -8,7 +8,8 @@ and act on.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -18,14 +19,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from swarm.domain.errors import Invalid, SwarmError
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Role
 from swarm.domain.text.characters import data_for_model
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
-from swarm.entrypoints.mcp.mcp_listing import listings
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.web.errors import describe, invalid, log_crash
 from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER
@@ -58,7 +58,7 @@ def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> Strea
 def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
-    listed = listings(known.values())
+    listed = _listings(known.values())
 
     async def list_tools(
         context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
@@ -95,7 +95,8 @@ async def run_tool(
     """The result of a call. Never raises: every error is a result with ``isError``."""
     try:
         tool = _find(known, name, call.agent)
-        return _result(await tool.run(call, _parse(tool, arguments)))
+        parsed = _parse(tool, arguments)
+        return _result(await tool.run(call.with_arguments(parsed), parsed))
     except SwarmError as error:
         if error.code == "internal":
             log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
@@ -171,3 +172,61 @@ def _caller(request: Request) -> Agent:
     agent = request.scope[CALLER]
     assert isinstance(agent, Agent)
     return agent
+
+
+_Schema = Mapping[str, Any]
+
+
+def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
+    """The list of every role, with the tools of use for it: a listed tool costs every run of an agent its tokens.
+
+    The list is no guard: the services check calls of all tools. Clients must not share a list, which is the protocol's
+    default ``cacheScope``.
+    """
+    described = [(tool.roles, describe_tool(tool)) for tool in tools]
+    return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
+
+
+@cache  # the schemas of all tools take a quarter of a second
+def describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
+    """A tool in the protocol's form."""
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=_short(tool.arguments.model_json_schema(), takes_null=False),
+        output_schema=_short(TypeAdapter(tool.result).json_schema(), takes_null=True),
+        annotations=types.ToolAnnotations(read_only_hint=not tool.writes, open_world_hint=False),
+    )
+
+
+def _short(schema: _Schema, *, takes_null: bool) -> dict[str, Any]:
+    """A pydantic schema without its noise: titles made of names, references, the notes of an enum.
+
+    ``takes_null``: null is a value of its own, as in results. An argument is left out instead; null is taken as well.
+    """
+    definitions = schema.get("$defs", {})
+
+    def short(node: _Schema) -> dict[str, Any]:
+        said = {key: value for key, value in node.items() if key not in ("$defs", "title")}
+        match node:
+            case {"$ref": str(reference)}:
+                del said["$ref"]
+                meant = short(definitions[reference.removeprefix("#/$defs/")])
+                if "enum" in meant:
+                    meant.pop("description", None)
+                return meant | said
+            case {"anyOf": [value, {"type": "null"}], "default": None} if not takes_null:
+                del said["anyOf"], said["default"]
+                return short(value) | said
+            case {"anyOf": [{"type": str(kind)} as value, {"type": "null"}]} if "enum" not in value:
+                del said["anyOf"]
+                return short({**value, "type": [kind, "null"]}) | said
+            case {"anyOf": list(values)}:
+                return said | {"anyOf": [short(value) for value in values]}
+            case {"properties": dict(properties)}:
+                return said | {"properties": {name: short(inner) for name, inner in properties.items()}}
+            case {"items": dict(items)}:
+                return said | {"items": short(items)}
+        return said
+
+    return short(schema)

@@ -21,8 +21,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_to
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claimed import ClaimContents, Claimed, read_whole
-from swarm.services.inbox.triggers import Triggers
+from swarm.services.inbox.triggers import ClaimContents, Claimed, Triggers, read_whole
 from swarm.services.operate.team import Presence
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.leases import give_back, lose

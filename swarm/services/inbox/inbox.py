@@ -1,25 +1,28 @@
-"""Reading an inbox message by id, and listing and redriving for operators."""
+"""What an agent reads: an inbox message by id, its tray, pages of a thread. Operators list and redrive messages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from typing import Final
 
-from swarm.domain.errors import Conflict, NotFound
+from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.threads import ContextState, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, ThreadView
+from swarm.domain.model.triggers import InboxMessageView, Preview, ThreadView, Tray
 from swarm.domain.operating_policy import Reactions
-from swarm.services.inbox.claimed import ThreadTranscript, read_conversation
-from swarm.services.inbox.triggers import Triggers, inbox_message_views
+from swarm.services.inbox.triggers import ThreadTranscript, Triggers, inbox_message_views, read_conversation
+from swarm.services.rules.fencing import ThreadReference, thread_of
 from swarm.services.rules.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
-from swarm.store import tasks
+from swarm.store import agent_messages, task_queries, tasks
+from swarm.store.agent_messages import Scope
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.threads import threads
+from swarm.store.threads import threads, transcript
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +30,7 @@ class InboxMessageDetails:
     """An inbox message with its context."""
 
     inbox_message: InboxMessageView
-    place: ThreadView
+    thread: ThreadView
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     previous_reply: str | None
@@ -48,7 +51,7 @@ class Inbox:
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
             inbox_message=inbox_message_views(conversation)[0],
-            place=place,
+            thread=place,
             thread_context=conversation.said,
             context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
             previous_reply=conversation.previous_answer,
@@ -87,3 +90,101 @@ def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> In
     changed = inbox.get(tx, inbox_message_id)
     assert changed is not None
     return changed
+
+
+PREVIEWS: Final = 20
+"""The number of messages shown from Slack, and of other agents' messages; all are counted."""
+
+
+class Trays:
+    """Reads trays without any change: messages stay unread, and a call is no sign of life."""
+
+    def __init__(self, database: Database, triggers: Triggers) -> None:
+        self._database = database
+        self._triggers = triggers
+
+    async def of(self, agent: Agent) -> Tray:
+        """Returns an agent's tray."""
+        tray, newest = await self._database.read(_read_tray, agent.id)
+        return replace(tray, previews=tuple([await self._preview(conversation) for conversation in newest]))
+
+    async def _preview(self, raw: ThreadTranscript) -> Preview:
+        place, conversation = await self._triggers.conversation(raw)
+        (inbox_message,) = inbox_message_views(conversation)
+        return Preview(
+            inbox_message_id=inbox_message.id,
+            sender=inbox_message.user_name,
+            channel=place.channel_name,
+            preview=inbox_message.preview,
+        )
+
+
+def _read_tray(tx: Transaction, agent_id: str) -> tuple[Tray, list[ThreadTranscript]]:
+    """Returns the tray without previews, and the messages for them, in Slack's markup."""
+    tray = Tray(
+        unread=inbox.count_unread(tx, agent_id),
+        previews=(),
+        mentions=agent_messages.count_unread(tx, agent_id),
+        messages=tuple(agent_messages.page(tx, Scope.UNREAD, agent_id, PREVIEWS)),
+        tasks=task_queries.count_by_status(tx, agent_id),
+        threads_owned=threads.count_owned(tx, agent_id),
+    )
+    return tray, [_alone(tx, inbox_message) for inbox_message in inbox.unread(tx, agent_id, PREVIEWS)]
+
+
+def _alone(tx: Transaction, inbox_message: InboxMessage) -> ThreadTranscript:
+    """Returns an inbox message with its own text and no other message of the thread, as needed for a preview."""
+    thread = threads.get(tx, inbox_message.thread_id)
+    assert thread is not None  # threads of inbox messages are never removed
+    row = transcript.find(tx, thread.team, thread.channel, inbox_message.ts)
+    said = (transcript.transcript_message(row),) if row else ()
+    return ThreadTranscript(thread=thread, said=said, inbox_messages=(inbox_message,), previous_answer=None)
+
+
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadMessagesPage:
+    """Some messages of a thread, oldest first."""
+
+    thread: ThreadView
+    messages: tuple[TranscriptMessage, ...]
+    next_after_ts: str | None  # None: no later messages are known
+    context_incomplete: bool  # the thread is not fully known, or not any more
+
+
+class Conversations:
+    """Threads in which an agent takes part."""
+
+    def __init__(self, database: Database, triggers: Triggers) -> None:
+        self._database = database
+        self._triggers = triggers
+
+    async def read(
+        self, agent: Agent, about: ThreadReference, *, after_ts: str | None = None, limit: int = 100
+    ) -> ThreadMessagesPage:
+        """Returns the first messages of a thread, or those after ``after_ts``.
+
+        Raises NotFound, and Invalid for a bad ts.
+        """
+        if after_ts is not None and not _TS.fullmatch(after_ts):
+            raise Invalid("Not valid: after_ts.", fields={"after_ts": "a timestamp such as 1700000000.000100"})
+        raw, next_after_ts = await self._database.read(_page, agent, about, after_ts or "", limit)
+        place, conversation = await self._triggers.conversation(raw)
+        return ThreadMessagesPage(
+            thread=place,
+            messages=conversation.said,
+            next_after_ts=next_after_ts,
+            context_incomplete=conversation.thread.context is not ContextState.COMPLETE,
+        )
+
+
+def _page(
+    tx: Transaction, agent: Agent, about: ThreadReference, after_ts: str, limit: int
+) -> tuple[ThreadTranscript, str | None]:
+    thread = thread_of(tx, agent, about)
+    said = transcript.page(tx, thread, after_ts, limit + 1)
+    shown = tuple(said[:limit])
+    more = shown[-1].ts if len(said) > limit else None
+    return ThreadTranscript(thread=thread, said=shown, inbox_messages=(), previous_answer=None), more

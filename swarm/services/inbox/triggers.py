@@ -1,27 +1,172 @@
-"""Describes triggers: the thread's transcript, readable text, names, and the prompt."""
+"""Triggers: the work leased by a claim, read in its own transaction, then described for its agent.
+
+The description adds the thread's transcript, readable text, names, and the prompt.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.tasks import TaskView
-from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Standing, Thread, TranscriptMessage
-from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger
+from swarm.domain.model.threads import (
+    STRANGERS,
+    AuthorKind,
+    ChannelType,
+    ContextState,
+    Standing,
+    Thread,
+    TranscriptMessage,
+)
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger, TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.prompts.input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
+from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.mrkdwn import mentioned_ids, preview, readable
-from swarm.services.inbox.claimed import ClaimContents, ThreadTranscript
+from swarm.domain.watchers import TriggerClaimed
+from swarm.services.tasks.task_view import view
+from swarm.store import agent_messages, agents, tasks
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.notices import Notice
+from swarm.store.tasks import Task
+from swarm.store.threads import threads, transcript
+
+_TO_THE_END = "~"
+"""Greater than every timestamp."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claimed:
+    """The work leased by a claim: inbox messages of one thread, a task, or a notice."""
+
+    lease: Lease
+    inbox_messages: tuple[InboxMessage, ...] = ()
+    task: Task | None = None
+    notice: Notice | None = None
+
+    @property
+    def kind(self) -> TriggerKind:
+        """The kind of the trigger for the agent."""
+        if self.notice:
+            return TriggerKind(self.notice.kind.value)
+        return TriggerKind.TASK_ASSIGNED if self.task else TriggerKind.SLACK_INBOX_MESSAGE
+
+    @property
+    def created_at(self) -> int:
+        return (self.notice or self.task or self.inbox_messages[0]).created_at
+
+    def told(self, now: int) -> TriggerClaimed:
+        """Returns the metric event of the claim."""
+        return TriggerClaimed(
+            kind=self.kind,
+            trigger_id=self.lease.trigger_id,
+            agent_id=self.lease.agent_id,
+            attempt=self.lease.attempt,
+            waited_us=now - self.created_at,
+            also=self._also,
+        )
+
+    @property
+    def _also(self) -> tuple[str, ...]:
+        """The ids of further messages of the trigger: the later ones of a bundle, or the source of a delegated task."""
+        delegated = (self.task.inbox_message_id,) if self.task and self.task.inbox_message_id else ()
+        return (*(inbox_message.id for inbox_message in self.inbox_messages[1:]), *delegated)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadTranscript:
+    """A thread's messages in the database up to a message, in Slack's own text."""
+
+    thread: Thread
+    said: tuple[TranscriptMessage, ...]
+    inbox_messages: tuple[InboxMessage, ...]
+    previous_answer: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimContents:
+    """A claim with all its data from the database."""
+
+    claimed: Claimed
+    conversation: ThreadTranscript | None
+    task: TaskView | None
+    actor: str | None  # the name of the agent that caused a notice; None: a person or no one in particular
+    channel: str | None  # the internal channel of an agent's message
+    started_by: StartedBy = StartedBy.MEMBERS
+
+
+def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
+    """Reads everything that the agent is to see of a claim, except the names known to Slack."""
+    notice = claimed.notice
+    task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
+    message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
+    conversation = _conversation(tx, claimed, task)
+    return ClaimContents(
+        claimed=claimed,
+        started_by=_started_by(claimed, task, conversation),
+        conversation=conversation,
+        task=view(tx, task) if task else None,
+        actor=agents.names(tx).get(notice.actor) if notice and notice.actor else None,
+        channel=message.channel if message else None,
+    )
+
+
+def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
+    """Returns the origin: for messages by their authors; for a task, and notices about a task, by the task's origin."""
+    if task and not claimed.inbox_messages:
+        return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
+    stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
+    inbox_messages = conversation.inbox_messages if conversation else ()
+    standings = {stood.get(inbox_message.ts, Standing.UNVERIFIED) for inbox_message in inbox_messages}
+    return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
+
+
+def read_conversation(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> ThreadTranscript | None:
+    """Reads the thread of inbox messages up to the last of them."""
+    if not inbox_messages:
+        return None
+    last = max(inbox_messages, key=lambda inbox_message: inbox_message.ts)
+    return _of_thread(tx, inbox_messages[0].thread_id, tuple(inbox_messages), last.ts)
+
+
+def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
+    """Reads the thread of a claim: up to its messages, or whole for a task and for notices about a task."""
+    if claimed.inbox_messages:
+        return read_conversation(tx, claimed.inbox_messages)
+    notice = claimed.notice
+    inbox_message = inbox.get(tx, notice.inbox_message_id) if notice and notice.inbox_message_id else None
+    concerned = (inbox_message,) if inbox_message else ()
+    if notice and task is None:
+        return read_conversation(tx, concerned)
+    thread_id = claimed.lease.thread_id
+    up_to = inbox_message.ts if inbox_message and notice and notice.kind is NoticeKind.TASK_FOLLOW_UP else _TO_THE_END
+    return _of_thread(tx, thread_id, concerned, up_to) if thread_id else None
+
+
+def _of_thread(
+    tx: Transaction, thread_id: str, inbox_messages: tuple[InboxMessage, ...], up_to: str
+) -> ThreadTranscript | None:
+    thread = threads.get(tx, thread_id)
+    if thread is None:
+        return None
+    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
+    return ThreadTranscript(
+        thread=thread,
+        said=tuple(message for message in said if message.ts <= up_to),
+        inbox_messages=inbox_messages,
+        previous_answer=transcript.last_answer(said),
+    )
+
 
 _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
 """Notices whose text is Slack's own markup; the text of other notices is plain text of an agent."""
@@ -63,8 +208,8 @@ class Triggers:
             attempt=claim.lease.attempt,
             channel_name=place.channel_name if place else "",
             permalink=place.permalink if place else None,
-            new_messages=_new_messages(views, conversation),
-            history=_history(conversation),
+            new_messages=views,
+            history=conversation.said if conversation else (),
             history_characters=self._conduct.history_characters,
             context_incomplete=incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
@@ -72,7 +217,8 @@ class Triggers:
             notice_text=notice.text if notice else None,
             notice_author=notice.actor_name if notice else None,
             notice_channel=notice.channel if notice else None,
-            task=await self._prompt_task(whole.task) if whole.task else None,
+            task=whole.task,
+            requester_name=await self._requester_name(whole.task),
         )
         return Trigger(
             id=claim.lease.trigger_id,
@@ -83,7 +229,7 @@ class Triggers:
             lease_token=claim.lease.token,
             lease_expires_at=claim.lease.expires_at,
             prompt=render(prompt, secrets.token_hex(8)),
-            place=place,
+            thread=place,
             thread_context=conversation.said if conversation else (),
             context_incomplete=incomplete,
             inbox_messages=views,
@@ -106,29 +252,10 @@ class Triggers:
             text=readable(notice.text, names) if notice.text and notice.kind in _OF_SLACK else notice.text,
         )
 
-    async def _prompt_task(self, task: TaskView) -> PromptTask:
-        requester = await self._look_up({task.requester} if task.requester else set(), "")
-        return PromptTask(
-            id=task.id,
-            title=task.title,
-            description=task.description,
-            status=task.status.value,
-            priority=task.priority,
-            agent_name=task.agent,
-            created_by=task.created_by,
-            requester=requester.get(task.requester) if task.requester else None,
-            parent_id=task.parent_id,
-            depends_on=tuple(
-                PromptDependency(
-                    id=other.id, title=other.title, status=other.status.value, result=other.result, error=other.error
-                )
-                for other in task.depends_on
-            ),
-            progress=task.progress,
-            result=task.result,
-            error=task.error,
-            inbox_message_id=task.inbox_message_id,
-        )
+    async def _requester_name(self, task: TaskView | None) -> str | None:
+        if task is None or not task.requester:
+            return None
+        return (await self._look_up({task.requester}, ""))[task.requester]
 
     async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
         """Returns the names of all authors and mentioned people; agents' messages have their names already."""
@@ -176,6 +303,7 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
         preview=preview(text),
         user_id=message.author_id if message else "",
         user_name=message.author if message else "",
+        kind=message.kind if message else AuthorKind.USER,
         ts=inbox_message.ts,
         received_at=inbox_message.created_at,
         matched_by=inbox_message.matched_by,
@@ -189,38 +317,3 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
 
 def _named(message: TranscriptMessage, names: Mapping[str, str]) -> TranscriptMessage:
     return replace(message, author=names.get(message.author_id, message.author), text=readable(message.text, names))
-
-
-def _new_messages(views: Sequence[InboxMessageView], conversation: ThreadTranscript | None) -> tuple[NewMessage, ...]:
-    kinds = {message.ts: message.kind for message in conversation.said} if conversation else {}
-    return tuple(
-        NewMessage(
-            inbox_message_id=view.id,
-            author=view.user_name,
-            author_id=view.user_id,
-            ts=view.ts,
-            text=view.text,
-            file_names=tuple(file.name for file in view.files),
-            matched_by=view.matched_by,
-            reason=view.routing_reason,
-            kind=kinds.get(view.ts, AuthorKind.USER),
-            standing=view.standing,
-        )
-        for view in views
-    )
-
-
-def _history(conversation: ThreadTranscript | None) -> tuple[PromptMessage, ...]:
-    return tuple(
-        PromptMessage(
-            ts=message.ts,
-            author=message.author,
-            author_id=message.author_id,
-            kind=message.kind,
-            text=message.text,
-            edited=message.edited,
-            standing=message.standing,
-            file_names=tuple(file.name for file in message.files),
-        )
-        for message in (conversation.said if conversation else ())
-    )

@@ -16,7 +16,7 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import Polls, take_notices
-from swarm.services.inbox.claimed import ClaimContents
+from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.operate.team import Presence
 from swarm.services.rules import leases
 from swarm.services.rules.leases import Ended, Renewed

@@ -37,6 +37,10 @@ class Present:
     agent: Agent
     online: bool
 
+    @property
+    def status(self) -> str:
+        return "online" if self.online else "offline"
+
 
 class AgentRegistry:
     """The agents of this deployment, and their tokens."""

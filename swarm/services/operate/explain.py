@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from typing_extensions import TypedDict
 
 from swarm.domain.errors import Invalid, NotFound
+from swarm.domain.shapes import shape
 from swarm.store import agents, deliveries, history, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -20,52 +22,48 @@ _REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
 _PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class StepShape(TypedDict):
     """One line of a timeline."""
 
-    at: int
+    at: str
     change: str
     agent: str | None
     reason: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InboxMessageExplanation:
-    """The handling of a message by one agent."""
+class ExplainedInboxMessage(TypedDict):
+    """The course of a message for one agent."""
 
     inbox_message_id: str
     agent: str | None
     status: str
     matched_by: str
     attempts: int
-    steps: tuple[Step, ...]
-    deliveries: tuple[str, ...]  # for example "post: sent 1700000000.000200"
+    timeline: list[StepShape]
+    deliveries: list[str]  # for example "post: sent 1700000000.000200"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskExplanation:
+class ExplainedTask(TypedDict):
     """The course of a task made from the message."""
 
     task_id: str
     title: str
     agent: str | None
     status: str
-    steps: tuple[Step, ...]
-    deliveries: tuple[str, ...]
+    timeline: list[StepShape]
+    deliveries: list[str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
-    """Everything known about one Slack message."""
+class Explained(TypedDict):
+    """The routing of a message, and its course for each agent."""
 
     channel: str
     ts: str
     stored: bool
-    routing: tuple[Step, ...]
     owner: str | None
-    inbox_messages: tuple[InboxMessageExplanation, ...]
-    tasks: tuple[TaskExplanation, ...]
+    routing: list[StepShape]
+    entries: list[ExplainedInboxMessage]
+    tasks: list[ExplainedTask]
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
@@ -90,7 +88,7 @@ class Explanations:
         self._database = database
         self._team = team
 
-    async def explain(self, reference: str) -> Explanation:
+    async def explain(self, reference: str) -> Explained:
         """Returns the timeline of one message, by ``CHANNEL:TS``, link, or the id of one of its inbox messages or
         tasks.
 
@@ -99,7 +97,7 @@ class Explanations:
         return await self._database.read(_explain, self._team, reference)
 
 
-def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
+def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     task = tasks.get(tx, reference.strip())
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
@@ -115,24 +113,24 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
             hint="It never reached this coordinator, or it is older than what is kept.",
         )
     thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
-    return Explanation(
+    return Explained(
         channel=channel,
         ts=ts,
         stored=message is not None,
         routing=routing,
         owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
-        inbox_messages=tuple(_inbox_message(tx, found, names) for found in inbox_messages),
-        tasks=tuple(_tasks(tx, inbox_messages, names)),
+        inbox_messages=[_inbox_message(tx, found, names) for found in inbox_messages],
+        tasks=list(_tasks(tx, inbox_messages, names)),
     )
 
 
-def _of_task_alone(tx: Transaction, task: Task) -> Explanation:
+def _of_task_alone(tx: Transaction, task: Task) -> Explained:
     """Explains a task that came from no message."""
     explained = _task(tx, task, agents.names(tx))
-    return Explanation(channel="", ts="", stored=False, routing=(), owner=None, inbox_messages=(), tasks=(explained,))
+    return Explained(channel="", ts="", stored=False, routing=[], owner=None, inbox_messages=[], tasks=[explained])
 
 
-def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[TaskExplanation]:
+def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:
     """Yields the tasks of which the message is the source or a follow-up."""
     for task_id in dict.fromkeys(inbox_message.task_id for inbox_message in inbox_messages if inbox_message.task_id):
         task = tasks.get(tx, task_id)
@@ -140,26 +138,26 @@ def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str,
             yield _task(tx, task, names)
 
 
-def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplanation:
-    return TaskExplanation(
+def _task(tx: Transaction, task: Task, names: dict[str, str]) -> ExplainedTask:
+    return ExplainedTask(
         task_id=task.id,
         title=task.title,
         agent=names.get(task.agent_id or ""),
-        status=task.status,
-        steps=steps(history.of_subject(tx, task.id), names),
-        deliveries=tuple(_delivery(row) for row in deliveries.of_task(tx, task.id)),
+        status=task.status.value,
+        timeline=steps(history.of_subject(tx, task.id), names),
+        deliveries=[_delivery(row) for row in deliveries.of_task(tx, task.id)],
     )
 
 
-def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str, str]) -> InboxMessageExplanation:
-    return InboxMessageExplanation(
+def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str, str]) -> ExplainedInboxMessage:
+    return ExplainedInboxMessage(
         inbox_message_id=inbox_message.id,
         agent=names.get(inbox_message.agent_id or ""),
-        status=inbox_message.status,
-        matched_by=inbox_message.matched_by,
+        status=inbox_message.status.value,
+        matched_by=inbox_message.matched_by.value,
         attempts=inbox_message.attempts,
-        steps=steps(history.of_subject(tx, inbox_message.id), names),
-        deliveries=tuple(_delivery(row) for row in deliveries.of_inbox_message(tx, inbox_message.id)),
+        timeline=steps(history.of_subject(tx, inbox_message.id), names),
+        deliveries=[_delivery(row) for row in deliveries.of_inbox_message(tx, inbox_message.id)],
     )
 
 
@@ -167,8 +165,6 @@ def _delivery(row: Row) -> str:
     return f"{row['kind']}: {row['status']} {row['sent_ts'] or row['error'] or ''}".strip()
 
 
-def steps(rows: list[Row], names: dict[str, str]) -> tuple[Step, ...]:
+def steps(rows: list[Row], names: dict[str, str]) -> list[StepShape]:
     """Returns rows of the history as lines of a timeline."""
-    return tuple(
-        Step(at=row["at"], change=row["change"], agent=names.get(row["agent_id"]), reason=row["reason"]) for row in rows
-    )
+    return [shape(StepShape, row, agent=names.get(row["agent_id"])) for row in rows]

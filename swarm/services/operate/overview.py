@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import TypedDict
+
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.threads import Thread
-from swarm.services.operate.explain import Step, steps
+from swarm.domain.shapes import shape
+from swarm.services.operate.explain import StepShape, steps
 from swarm.services.outbox.storing import Storing
 from swarm.store import agents, deliveries, history
 from swarm.store.admin import open_counts
@@ -19,13 +21,17 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads, watermarks
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timeline:
-    """A thread, its owner's name, and its events, oldest first."""
+class ThreadTimeline(TypedDict):
+    """A thread with its timeline, oldest first."""
 
-    thread: Thread
+    id: str
+    team: str
+    channel: str
+    thread_ts: str
     owner: str | None
-    steps: tuple[Step, ...]
+    epoch: int
+    context: str
+    timeline: list[StepShape]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +51,7 @@ class Overview:
         self._database = database
         self._storing = Storing(database)
 
-    async def timeline(self, thread_id: str) -> Timeline:
+    async def timeline(self, thread_id: str) -> ThreadTimeline:
         """Returns the events of a thread. Raises NotFound."""
         return await self._database.read(_timeline, thread_id)
 
@@ -70,7 +76,7 @@ class Overview:
         return await self._database.read(_names)
 
 
-def _timeline(tx: Transaction, thread_id: str) -> Timeline:
+def _timeline(tx: Transaction, thread_id: str) -> ThreadTimeline:
     thread = threads.get(tx, thread_id)
     if thread is None:
         raise NotFound(
@@ -78,7 +84,7 @@ def _timeline(tx: Transaction, thread_id: str) -> Timeline:
         )
     names = _names(tx)
     owner = names.get(thread.owner_id) if thread.owner_id else None
-    return Timeline(thread=thread, owner=owner, steps=steps(history.of_thread(tx, thread_id), names))
+    return shape(ThreadTimeline, thread, owner=owner, timeline=steps(history.of_thread(tx, thread_id), names))
 
 
 def _backlog(tx: Transaction) -> Backlog:

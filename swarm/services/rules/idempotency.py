@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar, cast
 
 import orjson
 
 from swarm.domain.model.agents import Agent
 from swarm.store import idempotency_keys
 from swarm.store.bridge.transaction import Transaction
+
+_Result = TypeVar("_Result", bound=Mapping[str, object])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,18 +66,18 @@ class IdempotentCall:
 def idempotent(
     tx: Transaction,
     call: IdempotentCall,
-    act: Callable[[], Mapping[str, object]],
+    act: Callable[[], _Result],
     *,
     stands: Callable[[], bool] = lambda: True,
-) -> dict[str, Any]:
+) -> _Result:
     """Returns the result of ``act``, or the stored result of an earlier equal call as long as its effect ``stands``.
 
     A failed call may be repeated.
     """
     first = idempotency_keys.record(tx, call.key)  # first, so that of two concurrent calls one waits for the other
     if not first and stands():
-        return dict(orjson.loads(idempotency_keys.result(tx, call.key) or "{}"))
-    result = dict(act())
+        return cast("_Result", orjson.loads(idempotency_keys.result(tx, call.key) or "{}"))
+    result = act()
     idempotency_keys.complete(tx, call.key, orjson.dumps(result).decode())
     return result
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from typing_extensions import TypedDict
+
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
 from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.tasks import TaskStatus, TaskStep
+from swarm.domain.model.tasks import TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.characters import strip_invisible
@@ -30,20 +32,17 @@ MAX_REPLY_CHARACTERS: Final = 200_000
 """About fifty messages in Slack, which take nearly a minute to send."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReplyPosted:
-    """The deliveries of the answer, in order, and the new status of the inbox message."""
+class Replied(TypedDict):
+    """The posts for Slack, in order, and the new status of the inbox message or task."""
 
-    delivery_ids: tuple[str, ...]
-    status: InboxStatus
+    delivery_ids: list[str]
+    status: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskReplyPosted:
-    """The deliveries of the text, in order, and the status of the task."""
+class Dismissed(TypedDict):
+    """The inbox message's new status."""
 
-    delivery_ids: tuple[str, ...]
-    status: TaskStatus
+    status: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +71,7 @@ class Replies:
         only: bool = False,
         broadcast: bool = False,
         wait: bool = False,
-    ) -> ReplyPosted:
+    ) -> Replied:
         """Answers in the thread of an inbox message. All messages of the lease count as answered, unless ``only``.
 
         With ``wait`` the text is a question: the messages wait, without a lease, until a person answers in the thread.
@@ -84,7 +83,7 @@ class Replies:
 
     async def reply_to_task(
         self, caller: Caller, task_id: str, message: str, *, broadcast: bool = False, wait: bool = False
-    ) -> TaskReplyPosted:
+    ) -> Replied:
         """Posts in the thread of a task: its run at any time, its creator after the notice of its end.
 
         With ``wait`` the text is a question: the task waits, without a lease, until a person answers in the thread.
@@ -93,22 +92,21 @@ class Replies:
         words = ReplyText(text=check_text(message), broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply_to_task, caller, task_id, words)
 
-    async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> InboxStatus:
+    async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> Dismissed:
         """Marks an inbox message as needing no answer: the message gets ✅ and no reply."""
         if not reason.strip():
             raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
         return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
 
-    def _reply(self, tx: Transaction, caller: Caller, inbox_message_id: str, words: ReplyText) -> ReplyPosted:
+    def _reply(self, tx: Transaction, caller: Caller, inbox_message_id: str, words: ReplyText) -> Replied:
         said = {"inbox_message_id": inbox_message_id, **asdict(words)}
         call = _call(tx, caller, "slack-reply", inbox_message_id, said)
 
-        def act() -> dict[str, object]:
+        def act() -> Replied:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             return {"delivery_ids": self._answer(tx, hold, words), "status": _status(tx, inbox_message_id)}
 
-        result = idempotent(tx, call, act)
-        return ReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=InboxStatus(result["status"]))
+        return idempotent(tx, call, act)
 
     def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
         sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.inbox_message.id)
@@ -123,15 +121,14 @@ class Replies:
         end_if_resolved(tx, hold.lease)
         return sent
 
-    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> TaskReplyPosted:
+    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> Replied:
         task = tasks.get(tx, task_id)
         call = task_call(caller, "slack-reply", task_id, task, asdict(words))
 
-        def act() -> dict[str, object]:
+        def act() -> Replied:
             return {"delivery_ids": self._speak(tx, caller, task_id, words), "status": _task_status(tx, task_id)}
 
-        result = idempotent(tx, call, act)
-        return TaskReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=TaskStatus(result["status"]))
+        return idempotent(tx, call, act)
 
     def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> list[str]:
         task = tasks.get(tx, task_id)
@@ -145,19 +142,19 @@ class Replies:
             end_if_resolved(tx, hold.lease)
         return sent
 
-    def _dismiss(self, tx: Transaction, caller: Caller, inbox_message_id: str, reason: str) -> InboxStatus:
+    def _dismiss(self, tx: Transaction, caller: Caller, inbox_message_id: str, reason: str) -> Dismissed:
         said = {"inbox_message_id": inbox_message_id, "reason": reason}
         call = _call(tx, caller, "dismiss-message", inbox_message_id, said)
 
-        def act() -> dict[str, object]:
+        def act() -> Dismissed:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
                 raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be dismissed.")
             show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
             end_if_resolved(tx, hold.lease)
-            return {"status": InboxStatus.DISMISSED}
+            return {"status": InboxStatus.DISMISSED.value}
 
-        return InboxStatus(idempotent(tx, call, act)["status"])
+        return idempotent(tx, call, act)
 
 
 def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:

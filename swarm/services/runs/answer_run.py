@@ -29,7 +29,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.inbox.work import Work
 from swarm.services.outbox.elections import OfficeTerm
-from swarm.services.runs.run_ends import Ending, end_run, offer_stop, outcome_of
+from swarm.services.runs.run_ends import end_run, offer_stop, outcome_of
 from swarm.services.runs.run_recovery import Recovery
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -211,10 +211,9 @@ class AnswerRun:
 
     async def _end(self, shown: AnswerShown, place: AnswerTarget | None) -> None:
         """Records the end, however long the database is unavailable."""
-        ending = Ending(outcome=shown.outcome, text=shown.text, leftover=shown.leftover, closing=shown.closing)
         while True:
             try:
-                await self._run_context.database.write(end_run, self.run_id, ending, place, self._run_context.conduct)
+                await self._run_context.database.write(end_run, self.run_id, shown, place, self._run_context.conduct)
             except Unavailable as error:
                 _log.warning("the end of a run cannot be stored yet", action="turn", error=error.message)
                 await asyncio.sleep(_AGAIN_SECONDS)

@@ -20,6 +20,7 @@ from typing import Final, assert_never
 from swarm.domain.answers import wording
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
+from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model import triggers
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStep
@@ -60,16 +61,6 @@ _ENTRY_STEPS: Final = {
 }
 _COMES_AGAIN: Final = frozenset({LeaseEnd.EXPIRED, LeaseEnd.RELEASED, LeaseEnd.FAILED, LeaseEnd.REVOKED})
 """A lease with one of these ends has handed out its work again."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
-    """The end of a run."""
-
-    outcome: AnswerOutcome
-    text: str = ""  # the agent's whole text, plain
-    leftover: str = ""  # safe text still to be posted
-    closing: Closing = NOTHING_BELOW  # still to be posted below the text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +133,9 @@ def offer_stop(tx: Transaction, run_id: str) -> None:
         )
 
 
-def end_run(tx: Transaction, run_id: str, ending: Ending, place: AnswerTarget | None, conduct: OperatingPolicy) -> bool:
+def end_run(
+    tx: Transaction, run_id: str, ending: AnswerShown, place: AnswerTarget | None, conduct: OperatingPolicy
+) -> bool:
     """Ends a run; False if the run has ended before. ``place`` is None for a task without a thread."""
     found = runs.get(tx, run_id)
     assert found is not None  # unfinished runs are never removed
@@ -190,7 +183,7 @@ def break_off(tx: Transaction, run_id: str, loss: Loss, place: AnswerTarget | No
         known, note = outcome_of(outcome)
         runs.end(tx, run.id, known.step, note)
         if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
-            _settle_work(tx, run, lease, thread, Ending(outcome=outcome), conduct)
+            _settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), conduct)
     if thread and place:
         show_settled(tx, run, thread, conduct)
         _remember_pages(tx, run, thread, place)
@@ -268,7 +261,7 @@ def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
 
 
 def _settle_work(
-    tx: Transaction, run: Run, lease: Lease, thread: Thread | None, ending: Ending, conduct: OperatingPolicy
+    tx: Transaction, run: Run, lease: Lease, thread: Thread | None, ending: AnswerShown, conduct: OperatingPolicy
 ) -> None:
     """Settles the work of the run: answered, waiting, dead, or dismissed."""
     task = tasks.locked(tx, run.task_id) if run.task_id else None
@@ -284,7 +277,7 @@ def _settle_work(
     end_if_resolved(tx, lease)
 
 
-def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: OperatingPolicy) -> None:
+def _settle_task(tx: Transaction, task: Task, ending: AnswerShown, conduct: OperatingPolicy) -> None:
     match ending.outcome:
         case RunFailed(reason=reason):
             task_ends.dead_letter(tx, task, reason, conduct, told=True)
@@ -296,7 +289,7 @@ def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Operating
             task_ends.complete(tx, task, ending.text.strip() or "done", conduct)
 
 
-def _end(tx: Transaction, run: Run, ending: Ending, *, in_time: bool) -> None:
+def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> None:
     """Stores the end of a run.
 
     A run without its lease is abandoned unless it was stopped: its work belongs to another run.

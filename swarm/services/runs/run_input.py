@@ -89,7 +89,7 @@ def run_input(
 
 
 def _origin(trigger: Trigger, *, user_email: str) -> Origin:
-    requester, place = requester_of(trigger) or "", trigger.place
+    requester, place = requester_of(trigger) or "", trigger.thread
     names = [inbox_message.user_name for inbox_message in trigger.inbox_messages if inbox_message.user_id == requester]
     return Origin(
         channel=place.channel if place else "",
@@ -105,11 +105,10 @@ def requester_of(trigger: Trigger) -> str | None:
     """Returns the user id of the person who gets the answer; None if only bots have written."""
     if trigger.task:
         return trigger.task.requester
-    kinds = {said.ts: said.kind for said in trigger.thread_context}
     people = [
         inbox_message.user_id
         for inbox_message in trigger.inbox_messages
-        if kinds.get(inbox_message.ts, AuthorKind.USER) is AuthorKind.USER and is_user(inbox_message.user_id)
+        if inbox_message.kind is AuthorKind.USER and is_user(inbox_message.user_id)
     ]
     return people[-1] if people else None
 
@@ -141,7 +140,7 @@ def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
         InputMessage(
             id=other.id, speaker=Speaker.USER, text=f"{other.title}\n\n{other.result}", author=task.created_by or ""
         )
-        for other in task.depends_on
+        for other in task.dependencies
         if other.result
     ]
     text = task.description.strip() or task.title
@@ -187,10 +186,10 @@ def _without_mention(text: str, bot_name: str) -> str:
 
 async def answered_since(database: Database, directory: Directory, trigger: Trigger) -> tuple[TranscriptMessage, ...]:
     """Returns the agents' messages since the new messages of a trigger, oldest first; raises Unavailable."""
-    if trigger.place is None or not trigger.inbox_messages:
+    if trigger.thread is None or not trigger.inbox_messages:
         return ()
     last = max(inbox_message.ts for inbox_message in trigger.inbox_messages)
-    said = await database.read(_said_since, trigger.place.id, last)
+    said = await database.read(_said_since, trigger.thread.id, last)
     ids = {user_id for message in said for user_id in mentioned_ids(message.text)}
     names = {user_id: await directory.author_name(user_id, AuthorKind.USER) for user_id in ids}
     return tuple(replace(message, text=readable(message.text, names)) for message in said)
@@ -208,7 +207,7 @@ async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> K
     These are the input of its last successful run there: of a failed run the delivered part is unknown, and a repeated
     message does less harm than a missing one.
     """
-    return await database.read(_heard, trigger.place.id, agent_id) if trigger.place else NOTHING_HEARD
+    return await database.read(_heard, trigger.thread.id, agent_id) if trigger.thread else NOTHING_HEARD
 
 
 def _heard(tx: Transaction, thread_id: str, agent_id: str) -> KnownMessages:

@@ -23,7 +23,7 @@ import structlog
 from swarm.domain.answers.agents import OnRestart, StreamingAgent
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, Closing, Slot, StreamCall, UpdatePage
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
-from swarm.domain.answers.showing import AnswerLost, LiveSlack, MayCall
+from swarm.domain.answers.showing import AnswerLost, AnswerShown, LiveSlack, MayCall
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
@@ -34,7 +34,6 @@ from swarm.services.rules.guarded import attempt
 from swarm.services.runs.run_ends import (
     RESTARTED,
     RESTARTED_TEXT,
-    Ending,
     Loss,
     below_of,
     break_off,
@@ -150,7 +149,7 @@ class Recovery:
         run = found.run
         text, below = run.final_text or "", run.final_closing or NOTHING_BELOW
         is_shown = place and await Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
-        ending = Ending(
+        ending = AnswerShown(
             outcome=_outcome(run),
             text=_said(found.pages, text),
             leftover="" if is_shown else text,

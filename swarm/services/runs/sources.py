@@ -95,7 +95,7 @@ class AgentSource:
 
     async def ready(self, run: AnswerRun) -> bool:
         """Waits a few seconds until the agent's last, abandoned answer in this thread is sealed."""
-        place = self._trigger.place
+        place = self._trigger.thread
         try:
             async with asyncio.timeout(SEAL_SECONDS):
                 while place:
@@ -123,7 +123,7 @@ class AgentSource:
         if not is_started:
             await self._release(RELEASE_SECONDS)
             return None
-        thread, place = self._trigger.place, None
+        thread, place = self._trigger.thread, None
         if thread:
             place = place_of(
                 thread,
@@ -163,7 +163,7 @@ class AgentSource:
         if not await run.may_call():
             raise AnswerLost
         self.was_called = True
-        is_for_bots = self._trigger.place is not None and self._requester is None
+        is_for_bots = self._trigger.thread is not None and self._requester is None
         return self._invoked(taken) if is_for_bots else self._one.client.run(taken)
 
     async def stored(self) -> AnswerShown | None:
@@ -186,12 +186,12 @@ class AgentSource:
             leases.by_token(tx, trigger.lease_token), tx.now
         ):
             return False
-        if trigger.place and run_pages.is_unsealed_in_thread(tx, trigger.place.id, self._agent.id):
+        if trigger.thread and run_pages.is_unsealed_in_thread(tx, trigger.thread.id, self._agent.id):
             return False
         run = runs.start(
             tx,
             agent_id=self._agent.id,
-            thread_id=trigger.place.id if trigger.place else None,
+            thread_id=trigger.thread.id if trigger.thread else None,
             lease_token=trigger.lease_token,
             trigger_id=trigger.id,
             attempt=trigger.attempt,
@@ -207,7 +207,7 @@ class AgentSource:
     @cached_property
     def _ids(self) -> Ids:
         """The ids of the run. A task without a thread is a conversation of its own."""
-        place, name = self._trigger.place, self._one.conversation_id
+        place, name = self._trigger.thread, self._one.conversation_id
         if place is None:
             conversation_id = name(team=self._run_context.me.team, channel="task", thread_ts=self._trigger.id)
         else:
@@ -229,7 +229,7 @@ class AgentSource:
 
     async def _context(self) -> dict[str, object]:
         """Returns the client context: facts about the channel and the person."""
-        place = self._trigger.place
+        place = self._trigger.thread
         if place is None:
             return client_context(channel_type=ChannelType.CHANNEL)
         policy, directory = self._run_context.conduct.policy(place.channel), self._run_context.directory

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import orjson
+from typing_extensions import TypedDict
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
-from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, StepUpdated, TextAdded
+from swarm.domain.answers.events import PlanStep, StepStatus
+from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, TextAdded
 from swarm.domain.answers.text import without_markers
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.inbox import InboxStep
@@ -49,19 +49,11 @@ _LOOK_SECONDS: Final = 1.0
 _MAX_NAME: Final = 200  # of a step's id and its title
 
 
-class StreamStatus(StrEnum):
-    """Whether the answer accepts more pieces."""
-
-    OPEN = "open"
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Streamed:
-    """An answer after a call: its run, and the number of characters so far."""
+class Streamed(TypedDict):
+    """The answer as it stands: its run, `open` or `closed`, and how many characters you have said."""
 
     run_id: str
-    status: StreamStatus
+    status: str
     characters: int
 
 
@@ -123,7 +115,7 @@ class AnswerStreams:
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
         return await self._database.write(
-            _add, caller, run_id, "task", StepUpdated(id=step_id, title=title, status=status)
+            _add, caller, run_id, "task", PlanStep(id=step_id, title=title, status=status)
         )
 
     async def status(self, caller: Caller, run_id: str, what: str) -> Streamed:
@@ -154,7 +146,7 @@ class AnswerStreams:
     def _close(self, tx: Transaction, caller: Caller, run_id: str, said: Said) -> Streamed:
         run = own(tx, caller, run_id)
 
-        def act() -> Mapping[str, object]:
+        def act() -> dict[str, int]:
             thread = threads.locked(tx, run.thread_id or "")
             lease = authorize_answer(tx, run)
             if said.text:
@@ -166,7 +158,7 @@ class AnswerStreams:
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
         done = idempotent(tx, _call(caller, "close", run_id, run.lease_token, arguments), act)
-        return Streamed(run_id=run_id, status=StreamStatus.CLOSED, characters=done["characters"])
+        return Streamed(run_id=run_id, status="closed", characters=done["characters"])
 
 
 def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
@@ -188,7 +180,7 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
 
     run_id = idempotent(tx, call, act, stands=stands)["turn_id"]
     last = run_events.last(tx, run_id)
-    status = StreamStatus.OPEN if _is_open(tx, run_id) else StreamStatus.CLOSED
+    status = "open" if _is_open(tx, run_id) else "closed"
     return Streamed(run_id=run_id, status=status, characters=last.characters if last else 0)
 
 
@@ -206,7 +198,7 @@ def _add(tx: Transaction, caller: Caller, run_id: str, action: str, piece: Piece
 
     is_once = caller.request_id is not None
     done = idempotent(tx, _call(caller, action, run_id, run.lease_token, {}), act) if is_once else act()
-    return Streamed(run_id=run_id, status=StreamStatus.OPEN, characters=done["characters"])
+    return Streamed(run_id=run_id, status="open", characters=done["characters"])
 
 
 def _call(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+
+from typing_extensions import TypedDict
 
 from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid, NotFound
@@ -18,8 +20,8 @@ from swarm.services.rules.participants import read_roster
 from swarm.services.rules.reply import with_others
 from swarm.services.rules.task_threads import hand_over_for
 from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
-from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, view_of
+from swarm.services.tasks.tasks import Brief
 from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -28,12 +30,11 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Delegated:
-    """The task of a delegated message, and the new owner of the thread."""
+class Delegation(TypedDict):
+    """The task made from the message, and the name of the thread's owner now."""
 
     task_id: str
-    owner: str | None  # an agent's name
+    owner: str | None
 
 
 class Delegations:
@@ -52,7 +53,7 @@ class Delegations:
         *,
         offer: bool = False,
         only: bool = False,
-    ) -> Delegated:
+    ) -> Delegation:
         """Gives a message to a worker as a task, together with the thread and, unless ``only``, the other messages of
         the lease.
 
@@ -78,14 +79,14 @@ class Delegations:
 
     def _delegate(
         self, tx: Transaction, caller: Caller, inbox_message_id: str, agent: str, brief: Brief, offer: bool, only: bool
-    ) -> Delegated:
+    ) -> Delegation:
         inbox_message = inbox.get(tx, inbox_message_id)
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
         call = IdempotentCall.of(
             caller, "inbox-delegate", inbox_message_id, said, inbox_message.lease_token if inbox_message else None
         )
 
-        def act() -> dict[str, object]:
+        def act() -> Delegation:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent)
@@ -99,7 +100,7 @@ class Delegations:
             owner = threads.get(tx, hold.thread.id)
             return {"task_id": task.id, "owner": agents.names(tx).get(owner.owner_id or "") if owner else None}
 
-        return Delegated(**idempotent(tx, call, act))
+        return idempotent(tx, call, act)
 
     def _make(
         self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, brief: Brief, offer: bool

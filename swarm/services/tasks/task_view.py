@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final, TypeVar
 
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.tasks import Dependency, TaskView
+from swarm.domain.model.tasks import Dependency, TaskFacts, TaskView
 from swarm.store import agents, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tasks import Task
@@ -56,8 +56,8 @@ def _in_brief(whole: TaskView) -> TaskView:
         progress=_cut(whole.progress),
         result=_cut(whole.result),
         error=_cut(whole.error),
-        depends_on=tuple(
-            replace(other, result=_cut(other.result), error=_cut(other.error)) for other in whole.depends_on
+        dependencies=tuple(
+            replace(other, result=_cut(other.result), error=_cut(other.error)) for other in whole.dependencies
         ),
     )
 
@@ -68,28 +68,11 @@ def _cut(text: Text) -> Text:
 
 def _view(task: Task, dependencies: list[Task], names: dict[str, str]) -> TaskView:
     return TaskView(
-        id=task.id,
-        title=task.title,
-        description=task.description,
-        status=task.status,
-        priority=task.priority,
-        agent_id=task.agent_id,
+        **{fact.name: getattr(task, fact.name) for fact in fields(TaskFacts)},
         agent=names.get(task.agent_id or ""),
         created_by=names.get(task.created_by or ""),
-        requester=task.requester,
-        parent_id=task.parent_id,
-        depends_on=tuple(
+        dependencies=tuple(
             Dependency(id=other.id, title=other.title, status=other.status, result=other.result, error=other.error)
             for other in dependencies
         ),
-        thread_id=task.thread_id,
-        inbox_message_id=task.inbox_message_id,
-        attempts=task.attempts,
-        progress=task.progress,
-        percent=task.percent,
-        result=task.result,
-        error=task.error,
-        created_at=task.created_at,
-        started_at=task.started_at,
-        ended_at=task.ended_at,
     )

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
-from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
+from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
+from swarm.domain.model.inbox import MESSAGE_PRIORITY
+from swarm.domain.model.tasks import (
+    ACTIVE_STATUSES,
+    MAX_TEXT_CHARACTERS,
+    MAX_TITLE_CHARACTERS,
+    OPEN_STATUSES,
+    TaskStatus,
+    TaskStep,
+)
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall, digest, idempotent
@@ -17,7 +26,6 @@ from swarm.services.rules.participants import read_roster
 from swarm.services.rules.system_messages import retire_retry_of_task
 from swarm.services.rules.task_threads import take_if_free
 from swarm.services.tasks.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
-from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
 from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
@@ -25,6 +33,40 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
+
+_TITLE_FROM_DESCRIPTION: Final = 80
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Brief:
+    """The wording of a task by its creator."""
+
+    title: str
+    description: str
+    priority: int
+    depends_on: tuple[str, ...]
+
+
+def brief(
+    description: str, title: str | None = None, priority: int = MESSAGE_PRIORITY, depends_on: Sequence[str] = ()
+) -> Brief:
+    """Returns the checked brief. The default title is the description's first line. Raises Invalid or TooLarge."""
+    text = strip_invisible(description).strip()
+    heading = strip_invisible(title or "").strip() or text.partition("\n")[0][:_TITLE_FROM_DESCRIPTION].strip()
+    if not text:
+        raise Invalid("Say what is to be done.", fields={"task": "what the worker needs to know to do it"})
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise TooLarge(f"The description has {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are kept.")
+    if len(heading) > MAX_TITLE_CHARACTERS or "\n" in heading:
+        raise Invalid(
+            "The title is too long, or not one line.",
+            fields={"title": f"one line of at most {MAX_TITLE_CHARACTERS} characters"},
+        )
+    if not 0 <= priority <= 100:
+        raise Invalid(
+            f"The priority {priority} is out of range.", fields={"priority": "0 to 100; 50 is the rank of a message"}
+        )
+    return Brief(title=heading, description=text, priority=priority, depends_on=tuple(dict.fromkeys(depends_on)))
 
 
 class Tasks:

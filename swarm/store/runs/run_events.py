@@ -12,7 +12,8 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from sqlalchemy import bindparam, insert, select
 
-from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, StepUpdated, TextAdded, kind_of
+from swarm.domain.answers.events import PlanStep
+from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, TextAdded, kind_of
 from swarm.domain.model.runs import RunStatus
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
@@ -35,7 +36,7 @@ class RunEvent:
 _PIECES: Final[dict[PieceKind, TypeAdapter[Any]]] = {
     PieceKind.OPENED: TypeAdapter(Opened),
     PieceKind.SAID: TypeAdapter(TextAdded),
-    PieceKind.TASK: TypeAdapter(StepUpdated),
+    PieceKind.TASK: TypeAdapter(PlanStep),
     PieceKind.DOING: TypeAdapter(Doing),
     PieceKind.CLOSED: TypeAdapter(Closed),
 }

@@ -96,7 +96,7 @@ class Desk:
             explained = await self.services.explanations.explain(f"{channel}:{ts}")
         except NotFound:
             return ""
-        return f"{explained.routing[0].change}: {explained.routing[0].reason}"
+        return "{change}: {reason}".format(**explained["routing"][0])
 
 
 @pytest.fixture
