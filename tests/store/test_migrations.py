@@ -245,7 +245,7 @@ def test_the_migration_to_whole_documents_keeps_what_is_found_and_has_it_read_ag
     with migrations._locked(empty_database_url) as connection:
         kept = connection.exec_driver_sql("SELECT * FROM documents")
         assert tuple(kept.one()) == ("a", "a.md", "A", 1, 0, "")
-        pieces = "SELECT text FROM document_pieces JOIN document_words ON rowid = document_pieces.id"
+        pieces = "SELECT text FROM document_pieces JOIN document_words ON document_words.rowid = document_pieces.id"
         assert connection.exec_driver_sql(pieces).scalars().all() == ["a"]
 
 

@@ -40,16 +40,15 @@ _ADD = Statement(insert(documents))
 _ADD_PIECE = Statement(
     insert(document_pieces).values({name: bindparam(name) for name in ("document_id", "position", "text")})
 )
-_of_piece = select(_p.id).where(_p.document_id == bindparam("document_id"), _p.position == bindparam("position"))
+_piece_id = (
+    select(_p.id)
+    .where(_p.document_id == bindparam("document_id"), _p.position == bindparam("position"))
+    .scalar_subquery()
+)
+# With VALUES: before each statement of another form, FTS5 writes its index to the database.
 _ADD_WORDS: Final[Mapping[Dialect, Statement]] = {
-    "sqlite": Statement(
-        insert(_w).from_select(
-            ["rowid", "heading", "words"], _of_piece.add_columns(bindparam("heading"), bindparam("words"))
-        )
-    ),
-    "postgresql": Statement(
-        insert(_w).from_select(["rowid", "words"], _of_piece.add_columns(cast(bindparam("words"), TSVECTOR)))
-    ),
+    "sqlite": Statement(insert(_w).values(rowid=_piece_id, heading=bindparam("heading"), words=bindparam("words"))),
+    "postgresql": Statement(insert(_w).values(rowid=_piece_id, words=cast(bindparam("words"), TSVECTOR))),
 }
 _of_path = select(_p.id).join(documents, _d.id == _p.document_id).where(_d.path == bindparam("of_path"))
 _DROP_WORDS = Statement(delete(_w).where(_w.c.rowid.in_(_of_path.scalar_subquery())))
