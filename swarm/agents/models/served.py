@@ -79,6 +79,8 @@ class Served(WrapperModel):
 
     def __init__(self, wrapped: Model, spec: ModelSpec, *, retries: RetryPolicy, is_last: bool) -> None:
         super().__init__(wrapped)
+        # Gives a stream away after its first event: some providers report an error as the first thing in the stream.
+        self._primed = FallbackModel(wrapped, fallback_on=_never)
         self.spec = spec
         self._retries = retries
         self._is_last = is_last
@@ -117,7 +119,7 @@ class Served(WrapperModel):
                 async for attempt in self._attempts():
                     with attempt, self._signing():
                         await self._be_ready()
-                        stream = self.wrapped.request_stream(messages, model_settings, parameters, run_context)
+                        stream = self._primed.request_stream(messages, model_settings, parameters, run_context)
                         with _understanding():
                             response = await stack.enter_async_context(stream)
                 response.metadata = self._signed(response.metadata)
@@ -212,3 +214,7 @@ def _kept_silent(error: BaseException) -> bool:
 def _was_out_of_reach(error: Exception) -> bool:
     """Whether no connection could be made."""
     return isinstance(error, ModelConnectionError) and error.phase in ("connect", "pool")
+
+
+def _never(_: Exception) -> bool:
+    return False

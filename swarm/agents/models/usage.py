@@ -2,7 +2,8 @@
 
 Costs are those known without a request. Prices come from the installed version of genai-prices. The operator's own
 Ollama is free, which counts as a known cost of 0; Ollama's cloud is not the operator's own. Another server with
-OpenAI's protocol counts as a proxy: a model with a name of OpenAI's has OpenAI's price, and any other has no known price.
+OpenAI's protocol counts as a proxy: a model with a name of OpenAI's has OpenAI's price, and any other has no known
+price.
 """
 
 from __future__ import annotations
