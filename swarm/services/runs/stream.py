@@ -19,8 +19,16 @@ from typing import Final
 import orjson
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
-from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, StepUpdated, TextAdded
+from swarm.domain.answers.events import (
+    MAX_PIECE_CHARACTERS,
+    MAX_PIECES,
+    Closed,
+    Doing,
+    Piece,
+    StepStatus,
+    StepUpdated,
+    TextAdded,
+)
 from swarm.domain.answers.text import without_markers
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.inbox import InboxStep
