@@ -284,8 +284,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
     from pydantic_ai.exceptions import AgentRunError
 
     from swarm.agents.builtin.agent import Trouble
-    from swarm.agents.models.foreign import is_transport_error
-    from swarm.agents.models.troubles import trouble_of
+    from swarm.agents.models.troubles import is_transport_error, trouble_of
     from swarm.agents.prompts.template import PromptError
 
     if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which the error names

@@ -89,9 +89,8 @@ async def _documents(settings: Settings, database: Database, closings: ShutdownS
     if folder is None:
         return ()
     from swarm.agents.tools.documents import document_tools
-    from swarm.services.builtin.library import DocumentLibrary
+    from swarm.services.builtin.library import DocumentLibrary, FolderIndex
     from swarm.services.builtin.library_folder import Folder
-    from swarm.services.builtin.library_index import FolderIndex
 
     if not folder.expanduser().is_dir():
         raise ConfigurationError(

@@ -212,8 +212,8 @@ async def _running(chosen: InProcessAgent) -> AsyncIterator[tuple[AgentClient, C
 
 async def _index_documents(settings: Settings, database: Database) -> None:
     """Index the documents before the first question."""
+    from swarm.services.builtin.library import FolderIndex
     from swarm.services.builtin.library_folder import Folder
-    from swarm.services.builtin.library_index import FolderIndex
 
     folder = settings.documents.folder
     if folder and folder.expanduser().is_dir():  # otherwise the agent reports the problem

@@ -225,6 +225,27 @@ BEFORE_ATTEMPTS = (
 )
 
 
+@pytest.mark.req("TOOL-06")
+def test_the_migration_to_whole_documents_keeps_what_is_found_and_has_it_read_again(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0014")
+        for name, status in (("a", "current"), ("b", "outdated")):
+            connection.exec_driver_sql(
+                f"INSERT INTO documents VALUES ('{name}', 'a.md', 'A', 1, 1, 'x', '{status}', 1)"
+            )
+            connection.exec_driver_sql(
+                f"INSERT INTO document_pieces (document_id, position, text) VALUES ('{name}', 0, '{name}')"
+            )
+        words = "text" if connection.dialect.name == "sqlite" else "to_tsvector('simple', text)"
+        connection.exec_driver_sql(f"INSERT INTO document_words (rowid, words) SELECT id, {words} FROM document_pieces")
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        kept = connection.exec_driver_sql("SELECT * FROM documents")
+        assert tuple(kept.one()) == ("a", "a.md", "A", 1, 0, "")
+        pieces = "SELECT text FROM document_pieces JOIN document_words ON document_words.rowid = document_pieces.id"
+        assert connection.exec_driver_sql(pieces).scalars().all() == ["a"]
+
+
 def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     assert migrations.pending(f"sqlite:///{path}")

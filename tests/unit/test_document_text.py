@@ -1,4 +1,4 @@
-"""Documents as text: words, titles, pieces, excerpts, and the text of HTML pages."""
+"""Documents as text: words, titles, pieces, and the text of HTML pages."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.documents.extracts import (
-    EXCERPT_CHARACTERS,
-    PIECE_CHARACTERS,
-    excerpt_of,
-    headings_of,
-    pieces_of,
-    title_of,
-)
-from swarm.domain.documents.query_words import MOST_TERMS, terms_of, words_of
+from swarm.domain.documents import MOST_TERMS, PIECE_CHARACTERS, pieces_of, terms_of, title_of, words_of
 from swarm.domain.text.html_text import text_of
 from tests.support.every import every
 
@@ -83,8 +75,8 @@ def test_a_title_is_what_a_document_calls_itself(text: str, title: str | None) -
 @given(MARKDOWN.map("".join) | st.text())
 def test_pieces_are_small_and_together_the_document(text: str) -> None:
     pieces = list(pieces_of(text))
-    assert "".join(piece.text for piece in pieces) == text
-    assert all(0 < len(piece.text) <= PIECE_CHARACTERS for piece in pieces)
+    assert "".join(piece for piece, _ in pieces) == text
+    assert all(0 < len(piece) <= PIECE_CHARACTERS for piece, _ in pieces)
 
 
 def test_pieces_begin_at_headings_and_know_what_they_stand_below() -> None:
@@ -92,28 +84,13 @@ def test_pieces_begin_at_headings_and_know_what_they_stand_below() -> None:
         f"## Part {n}\n\n{'word ' * 80}\n\n### Deep {n}\n\n{'more ' * 80}\n\n" for n in (1, 2)
     )
     pieces = list(pieces_of(text))
-    assert [piece.text.partition("\n")[0] for piece in pieces] == ["# Guide", "### Deep 1", "## Part 2", "### Deep 2"]
-    assert pieces[-1].headings == ("Guide", "Part 2", "Deep 2")
+    assert [piece.partition("\n")[0] for piece, _ in pieces] == ["# Guide", "### Deep 1", "## Part 2", "### Deep 2"]
+    assert pieces[-1][1] == ["Guide", "Part 2", "Deep 2"]
 
 
 def test_long_paragraphs_are_cut_between_words() -> None:
     words = " ".join(f"word{number}" for number in range(1000))
-    assert [word for piece in pieces_of(words) for word in piece.text.split()] == words.split()
-
-
-@given(st.text(st.sampled_from("ab .\n語é📚"), max_size=1500), st.sampled_from(["ab", "語", "b a", "nothing"]))
-def test_an_excerpt_is_short_and_cut_between_words(text: str, query: str) -> None:
-    excerpt = excerpt_of(text, terms_of(query))
-    assert len(excerpt) <= EXCERPT_CHARACTERS
-    assert set(excerpt.strip("…").split()) <= set(text.split()) or max(map(len, text.split())) > 200 or "語" in text
-
-
-def test_an_excerpt_shows_what_was_asked_for() -> None:
-    text = "filler " * 100 + "The printer on floor 3 needs its drum replaced. " + "filler " * 100
-    excerpt = excerpt_of(text, terms_of("printer drum"))
-    assert "The printer on floor 3 needs its drum replaced." in excerpt
-    assert excerpt.startswith("…")
-    assert excerpt.endswith("…")
+    assert [word for piece, _ in pieces_of(words) for word in piece.split()] == words.split()
 
 
 def test_a_page_is_read_without_what_is_not_shown() -> None:
@@ -133,5 +110,6 @@ def test_any_text_is_a_page(page: str) -> None:
     "line", ["# a" + " " * 300_000 + "b", "[" * 300_000, "<" * 300_000, "=" * 300_000 + "x", "`" * 300_000]
 )
 def test_lines_that_try_ones_patience_take_no_time(line: str) -> None:
-    list(headings_of(f"text\n{line}\n{line}"))
-    assert "".join(piece.text for piece in pieces_of(line)) == line
+    text = f"text\n{line}\n{line}"
+    title_of(text)
+    assert "".join(piece for piece, _ in pieces_of(text)) == text

@@ -23,7 +23,7 @@ from swarm.agents.builtin.messages import earlier, model_messages
 from swarm.agents.builtin.run import BuiltinRun, Stumbled
 from swarm.agents.builtin.sessions import asked, unheard
 from swarm.agents.builtin.toolset import RunTools
-from swarm.agents.models.served import label_of
+from swarm.agents.models.troubles import label_of
 from swarm.agents.toolbox.tool import Tool
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.models import ModelUsage

@@ -20,7 +20,7 @@ from swarm.agents.builtin.messages import in_words
 from swarm.agents.builtin.recorder import recorded
 from swarm.agents.builtin.sessions import door_of
 from swarm.agents.failures import OUR_FAULT
-from swarm.agents.models.served import label_of
+from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.clock import Clock, SystemClock, new_id
 from swarm.domain.errors import SwarmError, Unavailable

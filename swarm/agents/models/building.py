@@ -12,8 +12,7 @@ import pydantic_ai
 from pydantic_ai.settings import ModelSettings
 
 from swarm.agents.models.clients import anthropic_client, bedrock_client, open_http, openai_client
-from swarm.agents.models.fallback import PAUSES_SECONDS, in_order
-from swarm.agents.models.served import Served
+from swarm.agents.models.served import DEFAULT_RETRIES, RetryPolicy, Served, in_order
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.models import OLLAMA_BASE_URL, ModelSpec, Provider
 
@@ -35,11 +34,10 @@ KEY_VARIABLES: Final[Mapping[Provider, str]] = {
 class Models:
     """The models of a list in order, as one model, with their connections, which close with it.
 
-    Nothing is sent before the first request. ``pauses_seconds`` are the pauses before the last model is asked again;
-    see `in_order`. Raises ConfigurationError for a missing key or region.
+    Nothing is sent before the first request. Raises ConfigurationError for a missing key or region.
     """
 
-    def __init__(self, specs: Sequence[ModelSpec], *, pauses_seconds: Sequence[float] = PAUSES_SECONDS) -> None:
+    def __init__(self, specs: Sequence[ModelSpec], *, retries: RetryPolicy = DEFAULT_RETRIES) -> None:
         if not specs:
             raise ConfigurationError("There is no model.", hint="Set LLM_MODEL (model.name).")
         pydantic_ai.BANNER_ENABLED = False  # the coordinator writes its log, and nothing else
@@ -47,7 +45,12 @@ class Models:
         self._open = AsyncExitStack()
         for spec in specs:
             _insist_on_key(spec)
-        self.model: Model = in_order([Served(self._build(spec), spec) for spec in specs], pauses_seconds=pauses_seconds)
+        self.model: Model = in_order(
+            [
+                Served(self._build(spec), spec, retries=retries, is_last=number == len(specs))
+                for number, spec in enumerate(specs, start=1)
+            ]
+        )
 
     async def __aenter__(self) -> Self:
         return self

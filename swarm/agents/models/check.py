@@ -13,8 +13,9 @@ from pydantic_ai.messages import ModelRequest, ModelResponse
 from pydantic_ai.settings import ModelSettings
 
 from swarm.agents.models.building import KEY_VARIABLES, Models
-from swarm.agents.models.pricing import is_priced
+from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
+from swarm.agents.models.usage import is_priced
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
@@ -40,7 +41,7 @@ async def check(
     """
     async with AsyncExitStack() as opened:
         # All clients are built before the first request: a missing key needs no request.
-        models = [await opened.enter_async_context(Models([spec], pauses_seconds=())) for spec in specs]
+        models = [await opened.enter_async_context(Models([spec], retries=RetryPolicy(attempts=1))) for spec in specs]
         found = await asyncio.gather(*(_checked(each, limits or RunLimits(), within_seconds) for each in models))
     troubles = [(spec, trouble) for spec, trouble in zip(specs, found, strict=True) if trouble]
     lasting = [(spec, trouble) for spec, trouble in troubles if trouble.is_lasting]

@@ -1,57 +1,89 @@
-"""One model of a list, which signs its answers and its errors with its name.
+"""The models of a list as one, and the errors after which the next is asked, or the same one again.
 
-The model keeps two facts about its provider for all runs: a request to wait, which is obeyed, and a failure to connect
-or to answer. The latter takes seconds to minutes to find out. Where another model can answer, it is tested once a
-minute instead of once a request.
+- The next model of the list is asked after every failure of a provider: unreachable, overloaded, key refused, model
+  unknown, answer incomprehensible. A refusal to answer is an answer, and is not taken to a less strict model. Our own
+  errors, and limits of the operator, end the run.
+- The last model of the list, often the only one, is asked again, as `RetryPolicy` says, if the failure is temporary and
+  came quickly. A silent model is not asked again: this would double the longest silence.
+- A provider's request to wait is obeyed, by all runs; a longer wait than the policy's is reported as an error.
+- A model that could not be reached, or did not answer, is skipped for a while where another model can answer: to find
+  this out takes seconds to minutes.
+- Once the first piece of an answer has been shown, nothing is repeated.
+
+Every model signs its answers and its errors with its name.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
 from pydantic_ai.exceptions import (
+    ContentFilterError,
+    FallbackExceptionGroup,
     ModelAPIError,
     ModelConnectionError,
+    ModelHTTPError,
+    ModelRateLimitError,
     ModelRequestTimeout,
+    ModelServerError,
     ModelTimeoutError,
+    ModelUnavailableError,
     UnexpectedModelBehavior,
 )
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
-from swarm.agents.models.pricing import mark, mark_if_free
 from swarm.agents.models.reading import messages_for_model, parameters_for_model
+from swarm.agents.models.troubles import SIGNED, Passed, is_refusal, is_transport_error, sign, spec_of, trouble_of
+from swarm.agents.models.usage import mark, mark_if_free
 from swarm.domain.model.models import ModelSpec
 
-REST_SECONDS: Final = 60.0
-"""A model that could not be reached is skipped for this time, if there is another."""
+_PASSING: Final = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 
-PATIENCE_SECONDS: Final = 5.0
-"""The longest wait that a provider may request."""
-
-SIGNED: Final = "swarm_model"
-"""The key of the model's name in an answer's metadata."""
-
-_SPEC: Final = "_swarm_spec"
+_log = structlog.get_logger(__name__)
 
 
-class Passed(ModelAPIError):
-    """This model was not asked, because it could not be reached a moment ago."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryPolicy:
+    """How often and how soon models are asked again."""
+
+    attempts: int = 3  # of the last model of a list; the others are asked once
+    pause_seconds: float = 0.5  # before the second attempt; four times as long before the third
+    longest_wait_seconds: float = 5.0  # that a provider may request
+    rest_seconds: float = 60.0  # for which a model is skipped that could not be reached
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether the same model may succeed in a moment."""
+        if _kept_silent(error) or not isinstance(error, _PASSING):
+            return False
+        if isinstance(error, ModelHTTPError) and error.provider_retry_hint is False:
+            return False
+        return (error.retry_after or 0) <= self.longest_wait_seconds
+
+
+DEFAULT_RETRIES: Final = RetryPolicy()
 
 
 class Served(WrapperModel):
     """A model under its name. Its input is cleaned here, for all agents and all providers (SEC-04)."""
 
-    def __init__(self, wrapped: Model, spec: ModelSpec) -> None:
+    def __init__(self, wrapped: Model, spec: ModelSpec, *, retries: RetryPolicy, is_last: bool) -> None:
         super().__init__(wrapped)
+        # Gives a stream away after its first event: some providers report an error as the first thing in the stream.
+        self._primed = FallbackModel(wrapped, fallback_on=_never)
         self.spec = spec
-        self.may_rest = False  # another model can answer
+        self._retries = retries
+        self._is_last = is_last
         self._rests_until = 0.0  # by the loop's clock
         self._waits_until = 0.0  # by the loop's clock
 
@@ -63,10 +95,11 @@ class Served(WrapperModel):
     ) -> ModelResponse:
         """Sends a request to the model, once a wait requested by the provider is over."""
         messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
-        with self._signing():
-            await self._be_ready()
-            with _understanding():
-                response = await self.wrapped.request(messages, model_settings, parameters)
+        async for attempt in self._attempts():
+            with attempt, self._signing():
+                await self._be_ready()
+                with _understanding():
+                    response = await self.wrapped.request(messages, model_settings, parameters)
         response.metadata = self._signed(response.metadata)
         mark(response, self.spec)
         return response
@@ -79,14 +112,16 @@ class Served(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Streams an answer, otherwise as `request`."""
+        """Streams an answer, otherwise as `request`. Only the beginning of the stream is repeated."""
         messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
         with self._signing():
-            await self._be_ready()
-            stream = self.wrapped.request_stream(messages, model_settings, parameters, run_context)
             async with AsyncExitStack() as stack:
-                with _understanding():
-                    response = await stack.enter_async_context(stream)
+                async for attempt in self._attempts():
+                    with attempt, self._signing():
+                        await self._be_ready()
+                        stream = self._primed.request_stream(messages, model_settings, parameters, run_context)
+                        with _understanding():
+                            response = await stack.enter_async_context(stream)
                 response.metadata = self._signed(response.metadata)
                 try:
                     yield response
@@ -95,9 +130,21 @@ class Served(WrapperModel):
                     raise
                 mark(response.get(), self.spec)  # the usage is the stream's own, and is read after this
 
+    def _attempts(self) -> AsyncRetrying:
+        return AsyncRetrying(
+            retry=retry_if_exception(self._retries.allows),
+            stop=stop_after_attempt(self._retries.attempts if self._is_last else 1),
+            wait=wait_exponential(multiplier=self._retries.pause_seconds, exp_base=4),
+            before_sleep=self._log_retry,
+            reraise=True,
+        )
+
+    def _log_retry(self, _: RetryCallState) -> None:
+        _log.info("A model is asked again.", action="model_retry", model=self.spec.label)
+
     async def _be_ready(self) -> None:
         now = asyncio.get_running_loop().time()
-        if self.may_rest and now < self._rests_until:
+        if not self._is_last and now < self._rests_until:
             raise Passed(self.model_name, "It could not be reached a moment ago.")
         if now < self._waits_until:
             await asyncio.sleep(self._waits_until - now)
@@ -113,13 +160,41 @@ class Served(WrapperModel):
 
     def _remember(self, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
-        if kept_silent(error) or was_out_of_reach(error):
-            self._rests_until = now + REST_SECONDS
-        elif isinstance(error, ModelAPIError) and 0 < (error.retry_after or 0) <= PATIENCE_SECONDS:
+        if _kept_silent(error) or _was_out_of_reach(error):
+            self._rests_until = now + self._retries.rest_seconds
+        elif isinstance(error, ModelAPIError) and 0 < (error.retry_after or 0) <= self._retries.longest_wait_seconds:
             self._waits_until = max(self._waits_until, now + (error.retry_after or 0))
 
     def _signed(self, metadata: dict[str, Any] | None) -> dict[str, Any]:
         return {**(metadata or {}), SIGNED: self.spec.label}
+
+
+def in_order(models: Sequence[Served]) -> Model:
+    """Combines the models into one: the first is asked, and after a failure the next."""
+    last = models[-1]
+
+    def goes_on(error: Exception) -> bool:
+        if not is_for_another(error):
+            return False
+        if spec_of(error) not in (None, last.spec) and not isinstance(error, Passed):
+            trouble = trouble_of(error)
+            _log.warning(
+                "A model cannot answer, so the next is asked.",
+                action="model_fallback",
+                model=trouble.model,
+                code=trouble.code,
+            )
+        return True
+
+    return FallbackModel(*models, fallback_on=goes_on) if len(models) > 1 else last
+
+
+def is_for_another(error: Exception) -> bool:
+    """Whether another model may succeed after this error."""
+    if isinstance(error, ContentFilterError) or is_refusal(error):
+        return False
+    known = (ModelAPIError, UnexpectedModelBehavior, FallbackExceptionGroup)
+    return isinstance(error, known) or is_transport_error(error)
 
 
 @contextmanager
@@ -131,29 +206,15 @@ def _understanding() -> Generator[None]:
         raise UnexpectedModelBehavior("The answer does not follow the provider's protocol.") from error
 
 
-def kept_silent(error: Exception) -> bool:
+def _kept_silent(error: BaseException) -> bool:
     """Whether nothing arrived within the time limit."""
     return isinstance(error, ModelTimeoutError | ModelRequestTimeout)
 
 
-def was_out_of_reach(error: Exception) -> bool:
+def _was_out_of_reach(error: Exception) -> bool:
     """Whether no connection could be made."""
     return isinstance(error, ModelConnectionError) and error.phase in ("connect", "pool")
 
 
-def sign(error: Exception, spec: ModelSpec) -> None:
-    """Notes the model in an error; a signed error stays unchanged."""
-    if not hasattr(error, _SPEC):
-        setattr(error, _SPEC, spec)
-
-
-def spec_of(error: BaseException) -> ModelSpec | None:
-    """Returns the model noted in an error; None if unknown."""
-    spec = getattr(error, _SPEC, None)
-    return spec if isinstance(spec, ModelSpec) else None
-
-
-def label_of(response: ModelResponse) -> str:
-    """Returns the answering model's label: "provider:name" as configured, or as the provider names it if unsigned."""
-    signed = (response.metadata or {}).get(SIGNED)
-    return str(signed) if signed else ":".join(filter(None, (response.provider_name, response.model_name)))
+def _never(_: Exception) -> bool:
+    return False

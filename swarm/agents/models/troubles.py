@@ -1,32 +1,59 @@
-"""Errors of models, each as one sentence for people.
+"""Errors of models, each as one sentence for people and with a code.
 
-No text of a provider is repeated: it may hold people's messages, addresses, or parts of a key.
+No text of a provider is repeated: it may hold people's messages, addresses, or parts of a key. Errors of the libraries
+below pydantic-ai that are not wrapped are recognised without loading these libraries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from pydantic_ai.exceptions import (
+    ConcurrencyLimitExceeded,
+    ContentFilterError,
     FallbackExceptionGroup,
     ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelNotFoundError,
+    ModelOverloadedError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    ModelRequestTimeout,
+    ModelServerError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    OutputTokenLimitExceeded,
+    RunCancelled,
     RunTimedOut,
     UnexpectedModelBehavior,
     UsageLimitExceeded,
 )
+from pydantic_ai.messages import ModelResponse
 
 from swarm.agents.failures import NO_ANSWER, unreached
-from swarm.agents.models.codes import code_of
-from swarm.agents.models.foreign import causes
-from swarm.agents.models.served import SIGNED, Passed, spec_of
-from swarm.domain.model.models import ModelSpec
+from swarm.domain.model.models import ModelSpec, Provider
+
+SIGNED: Final = "swarm_model"
+"""The key of the model's name in an answer's metadata."""
+
+_SPEC: Final = "_swarm_spec"
 
 _NOW: Final = "; try again in a moment"
 _OPERATOR: Final = "; whoever runs this has to change that"
 _SHORTER: Final = "; start a new conversation, or ask for less at once"
+
+
+class Passed(ModelAPIError):
+    """This model was not asked, because it could not be reached a moment ago."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,14 +116,14 @@ def trouble_of(error: BaseException, specs: Sequence[ModelSpec] = ()) -> ModelTr
         return ModelTrouble(
             message="This took longer than the limit allows (limits.seconds).", code="limit", is_limit=True
         )
-    code = code_of(error)
+    code = _code_of(error)
     model = _model(error) or (specs[0].label if len(specs) == 1 else "")
     return ModelTrouble(message=_sentence(error, code, model), code=code, is_lasting=code in _LASTING, model=model)
 
 
 def _model(error: BaseException) -> str:
     """Returns the name of the model noted in an error; empty if unknown."""
-    for cause in causes(error):
+    for cause in _causes(error):
         if spec := spec_of(cause):
             return spec.label
         if isinstance(cause, ModelAPIError):
@@ -165,3 +192,180 @@ def _limit(error: UsageLimitExceeded) -> ModelTrouble:
         setting, words = _LIMITS[found[1]]
         message = f"This took more than {words.format(found[2])}, which is the limit ({setting})."
     return ModelTrouble(message=message, code="limit", is_limit=True)
+
+
+def sign(error: Exception, spec: ModelSpec) -> None:
+    """Notes the model in an error; a signed error stays unchanged."""
+    if not hasattr(error, _SPEC):
+        setattr(error, _SPEC, spec)
+
+
+def spec_of(error: BaseException) -> ModelSpec | None:
+    """Returns the model noted in an error; None if unknown."""
+    spec = getattr(error, _SPEC, None)
+    return spec if isinstance(spec, ModelSpec) else None
+
+
+def label_of(response: ModelResponse) -> str:
+    """Returns the answering model's label: "provider:name" as configured, or as the provider names it if unsigned."""
+    signed = (response.metadata or {}).get(SIGNED)
+    return str(signed) if signed else ":".join(filter(None, (response.provider_name, response.model_name)))
+
+
+_CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (ModelContextWindowExceededError, "context_window"),
+    (ModelNotFoundError, "not_found"),
+    (ModelAuthenticationError, "authentication"),
+    (ModelQuotaExceededError, "quota"),
+    (ModelRateLimitError, "rate_limit"),
+    (ModelOverloadedError, "overloaded"),
+    (ModelUnavailableError, "unavailable"),
+    (ModelServerError, "server"),
+    (ModelRequestTimeout, "timeout"),
+    (ModelTimeoutError, "timeout"),
+    (ModelConnectionError, "connection"),
+    (ContentFilterError, "refused"),
+    (OutputTokenLimitExceeded, "output_limit"),
+    (Passed, "connection"),
+    (ModelRequestRejectedError, "rejected"),
+    (UnexpectedModelBehavior, "incomprehensible"),
+    (ConcurrencyLimitExceeded, "busy"),
+    (RunCancelled, "cancelled"),
+    (TimeoutError, "timeout"),
+)
+"""More specific kinds come first."""
+
+_STATUSES: Final[Mapping[int, str]] = {
+    402: "quota",
+    405: "not_found",
+    408: "timeout",
+    409: "unavailable",
+    413: "context_window",
+    424: "server",
+    425: "unavailable",
+    426: "rejected",
+}
+
+_REFUSALS: Final = ("content_filter", "content_policy_violation", "content filtering policy", "guardrail")
+
+_TOO_LONG: Final = ("exceed_context_size", "context length", "context window", "context size")
+"""Wordings of servers that pydantic-ai does not know, such as llama.cpp's."""
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a provider, or its filter, refuses to answer."""
+    return _says(error, _REFUSALS)
+
+
+def _says(error: BaseException, words: Iterable[str]) -> bool:
+    """Whether a request was turned down with one of these words."""
+    if not isinstance(error, ModelAPIError) or not _is_bad_request(error):
+        return False
+    said = f"{error.provider_error_code} {error.body}".lower()
+    return any(word in said for word in words)
+
+
+def _is_bad_request(error: ModelAPIError) -> bool:
+    return isinstance(error, ModelRequestRejectedError) or getattr(error, "status_code", None) == 403
+
+
+def _code_of(error: BaseException) -> str:
+    """Returns the code of an error of a single model, see `TROUBLES`."""
+    if is_refusal(error):
+        return "refused"
+    if _says(error, _TOO_LONG):
+        return "context_window"
+    if _is_region(error):
+        return "region"
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    if isinstance(error, ModelHTTPError):
+        return _of_status(error.status_code)
+    if _lacks_credentials(error):
+        return "credentials"
+    if is_transport_error(error):
+        return "timeout" if _timed_out(error) else "connection"
+    return "incomprehensible" if isinstance(error, ModelAPIError) else "internal"
+
+
+def _of_status(status: int) -> str:
+    """Returns the code of an HTTP status that pydantic-ai does not classify; redirects, for one, are not followed."""
+    if status < 400:
+        return "incomprehensible"
+    return _STATUSES.get(status, "rejected" if status < 500 else "server")
+
+
+def _is_region(error: BaseException) -> bool:
+    """Whether an address of AWS does not exist, in a region that boto3 does not know either."""
+    spec = spec_of(error)
+    if spec is None or spec.provider is not Provider.BEDROCK or spec.base_url or not isinstance(error, ModelAPIError):
+        return False
+    return _has_no_address(error) and not _is_known_region(spec)
+
+
+def _has_no_address(error: BaseException) -> bool:
+    return any(isinstance(cause, socket.gaierror) for cause in _causes(error))
+
+
+def _is_known_region(spec: ModelSpec) -> bool:
+    from swarm.agents.models.clients import bedrock_region
+
+    region = bedrock_region(spec)
+    return region is None or region in _regions()  # a region from AWS's own configuration is taken as valid
+
+
+@cache
+def _regions() -> frozenset[str]:
+    """Returns all regions in which boto3 knows Bedrock."""
+    import boto3  # type: ignore[import-untyped]
+
+    session = boto3.Session()
+    partitions = session.get_available_partitions()
+    return frozenset(region for part in partitions for region in session.get_available_regions("bedrock", part))
+
+
+_TRANSPORTS: Final = frozenset({"httpx2", "httpcore2", "botocore", "boto3", "urllib3"})
+
+_CREDENTIALS: Final = frozenset(
+    {
+        "CredentialRetrievalError",
+        "NoAuthTokenError",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "ProfileNotFound",
+        "SSOError",
+        "SSOTokenLoadError",
+        "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+    }
+)
+"""Errors of botocore without credentials to sign a request."""
+
+
+def is_transport_error(error: BaseException) -> bool:
+    """Whether an error comes from a transport library."""
+    return _library(error) in _TRANSPORTS
+
+
+def _lacks_credentials(error: BaseException) -> bool:
+    """Whether AWS's credentials were not found."""
+    return _library(error) == "botocore" and not _CREDENTIALS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
+
+
+def _timed_out(error: BaseException) -> bool:
+    """Whether an error is a timeout of a transport library."""
+    return is_transport_error(error) and any("Timeout" in kind.__name__ for kind in type(error).__mro__)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields the error and its causes."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _library(error: BaseException) -> str:
+    return type(error).__module__.partition(".")[0]

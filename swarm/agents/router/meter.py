@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.messages import ModelResponse
 
 from swarm.agents.builtin.run import BuiltinRun
-from swarm.agents.models.served import label_of
+from swarm.agents.models.troubles import label_of
 from swarm.domain.model.models import ModelUsage, RunLimits
 
 _MICRODOLLARS: Final = 1_000_000

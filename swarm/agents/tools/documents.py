@@ -9,7 +9,7 @@ import orjson
 import structlog
 
 from swarm.agents.toolbox.tool import CallTool, Tool, ToolAnswer, object_schema
-from swarm.domain.documents.documents import MOST_RESULTS, SEARCH_LIMIT, FoundDocument, Library
+from swarm.domain.documents import MOST_RESULTS, SEARCH_LIMIT, FoundDocument, Library
 from swarm.domain.errors import SwarmError
 
 SEARCH_MAX_CALLS: Final = 5

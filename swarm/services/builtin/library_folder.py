@@ -12,9 +12,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from swarm.domain.documents.documents import FileState
+from typing import Final, NamedTuple
 
 SUFFIXES: Final = (".md", ".markdown", ".txt", ".rst", ".html", ".htm")
 """The suffixes of documents; other files are ignored."""
@@ -24,6 +22,13 @@ _BYTE_ORDER_MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 class Unreadable(Exception):
     """Raised for a file that is no document; the message has the reason."""
+
+
+class FileState(NamedTuple):
+    """File attributes that reveal a change without reading the file."""
+
+    size: int  # bytes
+    modified_ns: int  # nanoseconds since 1970 by the file system
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +74,7 @@ def read(folder: Folder, path: str) -> tuple[bytes, FileState]:
         content = b"" if status.st_size > folder.most_bytes else file.read(folder.most_bytes + 1)
     if max(len(content), status.st_size) > folder.most_bytes:
         raise Unreadable(f"it is larger than {folder.most_bytes:,} bytes")
-    return content, FileState(size=status.st_size, modified_ns=status.st_mtime_ns)
+    return content, FileState(status.st_size, status.st_mtime_ns)
 
 
 def decode(content: bytes) -> str:
@@ -108,7 +113,7 @@ def _state(root: str, path: str) -> FileState | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return FileState(size=status.st_size, modified_ns=status.st_mtime_ns)
+    return FileState(status.st_size, status.st_mtime_ns)
 
 
 def _is_usable(name: str) -> bool:

@@ -18,8 +18,7 @@ import structlog
 
 from swarm.clock import new_id, new_trace_id
 from swarm.domain.answers.agents import AgentClient, History, StreamingAgent
-from swarm.domain.answers.events import AgentEvent, RunInput, RunStopped
-from swarm.domain.answers.pieces import MAX_PIECES, Closed, event_of
+from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, RunInput, RunStopped, event_of
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
 from swarm.domain.errors import LeaseLost, Unavailable
 from swarm.domain.model.agents import Agent

@@ -19,8 +19,16 @@ import orjson
 from typing_extensions import TypedDict
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
-from swarm.domain.answers.events import PlanStep, StepStatus
-from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, TextAdded
+from swarm.domain.answers.events import (
+    MAX_PIECE_CHARACTERS,
+    MAX_PIECES,
+    Closed,
+    Doing,
+    Piece,
+    PlanStep,
+    StepStatus,
+    TextAdded,
+)
 from swarm.domain.answers.text import without_markers
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.inbox import InboxStep

@@ -14,8 +14,7 @@ from typing import Final
 
 from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
-from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Finished, RunStopped
-from swarm.domain.answers.pieces import Closed, Opened
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Closed, Finished, Opened, RunStopped
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind

@@ -25,7 +25,6 @@ import structlog
 from sqlalchemy import BigInteger, Column, ColumnElement, Table, bindparam, or_, select, update
 
 from swarm.clock import SECOND, Clock, MeasuredClock, SystemClock
-from swarm.domain.documents.documents import DocumentStatus
 from swarm.domain.model.inbox import InboxStatus, NoticeStatus
 from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Moment, Transaction
@@ -34,7 +33,6 @@ from swarm.store.tables import (
     agents,
     conversation_locks,
     deliveries,
-    documents,
     early_messages,
     elections,
     inbox_messages,
@@ -191,7 +189,6 @@ MOVED: Final = (
     Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
     Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
     Moved(early_messages, ("stored_at", "verify_at")),
-    Moved(documents, ("created_at",), documents.c.status == literally(DocumentStatus.LOADING)),
     Moved(people, ("window_started_at",), recent=people.c.window_started_at),
     Moved(people, ("verified_at",), recent=people.c.verified_at),
     Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),

@@ -1,8 +1,11 @@
-"""The document index: readings of files, their pieces, and the full-text index over them.
+"""The document index: files, their pieces, and the full-text search in them.
 
-A reading is written in batches, each in a short transaction; the last batch replaces the previous reading. Replaced
-readings are deleted bit by bit. Concurrent writers are serialized on PostgreSQL; the later reading of a file wins, and
-a reading identical to the current one is not stored.
+A document is replaced by one transaction, so that a search finds it as a whole, in one of its versions. Concurrent
+writers are serialized on PostgreSQL; a text that another process has stored already is not stored again.
+
+The terms of a query are alternatives. FTS5's ``bm25`` and PostgreSQL's ``ts_rank`` order the pieces; a word in a
+heading counts as much as three in the text. ``ts_rank`` leaves out what BM25 considers: that a rare term says more, and
+that a phrase and the beginning of a word are terms of their own. So it is applied to each term.
 """
 
 from __future__ import annotations
@@ -10,124 +13,83 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, cast, delete, insert, or_, select, update
+from sqlalchemy import bindparam, cast, delete, insert, select, text, update
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
-from swarm.clock import SECOND
-from swarm.domain.documents.documents import (
-    Document,
-    DocumentBatch,
-    DocumentReading,
-    DocumentStatus,
-    FileState,
-    IndexedFile,
-    IndexedPiece,
-)
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, literally
+from swarm.clock import new_id
+from swarm.domain.documents import Document, DocumentReading, FoundDocument, IndexedFile, IndexedPiece, QueryTerm
+from swarm.store.bridge.statements import Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.tables import documents
 from swarm.store.tables.documents import document_pieces, document_words
 
-AT_ONCE: Final = 50
-"""The number of pieces deleted in one transaction."""
-
-ABANDONED_SECONDS: Final = 600
-"""A reading still loading after this time was abandoned by its process."""
-
-_RUN: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.documents'))"
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.documents'))"
 _d = documents.c
 _p = document_pieces.c
 _w = document_words
-_is_current = _d.status == literally(DocumentStatus.CURRENT)
 
-
-_KNOWN = Statement(select(_d.path, _d.size, _d.modified_ns, _d.digest).where(_is_current))
-_CURRENT = Statement(select(_d.id, _d.title, _d.digest).where(_d.path == bindparam("path"), _is_current))
-_BEGIN = Statement(insert(documents))
-_IS_LOADING = Statement(select(_d.id).where(_d.id == bindparam("id"), _d.status == literally(DocumentStatus.LOADING)))
-_ADD_PIECE = Statement(insert(document_pieces).values(every_column(document_pieces, "id")))
+_KNOWN = Statement(select(_d.path, _d.size, _d.modified_ns, _d.digest))
+_CURRENT = Statement(select(_d.id, _d.title, _d.digest).where(_d.path == bindparam("path")))
+_PIECES = Statement(select(_p.text).where(_p.document_id == bindparam("document_id")).order_by(_p.position))
 _LOOKED_AGAIN = Statement(
     update(documents)
-    .where(_d.path == bindparam("of_path"), _d.digest == bindparam("of_digest"), _is_current)
+    .where(_d.path == bindparam("of_path"))
     .values(size=bindparam("size"), modified_ns=bindparam("modified_ns"))
 )
-_OUTDATE = Statement(
-    update(documents).where(_d.path == bindparam("of_path"), _is_current).values(status=DocumentStatus.OUTDATED.value)
+_ADD = Statement(insert(documents))
+_ADD_PIECE = Statement(
+    insert(document_pieces).values({name: bindparam(name) for name in ("document_id", "position", "text")})
 )
-_COMPLETE = Statement(
-    update(documents)
-    .where(_d.id == bindparam("of_id"), _d.status == literally(DocumentStatus.LOADING))
-    .values(status=DocumentStatus.CURRENT.value)
+_piece_id = (
+    select(_p.id)
+    .where(_p.document_id == bindparam("document_id"), _p.position == bindparam("position"))
+    .scalar_subquery()
 )
-_PIECES = Statement(select(_p.text).where(_p.document_id == bindparam("document_id")).order_by(_p.position))
+# With VALUES: before each statement of another form, FTS5 writes its index to the database.
+_ADD_WORDS: Final[Mapping[Dialect, Statement]] = {
+    "sqlite": Statement(insert(_w).values(rowid=_piece_id, heading=bindparam("heading"), words=bindparam("words"))),
+    "postgresql": Statement(insert(_w).values(rowid=_piece_id, words=cast(bindparam("words"), TSVECTOR))),
+}
+_of_path = select(_p.id).join(documents, _d.id == _p.document_id).where(_d.path == bindparam("of_path"))
+_DROP_WORDS = Statement(delete(_w).where(_w.c.rowid.in_(_of_path.scalar_subquery())))
+_DROP = Statement(delete(documents).where(_d.path == bindparam("of_path")))
 
-_LEFTOVER = Statement(
-    select(_d.id)
-    .where(
-        _d.status != literally(DocumentStatus.CURRENT),
-        or_(_d.status == literally(DocumentStatus.OUTDATED), _d.created_at < bindparam("before")),
-    )
-    .order_by(_d.id)
-    .limit(1)
+# Only the best thousand pieces are considered. Documents are not found if a single one has more and better pieces.
+_BEST: Final = """
+WITH hits AS ({hits} ORDER BY score DESC LIMIT 1000),
+places AS (
+    SELECT documents.path AS id, documents.title, document_pieces.text AS excerpt, hits.score, row_number() OVER (
+        PARTITION BY documents.id ORDER BY hits.score DESC, document_pieces.position) AS place
+    FROM hits
+    JOIN document_pieces ON document_pieces.id = hits.rowid
+    JOIN documents ON documents.id = document_pieces.document_id
 )
-_some_pieces = (
-    select(_p.id).where(_p.document_id == bindparam("of_id")).order_by(_p.position).limit(AT_MOST_N).scalar_subquery()
-)
-_DROP_WORDS = Statement(delete(_w).where(_w.c.rowid.in_(_some_pieces)))
-_DROP_PIECES = Statement(delete(document_pieces).where(_p.id.in_(_some_pieces)))
-_DROP = Statement(delete(documents).where(_d.id == bindparam("of_id")))
+SELECT id, title, excerpt, score FROM places WHERE place = 1 ORDER BY score DESC, id LIMIT :n
+"""
+_HITS_SQLITE: Final = """
+    SELECT rowid, -bm25(document_words, 3.0, 1.0) AS score FROM document_words WHERE document_words MATCH :asked
+"""
+_HITS_POSTGRESQL: Final = """
+    SELECT rowid, sum(rank / ln(1 + frequency)) AS score FROM (
+        SELECT rowid, ts_rank('{0.33, 0, 0, 1}', words, term, 1) AS rank, count(*) OVER (PARTITION BY term) AS frequency
+        FROM document_words JOIN unnest(CAST(string_to_array(:asked, '|') AS tsquery[])) AS term ON words @@ term
+    ) AS matches GROUP BY rowid
+"""
+_SEARCH: Final[Mapping[Dialect, Statement]] = {
+    "sqlite": Statement(text(_BEST.format(hits=_HITS_SQLITE))),
+    "postgresql": Statement(text(_BEST.format(hits=_HITS_POSTGRESQL))),
+}
 
-_of_piece = select(_p.id).where(_p.document_id == bindparam("document_id"), _p.position == bindparam("position"))
-
-
-def known(tx: Transaction) -> Sequence[IndexedFile]:
-    """Returns all indexed files."""
-    return [
-        IndexedFile(
-            path=row["path"],
-            state=FileState(size=row["size"], modified_ns=row["modified_ns"]),
-            digest=row["digest"],
-        )
-        for row in _KNOWN.all(tx)
-    ]
+_file = row_mapper(IndexedFile)
+_found = row_mapper(FoundDocument, excerpt=lambda row: row["excerpt"].strip())
 
 
-def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
-    """Writes batches of readings. A last batch makes its reading the current one."""
-    _acquire_slot(tx)
-    for part in parts:
-        if part.begins and not _begin(tx, part.reading):
-            continue
-        if not part.begins and _IS_LOADING.first(tx, id=part.reading.id) is None:
-            continue  # the reading was unchanged, or took too long
-        _add_pieces(tx, part.reading.id, part.pieces)
-        if part.ends:
-            _OUTDATE.run(tx, of_path=part.reading.path)
-            _COMPLETE.run(tx, of_id=part.reading.id)
-
-
-def note_unchanged(tx: Transaction, files: Sequence[IndexedFile]) -> None:
-    """Stores the new state of files whose content is unchanged."""
-    _acquire_slot(tx)
-    _LOOKED_AGAIN.many(tx, [_looked_again(file.path, file.digest, file.state) for file in files])
-
-
-def retire(tx: Transaction, paths: Sequence[str]) -> None:
-    """Removes documents from the search."""
-    _acquire_slot(tx)
-    _OUTDATE.many(tx, [{"of_path": path} for path in paths])
-
-
-def drop_some(tx: Transaction) -> bool:
-    """Deletes some unreachable pieces. Returns whether more may remain."""
-    _acquire_slot(tx)
-    leftover = _LEFTOVER.first(tx, before=tx.now - ABANDONED_SECONDS * SECOND)
-    if leftover is None:
-        return False
-    _DROP_WORDS.run(tx, of_id=leftover["id"], n=AT_ONCE)
-    if _DROP_PIECES.run(tx, of_id=leftover["id"], n=AT_ONCE) < AT_ONCE:
-        _DROP.run(tx, of_id=leftover["id"])
-    return True
+def search(tx: Transaction, terms: Sequence[QueryTerm], limit: int) -> Sequence[FoundDocument]:
+    """Returns the documents with any of the terms, best first, each with its best piece."""
+    if not terms:
+        return []
+    asked = " OR ".join(map(_match, terms)) if tx.dialect == "sqlite" else "|".join(map(_tsquery, terms))
+    return [_found(row) for row in _SEARCH[tx.dialect].all(tx, asked=asked, n=limit)]
 
 
 def get(tx: Transaction, path: str) -> Document | None:
@@ -135,45 +97,71 @@ def get(tx: Transaction, path: str) -> Document | None:
     row = _CURRENT.first(tx, path=path)
     if row is None:
         return None
-    text = "".join(piece["text"] for piece in _PIECES.all(tx, document_id=row["id"]))
-    return Document(id=path, title=row["title"], text=text)
+    pieces = _PIECES.all(tx, document_id=row["id"])
+    return Document(id=path, title=row["title"], text="".join(piece["text"] for piece in pieces))
 
 
-def _acquire_slot(tx: Transaction) -> None:
+def known(tx: Transaction) -> Sequence[IndexedFile]:
+    """Returns all indexed files."""
+    return [_file(row) for row in _KNOWN.all(tx)]
+
+
+def store(tx: Transaction, readings: Sequence[DocumentReading]) -> None:
+    """Replaces documents by new readings. For a known text, only the state of the file is stored."""
+    _serialize_writers(tx)
+    for reading in readings:
+        file = reading.file
+        current = _CURRENT.first(tx, path=file.path)
+        if current is not None and current["digest"] == file.digest:
+            _LOOKED_AGAIN.run(tx, of_path=file.path, size=file.size, modified_ns=file.modified_ns)
+        elif reading.pieces is not None:
+            _remove(tx, [file.path])
+            _add(tx, reading, reading.pieces)
+
+
+def remove(tx: Transaction, paths: Sequence[str]) -> None:
+    """Removes documents."""
+    _serialize_writers(tx)
+    _remove(tx, paths)
+
+
+def _serialize_writers(tx: Transaction) -> None:
     """Serializes writers on PostgreSQL; SQLite has one writer anyway."""
     if tx.dialect == "postgresql":
-        tx.fetch(_RUN, {})
+        tx.fetch(_LOCK, {})
 
 
-def _begin(tx: Transaction, reading: DocumentReading) -> bool:
-    """Returns False if the index already has this content from another process."""
-    current = _CURRENT.first(tx, path=reading.path)
-    if current is not None and current["digest"] == reading.digest:
-        _LOOKED_AGAIN.run(tx, **_looked_again(reading.path, reading.digest, reading.state))
-        return False
-    _BEGIN.run(
+def _remove(tx: Transaction, paths: Sequence[str]) -> None:
+    rows = [{"of_path": path} for path in paths]
+    _DROP_WORDS.many(tx, rows)
+    _DROP.many(tx, rows)
+
+
+def _add(tx: Transaction, reading: DocumentReading, pieces: Sequence[IndexedPiece]) -> None:
+    file, document_id = reading.file, new_id()
+    _ADD.run(
         tx,
-        id=reading.id,
-        path=reading.path,
+        id=document_id,
+        path=file.path,
         title=reading.title,
-        size=reading.state.size,
-        modified_ns=reading.state.modified_ns,
-        digest=reading.digest,
-        status=DocumentStatus.LOADING.value,
-        created_at=tx.now,
+        size=file.size,
+        modified_ns=file.modified_ns,
+        digest=file.digest,
     )
-    return True
+    numbered = [({"document_id": document_id, "position": place}, piece) for place, piece in enumerate(pieces)]
+    _ADD_PIECE.many(tx, [{**row, "text": piece.text} for row, piece in numbered])
+    indexed = _for_sqlite if tx.dialect == "sqlite" else _for_postgres
+    _ADD_WORDS[tx.dialect].many(tx, [{**row, **indexed(piece)} for row, piece in numbered])
 
 
-def _looked_again(path: str, digest: str, state: FileState) -> dict[str, object]:
-    return {"of_path": path, "of_digest": digest, "size": state.size, "modified_ns": state.modified_ns}
+def _match(term: QueryTerm) -> str:
+    """A term in the syntax of FTS5. Words contain neither quotes nor spaces."""
+    return f'"{" ".join(term.words)}"' + (" *" if term.is_prefix else "")
 
 
-def _add_pieces(tx: Transaction, document_id: str, pieces: Sequence[IndexedPiece]) -> None:
-    rows = [{"document_id": document_id, "position": piece.position} for piece in pieces]
-    _ADD_PIECE.many(tx, [{**row, "text": piece.text} for row, piece in zip(rows, pieces, strict=True)])
-    indexed = _INDEXED[tx.dialect]
-    _ADD_WORDS[tx.dialect].many(tx, [{**row, **indexed(piece)} for row, piece in zip(rows, pieces, strict=True)])
+def _tsquery(term: QueryTerm) -> str:
+    """A term in the syntax of ``tsquery``."""
+    return " <-> ".join(f"'{word}'" for word in term.words) + (":*" if term.is_prefix else "")
 
 
 def _for_sqlite(piece: IndexedPiece) -> Row:
@@ -182,22 +170,6 @@ def _for_sqlite(piece: IndexedPiece) -> Row:
 
 def _for_postgres(piece: IndexedPiece) -> Row:
     """A ``tsvector`` literal: each word with its positions. One position stays free between headings and text."""
-    places: dict[str, list[str]] = {}
-    for place, word in enumerate(piece.heading_words, start=1):
-        places.setdefault(word, []).append(f"{place}A")
-    for place, word in enumerate(piece.words, start=len(piece.heading_words) + 2):
-        places.setdefault(word, []).append(str(place))
-    return {"words": " ".join(f"'{word}':{','.join(at)}" for word, at in places.items())}
-
-
-_INDEXED: Final = {"sqlite": _for_sqlite, "postgresql": _for_postgres}
-_ADD_WORDS: Final[Mapping[Dialect, Statement]] = {
-    "sqlite": Statement(
-        insert(_w).from_select(
-            ["rowid", "heading", "words"], _of_piece.add_columns(bindparam("heading"), bindparam("words"))
-        )
-    ),
-    "postgresql": Statement(
-        insert(_w).from_select(["rowid", "words"], _of_piece.add_columns(cast(bindparam("words"), TSVECTOR)))
-    ),
-}
+    places = [(word, f"{place}A") for place, word in enumerate(piece.heading_words, start=1)]
+    places += [(word, f"{place}") for place, word in enumerate(piece.words, start=len(piece.heading_words) + 2)]
+    return {"words": " ".join(f"'{word}':{place}" for word, place in places)}

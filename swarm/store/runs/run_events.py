@@ -12,8 +12,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from sqlalchemy import bindparam, insert, select
 
-from swarm.domain.answers.events import PlanStep
-from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, TextAdded, kind_of
+from swarm.domain.answers.events import Closed, Doing, Opened, Piece, PieceKind, PlanStep, TextAdded, kind_of
 from swarm.domain.model.runs import RunStatus
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction

@@ -1,8 +1,8 @@
 """Searchable documents, their pieces, and the full-text index over them.
 
 The index ``document_words`` is a virtual table (FTS5) on SQLite and a table with a ``tsvector`` on PostgreSQL, so its
-statements differ by engine. Both store the words made of a piece by `swarm.domain.documents.words`, not its text: the
-splitting and normalization of words is the same on both, independent of version, locale and configuration.
+statements differ by engine. Both store the words made of a piece by `swarm.domain.documents.words_of`, not its text:
+the splitting and normalization of words is the same on both, independent of version, locale and configuration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from sqlalchemy import (
     BigInteger,
     Column,
     ForeignKey,
-    Index,
     Integer,
     Table,
     Text,
@@ -25,28 +24,20 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
-from swarm.domain.documents.documents import DocumentStatus
-from swarm.store.tables.schema import Serial, metadata, one_of
+from swarm.store.tables.schema import Serial, metadata
 
 WORDS: Final = "document_words"
 
 documents = Table(
     "documents",
     metadata,
-    Column("id", Text, primary_key=True),  # of this reading of the file
-    Column("path", Text, nullable=False),  # below the folder, with slashes
+    Column("id", Text, primary_key=True),
+    Column("path", Text, nullable=False, unique=True),  # below the folder, with slashes
     Column("title", Text, nullable=False),
     Column("size", BigInteger, nullable=False),  # bytes
     Column("modified_ns", BigInteger, nullable=False),  # by the file system; 0: check again
-    Column("digest", Text, nullable=False),  # SHA-256 of the file's bytes
-    Column("status", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    one_of("status", DocumentStatus),
+    Column("digest", Text, nullable=False),  # SHA-256 of the file's bytes; empty: read again
 )
-_current = documents.c.status == DocumentStatus.CURRENT.value
-Index("uq_documents_path", documents.c.path, unique=True, sqlite_where=_current, postgresql_where=_current)
-_leftover = documents.c.status != DocumentStatus.CURRENT.value
-Index("ix_documents_leftover", documents.c.id, sqlite_where=_leftover, postgresql_where=_leftover)
 
 document_pieces = Table(
     "document_pieces",

@@ -15,7 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from swarm.domain.answers.pieces import PieceKind
+from swarm.domain.answers.events import PieceKind
 from swarm.domain.model.runs import InterruptStatus, Opinion, PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.store.tables.schema import metadata, one_of
 

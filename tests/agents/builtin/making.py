@@ -14,8 +14,7 @@ from pydantic_ai.models import Model
 
 from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
 from swarm.agents.builtin.assistant import Assistant
-from swarm.agents.models.foreign import is_transport_error
-from swarm.agents.models.troubles import trouble_of
+from swarm.agents.models.troubles import is_transport_error, trouble_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.prompts.files import load
 from swarm.agents.router.router import Router, Wordings

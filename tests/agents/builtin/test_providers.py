@@ -14,6 +14,7 @@ import pytest_asyncio
 from swarm.agents.builtin.agent import BuiltinAgent
 from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.building import Models
+from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.prompts.files import PromptFiles
 from swarm.agents.prompts.renderer import Renderer
@@ -37,6 +38,8 @@ from tests.agents.builtin.making import (
 )
 from tests.support.providers import AWS_ENVIRONMENT, SERVERS, Call, Cut, Fails, Reply, Say, Wait
 from tests.support.quick import quick
+
+ONCE = RetryPolicy(attempts=1)
 
 pytestmark = [
     pytest.mark.req("AGENT-07"),
@@ -111,7 +114,7 @@ async def test_the_assistant_uses_tools_and_remembers_them(
     async with (
         Database(sqlite_url) as database,
         SERVERS[provider](script) as server,
-        Models([server.spec()], pauses_seconds=()) as models,
+        Models([server.spec()], retries=ONCE) as models,
     ):
         helper = assistant(models, renderer, remembering(database), tool.tool, runs=runs)
         assert texts(await hear(helper, run_input("6 times 7?"))) == ["Let me see.", "That is 42."]
@@ -142,7 +145,7 @@ async def test_a_conversation_that_begins_with_a_summary_can_be_told_to_every_pr
             said = ((MessageRole.SYSTEM, "They spoke of ships."), (MessageRole.ASSISTANT, "They float."))
             return [SessionMessage(role=role, text=text) for role, text in said]
 
-    async with SERVERS[provider]([Say("Yes.")]) as server, Models([server.spec()], pauses_seconds=()) as models:
+    async with SERVERS[provider]([Say("Yes.")]) as server, Models([server.spec()], retries=ONCE) as models:
         assert texts(await hear(assistant(models, renderer, Summarised()), run_input("Really?"))) == ["Yes."]
     (asked,) = server.requests
     messages = [message for message in asked.json["messages"] if message["role"] != "system"]
@@ -157,7 +160,7 @@ async def test_the_router_has_the_model_choose_a_tool_and_word_its_result(
 ) -> None:
     memory, tool, runs = Forgetful(), multiply(), RunsKept()
     script: list[Reply] = [Call("multiply", SIX_SEVENS), Say("It is 42."), Call("swarm_ask", {"question": "By what?"})]
-    async with SERVERS[provider](script) as server, Models([server.spec()], pauses_seconds=()) as models:
+    async with SERVERS[provider](script) as server, Models([server.spec()], retries=ONCE) as models:
         helper = router(models, renderer, memory, tool.tool, runs=runs)
         events = await hear(helper, run_input("6 times 7?"))
         assert texts(events) == ["It is 42."]
@@ -182,7 +185,7 @@ async def test_the_router_has_the_model_choose_a_tool_and_word_its_result(
 @pytest.mark.parametrize("provider", quick([Provider.OPENAI, Provider.BEDROCK]))
 async def test_a_result_whose_wording_breaks_off_is_told_as_it_is(provider: Provider, renderer: Renderer) -> None:
     script: list[Reply] = [Call("multiply", SIX_SEVENS), Cut(after="It is pro")]
-    async with SERVERS[provider](script) as server, Models([server.spec()], pauses_seconds=()) as models:
+    async with SERVERS[provider](script) as server, Models([server.spec()], retries=ONCE) as models:
         events = await hear(router(models, renderer, Forgetful(), multiply().tool), run_input("6 times 7?"))
     assert texts(events)[-1] == "`multiply` answered:\n42"
     assert events[-1] == Finished()
@@ -195,7 +198,7 @@ async def test_an_assistants_model_that_breaks_off_in_the_middle_ends_the_run_in
 ) -> None:
     async with (
         SERVERS[provider]([Cut(after="It is pro")]) as server,
-        Models([server.spec()], pauses_seconds=()) as models,
+        Models([server.spec()], retries=ONCE) as models,
     ):
         events = await hear(assistant(models, renderer, Forgetful()), run_input("6 times 7?"))
     assert texts(events) in (["It is pro"], [])  # some clients have read ahead when the connection breaks
@@ -211,7 +214,7 @@ async def test_the_next_model_answers_where_the_first_cannot(provider: Provider,
     async with (
         SERVERS[Provider.OPENAI](lambda request: Fails(503)) as first,
         SERVERS[provider](replies) as second,
-        Models([first.spec(), second.spec()], pauses_seconds=()) as models,
+        Models([first.spec(), second.spec()], retries=ONCE) as models,
     ):
         events = await hear(assistant(models, renderer, Forgetful(), tool.tool, runs=runs), run_input("6 times 7?"))
         label = second.spec().label
@@ -225,7 +228,7 @@ async def test_a_reader_that_leaves_closes_the_connection_to_the_model(renderer:
     never = asyncio.Event()
     async with (
         SERVERS[Provider.OPENAI]([[Say("It ", "is "), Wait(never)]]) as server,
-        Models([server.spec()], pauses_seconds=()) as models,
+        Models([server.spec()], retries=ONCE) as models,
     ):
         helper = assistant(models, renderer, memory, runs=runs)
         async with aclosing(helper.run(run_input("6 times 7?"))) as events:

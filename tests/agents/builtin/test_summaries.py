@@ -15,6 +15,7 @@ from swarm.agents.builtin import recorder
 from swarm.agents.builtin.summariser import Summariser
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.building import Models
+from swarm.agents.models.served import RetryPolicy
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.models import Door, ModelUsageRecord, RunLimits, UsageOutcome, UsagePurpose, UsageRecorder
 from swarm.domain.model.sessions import MessageRole, SessionMessage
@@ -24,6 +25,8 @@ from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import UNLIMITED, RunsKept, assistant, explain, hear, run_input
 from tests.agents.builtin.scripted import Holds, Raises, Reply, Scripted
 from tests.support.providers import Say, openai_server
+
+ONCE = RetryPolicy(attempts=1)
 
 pytestmark = pytest.mark.req("AGENT-06", "AGENT-07")
 
@@ -86,7 +89,7 @@ async def test_what_it_costs_is_known_where_the_price_of_the_model_is_and_is_lim
     async with (
         Database(sqlite_url) as database,
         openai_server(lambda request: Say("Four messages.")) as server,
-        Models([server.spec(name="gpt-5-mini")], pauses_seconds=()) as models,
+        Models([server.spec(name="gpt-5-mini")], retries=ONCE) as models,
     ):
         runs = ModelUsageLog(database)
         memory = short(database, summariser(models.model, runs))

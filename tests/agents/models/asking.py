@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pydantic_ai import Agent
@@ -11,6 +10,7 @@ from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from swarm.agents.models.building import Models
+from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
 from swarm.domain.model.models import ModelSpec
 
@@ -30,9 +30,12 @@ class Heard:
         return self.trouble.code if self.trouble else ""
 
 
-def models(*specs: ModelSpec, pauses_seconds: Sequence[float] = (0, 0)) -> Models:
+AT_ONCE = RetryPolicy(pause_seconds=0)
+
+
+def models(*specs: ModelSpec, retries: RetryPolicy = AT_ONCE) -> Models:
     """The models, without pauses."""
-    return Models(specs, pauses_seconds=pauses_seconds)
+    return Models(specs, retries=retries)
 
 
 def agent_of(asked: Models) -> Agent[None, str]:

@@ -9,9 +9,8 @@ import pytest
 from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior
 from structlog.testing import capture_logs
 
-from swarm.agents.models import served
-from swarm.agents.models.fallback import is_for_another
-from swarm.agents.models.served import label_of
+from swarm.agents.models.served import RetryPolicy, is_for_another
+from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import usage_of
 from swarm.domain.model.models import ModelSpec, Provider
 from tests.agents.models.asking import ask, ask_whole, models
@@ -96,9 +95,7 @@ async def test_a_model_that_cannot_be_reached_is_replaced() -> None:
         assert (await ask(asked)).answer == "I can."
 
 
-async def test_a_model_that_keeps_silent_is_replaced_and_then_left_alone_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_model_that_keeps_silent_is_replaced_and_then_left_alone_for_a_while() -> None:
     async with (
         openai_server([Silent(), Say("Here I am.")]) as first,
         ollama_server([Say("A."), Say("B.")]) as second,
@@ -107,11 +104,10 @@ async def test_a_model_that_keeps_silent_is_replaced_and_then_left_alone_for_a_w
         assert (await ask(asked)).answer == "A."
         assert (await ask(asked)).answer == "B."
         assert len(first.requests) == 1
-    monkeypatch.setattr(served, "REST_SECONDS", 0.0)
     async with (
         openai_server([Silent(), Say("Here I am.")]) as first,
         ollama_server([Say("A.")]) as second,
-        models(first.spec(timeout_seconds=1), second.spec()) as asked,
+        models(first.spec(timeout_seconds=1), second.spec(), retries=RetryPolicy(rest_seconds=0)) as asked,
     ):
         assert (await ask(asked)).answer == "A."
         assert (await ask(asked)).answer == "Here I am."
@@ -201,7 +197,7 @@ async def test_trouble_that_passes_at_one_of_them_is_not_lasting() -> None:
 async def test_the_only_model_is_asked_again_after_a_pause() -> None:
     async with (
         openai_server([Fails(500), Fails(429), Say("Now.")]) as server,
-        models(server.spec(), pauses_seconds=(0.1, 0.2)) as asked,
+        models(server.spec(), retries=RetryPolicy(pause_seconds=0.07)) as asked,
     ):
         begun = time.monotonic()
         heard = await ask(asked)
@@ -226,7 +222,7 @@ async def test_a_provider_that_asks_us_to_wait_is_obeyed_by_all_runs(provider: P
 async def test_a_provider_that_wants_us_gone_for_long_is_not_waited_for() -> None:
     async with (
         openai_server([Fails(429, retry_after=30), Say("Too early.")]) as server,
-        models(server.spec(), pauses_seconds=(30, 30)) as asked,
+        models(server.spec(), retries=RetryPolicy(pause_seconds=30)) as asked,
     ):
         async with asyncio.timeout(10):
             heard = await ask(asked)

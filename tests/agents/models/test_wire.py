@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.agents.models.served import label_of
+from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import usage_of
 from swarm.domain.model.models import ModelUsage, Provider
 from tests.agents.models.asking import agent_of, ask, ask_whole, models

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from swarm.agents.tools.documents import document_tools
-from swarm.domain.documents.documents import Document, FoundDocument
+from swarm.domain.documents import Document, FoundDocument
 from swarm.domain.errors import Unavailable
 
 pytestmark = pytest.mark.req("TOOL-06")

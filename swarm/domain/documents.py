@@ -1,0 +1,250 @@
+"""Documents that agents can search: the files of one folder, indexed in pieces that can be found and cited.
+
+Pieces are slices: joined they give the document. They begin at headings and paragraphs where possible, and are short
+enough to be shown as the excerpt of a search. Headings are those of Markdown (``# …``, underlined) and
+reStructuredText (underlined, with or without a line above).
+
+The database indexes words in a normal form, so that both engines find the same, whatever their parsers and locales do
+with hyphens, addresses, accents and scripts: runs of letters, digits and their marks, without case, accents and the
+English plural "s". Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) become
+overlapping pairs of characters, which find any word of two characters or more.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+SEARCH_LIMIT: Final = 5
+MOST_RESULTS: Final = 20
+
+PIECE_CHARACTERS: Final = 500
+"""The largest size of a piece, and thus of an excerpt."""
+
+MOST_TERMS: Final = 48
+"""The largest number of terms of a query; a pasted error message has more."""
+
+_QUERY_CHARACTERS: Final = 10_000  # the part of a query that is read
+_LONGEST_WORD: Final = 64  # compared characters
+_PREFIX_FROM: Final = 4  # shorter words begin too many others
+_LONGEST_PHRASE: Final = 8  # words
+_TITLE_CHARACTERS: Final = 200
+
+_MARK: Final = r"[=\-~^\"'*+#]"
+_OUTLINE: Final = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,}).*(?:\n(?! {0,3}(?P=fence)).*)*(?:\n.*)?"  # code, to its end
+    r"|^ {0,3}(?P<level>#{1,6})[ \t]+(?P<marked>\S.{0,999})$"
+    rf"|(?<![^\n=\-~^\"'*+#]\n)^(?!(?P<no>{_MARK})(?P=no){{2,}}[ \t]*$)"  # below a blank line or a line of marks
+    rf"(?P<underlined>\S.{{0,999}})\n(?P<mark>{_MARK})(?P=mark){{2,}}[ \t]*$",
+    re.MULTILINE,
+)
+_FRONT: Final = re.compile(r"---[ \t]*\n(.{0,4000}?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE: Final = re.compile(r"^title:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
+_LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_DECORATION: Final = re.compile(r"[*`]+|<[^<>]*>|\{#[^{}]*\}|[ \t]#+$")
+
+_UNSPACED: Final = (
+    "\u0e01-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\uac00-\ud7ff"  # Korean
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"  # kana, bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+_RUN: Final = re.compile(rf"([{_UNSPACED}]+)|[^\s{_UNSPACED}]+")
+_ACCENT: Final = re.compile(  # and variation selectors
+    "[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundDocument:
+    """A search result."""
+
+    id: str  # the path below the folder, with slashes
+    title: str  # the first heading, else the file's name
+    excerpt: str  # the best matching piece, plain text
+    score: float  # larger is better; comparable within one search only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A whole document."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Library(Protocol):
+    """The documents of one folder."""
+
+    async def search(self, query: str, limit: int = SEARCH_LIMIT) -> Sequence[FoundDocument]:
+        """Returns the best matching documents, best first; empty without a match. Any text is a valid query."""
+        ...
+
+    async def fetch(self, document_id: str) -> Document | None:
+        """Returns a document by its id from a search; None for an unknown id."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedFile:
+    """A file in the index."""
+
+    path: str  # below the folder, with slashes
+    size: int  # bytes
+    modified_ns: int  # nanoseconds since 1970 by the file system; 0: too recent to be trusted
+    digest: str  # of its bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedPiece:
+    """A piece of a document in the index."""
+
+    text: str  # a slice of the document; the pieces together are the document
+    heading_words: tuple[str, ...]  # title, headings, path
+    words: tuple[str, ...]  # in text order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentReading:
+    """One reading of a file."""
+
+    file: IndexedFile
+    pieces: Sequence[IndexedPiece] | None  # None: the text is the known one
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryTerm:
+    """One search term: a word, the beginning of a word, or consecutive words."""
+
+    words: tuple[str, ...]  # at least one
+    is_prefix: bool = False  # the word may continue
+
+
+def title_of(text: str) -> str | None:
+    """Returns a document's title from its front matter, else its first heading; None without either."""
+    front = _FRONT.match(text)
+    named = front and _FRONT_TITLE.search(front[1])
+    if named and (title := _plain(named[1].strip("\"'"))):
+        return title
+    return next((heading for _, _, heading in _headings(text)), None)
+
+
+def pieces_of(text: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yields a document in pieces, each with the headings above and inside."""
+    headings = list(_headings(text))
+    starts = [start for start, _, _ in headings]
+    trail: dict[int, str] = {}  # by level
+    start = 0
+    while start < len(text):
+        end = _end(text, start, starts)
+        inside = headings[bisect_left(starts, start) : bisect_left(starts, end)]
+        about = [] if inside and inside[0][0] == start else [*trail.values()]
+        for _, level, heading in inside:
+            trail = {above: name for above, name in trail.items() if above < level} | {level: heading}
+            about.extend(trail.values())
+        yield text[start:end], about
+        start = end
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Returns the words of a text in order, consisting of letters, digits and marks only."""
+    words: list[str] = []
+    for run in _RUN.finditer(_fold(text).translate(_SEPARATED)):
+        words += [run[1][at : at + 2] for at in range(len(run[1]))] if run[1] else [_singular(run[0])[:_LONGEST_WORD]]
+    return tuple(words)
+
+
+def terms_of(query: str) -> tuple[QueryTerm, ...]:
+    """Returns the search terms of a query: any of them matches, more are better. Empty for a query without words.
+
+    A chunk without blanks, such as ``gpt-5`` or ``max_tokens``, is a phrase in addition to its words. A word also finds
+    longer words with this beginning, at a lower score.
+    """
+    terms: dict[QueryTerm, None] = {}  # an ordered set
+    for chunk in query[:_QUERY_CHARACTERS].split():
+        terms.update(dict.fromkeys(_asked(words_of(chunk))))
+        if len(terms) >= MOST_TERMS:
+            break
+    return tuple(terms)[:MOST_TERMS]
+
+
+def _headings(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yields position, level (1 is the highest) and text of each heading, except in fenced code and front matter."""
+    front = _FRONT.match(text)
+    for found in _OUTLINE.finditer(text, front.end() if front else 0):
+        heading = _plain(found["marked"] or found["underlined"] or "")
+        if heading:
+            yield found.start(), len(found["level"] or "") or {"=": 1, "-": 2}.get(found["mark"], 3), heading
+
+
+def _plain(heading: str) -> str:
+    """Removes markup from a heading."""
+    text = _DECORATION.sub("", _LINK.sub(r"\1", heading.rstrip()))
+    return " ".join(text.split())[:_TITLE_CHARACTERS].strip()
+
+
+def _end(text: str, start: int, headings: Sequence[int]) -> int:
+    """Returns the end of a piece: a heading in its second half, else that of a paragraph, line, sentence or word."""
+    limit = min(len(text), start + PIECE_CHARACTERS)
+    half = start + PIECE_CHARACTERS // 2
+    following = bisect_left(headings, half)
+    if following < len(headings) and headings[following] < limit:
+        return headings[following]
+    if limit == len(text):
+        return limit
+    for mark in ("\n\n", "\n", ". ", "。", " "):
+        if (found := text.rfind(mark, half, limit)) >= 0:
+            return found + len(mark)
+    return limit
+
+
+def _asked(words: tuple[str, ...]) -> Iterator[QueryTerm]:
+    """Yields the terms of a chunk without blanks: each word, and all words as a phrase if they are few."""
+    whole = [word for word in words if len(word) > 1 or not _is_unspaced(word)]  # without the last halves of pairs
+    if 1 < len(whole) <= _LONGEST_PHRASE:
+        yield QueryTerm(words=tuple(whole))
+    for word in whole or words:
+        is_unspaced = _is_unspaced(word)
+        if len(word) > 1 or not is_unspaced:
+            yield QueryTerm(words=(word,))
+        if len(word) == 1 if is_unspaced else len(word) >= _PREFIX_FROM:
+            yield QueryTerm(words=(word,), is_prefix=True)
+
+
+def _is_unspaced(word: str) -> bool:
+    run = _RUN.match(word)
+    return run is not None and run[1] is not None
+
+
+def _fold(text: str) -> str:
+    """Removes case and accents, and normalises compatible characters."""
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFKC", _ACCENT.sub("", apart)).casefold()
+
+
+def _singular(word: str) -> str:
+    """Removes a plural ending by spelling alone. Mistakes do no harm: queries and texts share them."""
+    if len(word) < 4 or not word.endswith("s") or not word.isascii() or word.endswith(("ss", "us")):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "xes")) else word[:-1]
+
+
+class _Separated(dict[int, str]):
+    """Maps each character's number to the character if it belongs to a word, else to a blank. Filled on demand."""
+
+    def __missing__(self, number: int) -> str:
+        category = unicodedata.category(chr(number))  # Cf: soft hyphens and joiners, within words but not of them
+        self[number] = chr(number) if category[0] in "LNM" else "" if category == "Cf" else " "
+        return self[number]
+
+
+_SEPARATED: Final = _Separated()

@@ -1,1 +1,0 @@
-"""Searchable documents, without any I/O."""
