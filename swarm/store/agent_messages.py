@@ -26,7 +26,7 @@ from swarm.store.tables.work import leases, notices
 FIRST_ID: Final = str(UUID(int=0))
 LAST_ID: Final = str(UUID(int=2**128 - 1))
 
-_RUN: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.agent_messages'))"
+_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.agent_messages'))"
 
 
 class Scope(StrEnum):
@@ -174,7 +174,7 @@ _PAGES: Final = {
 def serialize_inserts(tx: Transaction) -> None:
     """Locks out other inserts until the transaction ends. SQLite has one writer at a time anyway."""
     if tx.dialect == "postgresql":
-        tx.fetch(_RUN, {})
+        tx.fetch(_LOCK, {})
 
 
 def earlier(tx: Transaction, sender_id: str, place: str, text: str, limit: int) -> list[Earlier]:
