@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import orjson
 
@@ -32,8 +32,7 @@ _POLL: Final = "/poll?wait_seconds=20&limit=1"
 _ANSWER_SECONDS: Final = 90
 """Slightly longer than the longest poll."""
 
-_HEAD_END: Final = b"\r\n\r\n"
-_LENGTH: Final = b"content-length:"
+_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _REPEATS: Final = 200
 _PAUSE_SECONDS: Final = 0.1
 _MCP: Final = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
@@ -57,78 +56,57 @@ class Answer:
         return orjson.loads(self.body)
 
 
-class Connection(asyncio.Protocol):
+class Connection:
     """One kept connection of one caller, with one request at a time. Reads only answers with a Content-Length."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
-        self._received = bytearray()
-        self._waiting: asyncio.Future[Answer] | None = None
-        self._transport: asyncio.Transport | None = None
-        self.closed = False  # by either side
+    def __init__(self, token: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
+        self._reader = reader
+        self._writer = writer
 
     @classmethod
     async def open(cls, port: int, token: str) -> Connection:
         """Connects to a port of this machine. Raises BenchError."""
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(token), "127.0.0.1", port)
+            return cls(token, *await asyncio.open_connection("127.0.0.1", port))
         except OSError as error:
             raise BenchError(f"no connection to the coordinator: {error}") from error
-        return connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether either side has closed the connection."""
+        return self._writer.is_closing() or self._reader.at_eof()
 
     async def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Sends one request and returns its answer, whatever its status. Raises BenchError without an answer."""
-        assert self._transport is not None
-        if self.closed:
-            raise BenchError("the coordinator has hung up")
         content = b"" if body is None else orjson.dumps(body)
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._token}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}"
         if content:
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        self._waiting = asyncio.get_running_loop().create_future()
-        self._transport.write(head.encode() + b"\r\n" + content)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                return await self._waiting
+                self._writer.write(head.encode() + b"\r\n" + content)
+                answer = await self._reader.readuntil(b"\r\n\r\n")
+                found = await self._reader.readexactly(_content_length(answer))
         except TimeoutError as error:
+            self.close()
             raise BenchError(f"{method} {path} was not answered within {_ANSWER_SECONDS} s") from error
+        except (asyncio.IncompleteReadError, OSError) as error:
+            self.close()
+            raise BenchError(f"the coordinator hung up: {error}") from error
+        return Answer(status=int(answer[9:12]), body=found, at=time.time())
 
     def close(self) -> None:
-        self.closed = True
-        if self._transport:
-            self._transport.close()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        head_end = self._received.find(_HEAD_END)
-        if head_end < 0:
-            return
-        body_at = head_end + len(_HEAD_END)
-        end = body_at + _content_length(bytes(self._received[:head_end]))
-        if len(self._received) < end or self._waiting is None or self._waiting.done():
-            return
-        status = int(self._received[9:12])
-        self._waiting.set_result(Answer(status=status, body=bytes(self._received[body_at:end]), at=time.time()))
-        del self._received[:end]
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.closed = True
-        if self._waiting and not self._waiting.done():
-            self._waiting.set_exception(BenchError(f"the coordinator hung up: {error or 'without an answer'}"))
+        self._writer.close()
 
 
 def _content_length(head: bytes) -> int:
-    lowered = head.lower()
-    at = lowered.find(_LENGTH)
-    if at < 0:
+    if not (found := _LENGTH.search(head)):
         raise BenchError("the coordinator's answer has no Content-Length")
-    return int(lowered[at + len(_LENGTH) :].split(b"\r\n", 1)[0])
+    return int(found[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,8 +50,8 @@ def grouped(path: Path, callers: int, pairs: int) -> float:
     with _connected(path) as connection:
         begun = time.perf_counter()
         for _ in range(pairs // callers):
-            held = _committed(connection, _saved(_claim), [agent_id(number) for number in range(callers)])
-            _committed(connection, _saved(_finish), [one for one in held if one])
+            held = _committed(connection, _claim, [agent_id(number) for number in range(callers)])
+            _committed(connection, _finish, [one for one in held if one])
         return pairs // callers * callers / (time.perf_counter() - begun)
 
 
@@ -67,23 +67,17 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 def _committed(
     connection: sqlite3.Connection, step: Callable[[sqlite3.Connection, S], T], subjects: Sequence[S]
 ) -> list[T]:
-    """Takes the step for every subject in one transaction."""
+    """Takes the step for every subject in one transaction, each of several under a savepoint."""
+    results, is_group = [], len(subjects) > 1
     connection.execute("BEGIN IMMEDIATE")
-    results = [step(connection, subject) for subject in subjects]
+    for subject in subjects:
+        if is_group:
+            connection.execute("SAVEPOINT step")
+        results.append(step(connection, subject))
+        if is_group:
+            connection.execute("RELEASE step")
     connection.execute("COMMIT")
     return results
-
-
-def _saved(step: Callable[[sqlite3.Connection, S], T]) -> Callable[[sqlite3.Connection, S], T]:
-    """The step under a savepoint."""
-
-    def saved(connection: sqlite3.Connection, subject: S) -> T:
-        connection.execute("SAVEPOINT step")
-        result = step(connection, subject)
-        connection.execute("RELEASE step")
-        return result
-
-    return saved
 
 
 def _claim(connection: sqlite3.Connection, agent: str) -> _Held | None:
