@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from swarm.bench import storm, streams, team
 from swarm.bench.figures import BenchError, Better, Figure, Say, combined, main, measure, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen
 from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan
+from swarm.processes.supervisor import descendants
 
 TINY = LoopPlan(
     settle_seconds=0,
@@ -59,6 +63,21 @@ async def test_the_smallest_loop_measures_pairs_on_a_real_coordinator() -> None:
 @pytest.mark.parametrize("name", [name for name in MEASUREMENTS if name != "pairs"])
 async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: str) -> None:
     await check(name)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_the_bench_and_leaves_no_child() -> None:
+    command = (sys.executable, "-P", "-m", "swarm", "bench", "loop", "--only", "start", "--seconds", "600")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as bench:
+        assert bench.stderr
+        assert bench.stderr.readline() == "start: nothing happens for 600 s\n"
+        children = descendants({bench.pid})
+        assert len(children) >= 2  # a coordinator and its supervisor
+        bench.send_signal(signal.SIGINT)
+        assert bench.wait() == 130
+        assert bench.stderr.read() == ""
+    assert [child for child in children if Path(f"/proc/{child.pid}").exists()] == []
 
 
 @pytest.mark.long
