@@ -109,7 +109,7 @@ async def _polls(plan: LoopPlan, say: Say) -> list[Figure]:
         await processes.settled()
         alone = await _cpu_percent(processes, plan.seconds / 2)
         empty = processes.memory_bytes()
-        async with Crowd() as crowd:
+        async with _Crowd() as crowd:
             say(f"{plan.polls} polls wait")
             await crowd.join(agents)
             await _learn_names(slack, agents[0])
@@ -151,7 +151,7 @@ class Claim:
     arrived_at: float  # the arrival of the whole answer at the agent
 
 
-class Crowd:
+class _Crowd:
     """Agents with one waiting poll each; an answered agent polls again."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Crowd:
         self._polling: list[asyncio.Task[None]] = []
         self._connections: list[Connection] = []
 
-    async def __aenter__(self) -> Crowd:
+    async def __aenter__(self) -> _Crowd:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -234,7 +234,7 @@ async def _costs_of_many(
     """Measures the cost of additional waiting polls, which end afterwards."""
     more = plan.more_polls - plan.polls
     figure = partial(Figure, "polls")
-    async with Crowd() as crowd:
+    async with _Crowd() as crowd:
         say(f"{plan.more_polls} polls wait")
         await crowd.join([agents[number % len(agents)] for number in range(more)])
         await processes.settled()

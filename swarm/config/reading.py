@@ -57,7 +57,7 @@ ASSISTANT: Final = "assistant"
 ROUTER: Final = "tools"
 
 
-def with_default_agents(settings: Settings, folder: Path) -> Settings:
+def _with_default_agents(settings: Settings, folder: Path) -> Settings:
     """The settings, with an assistant added if there is a model but no agent in the coordinator.
 
     With MCP servers, a router is added too. The router comes first, so that it answers if no default is named and no
@@ -102,7 +102,7 @@ def load(
         unused_variables.text_of(file),
         unused_variables.text_of(folder / settings.tools.servers_config),
     )
-    return with_default_agents(settings, folder)
+    return _with_default_agents(settings, folder)
 
 
 def read_variables(

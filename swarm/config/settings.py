@@ -153,7 +153,7 @@ class LeaseSettings(Section):
     seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
 
 
-class PromptSettings(Section):
+class _PromptSettings(Section):
     """The agents' input."""
 
     history_characters: int | None = Field(
@@ -176,7 +176,7 @@ class FileSettings(Section):
     cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
 
 
-class RetentionSettings(Section):
+class _RetentionSettings(Section):
     """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
 
     threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
@@ -232,12 +232,12 @@ class Settings(Section):
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()
     leases: LeaseSettings = LeaseSettings()
-    prompts: PromptSettings = PromptSettings()
+    prompts: _PromptSettings = _PromptSettings()
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     files: FileSettings = FileSettings()
-    retention: RetentionSettings = RetentionSettings()
+    retention: _RetentionSettings = _RetentionSettings()
     log: LogSettings = LogSettings()
     remove_secrets: bool = Field(True, description="take what looks like a secret out of what agents post")
     metrics: MetricsSettings = MetricsSettings()

@@ -189,10 +189,10 @@ class Writer:
 
 def words(asked: RunAgentInput) -> str:
     """Returns the last message without the addressed names."""
-    return re.sub(r"(?:@|swarm#)[\w-]+", " ", last_message(asked)).strip().lower()
+    return re.sub(r"(?:@|swarm#)[\w-]+", " ", _last_message(asked)).strip().lower()
 
 
-def last_message(asked: RunAgentInput) -> str:
+def _last_message(asked: RunAgentInput) -> str:
     """Returns the person's last message."""
     texts = [message.content for message in asked.messages if message.role == "user"]
     return texts[-1] if texts and isinstance(texts[-1], str) else ""

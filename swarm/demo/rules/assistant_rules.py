@@ -25,15 +25,15 @@ _AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTAL
 def remembered(asked: Asked) -> Reply | None:
     """Answers a question about the person, or a statement of the person; None for other messages."""
     if _ALL.search(asked.last):
-        return Text(text=_listed(facts_in(asked.facts)))
+        return Text(text=_listed(_facts_in(asked.facts)))
     if question := _ASKED.search(asked.last):
         return _recalled(asked, " ".join(question["what"].split()).lower())
-    return told_now(asked)
+    return _told_now(asked)
 
 
-def told_now(asked: Asked) -> Reply | None:
+def _told_now(asked: Asked) -> Reply | None:
     """Replies to a person's new statement; None without one."""
-    new = facts_in(asked.last)
+    new = _facts_in(asked.last)
     if not new:
         return None
     name = next((fact["value"] for fact in _FACT.finditer(asked.last) if fact["what"].lower() == "name"), "")
@@ -47,7 +47,7 @@ def known(asked: Asked, what: str) -> str:
     return told[-1] if told else ""
 
 
-def facts_in(text: str) -> Sequence[str]:
+def _facts_in(text: str) -> Sequence[str]:
     """Returns a text's statements of a person, each once, in the order of their last mention."""
     notes = [found["note"].strip() for found in _NOTE.finditer(text) if not _FACT.search(found["note"])]
     latest = {found["what"].strip().lower(): found["value"].strip() for found in _FACT.finditer(text)}
@@ -56,7 +56,7 @@ def facts_in(text: str) -> Sequence[str]:
 
 def summary(conversation: str) -> str:
     """Summarises a conversation, given as a paragraph for each message: the facts, and the last question."""
-    facts = facts_in(conversation)
+    facts = _facts_in(conversation)
     asked = [found for part in conversation.split("\n\n") if (found := _question(part))]
     listed = "\n".join(f"- remember: {fact}" if not fact.startswith("my ") else f"- {fact}" for fact in facts)
     return (
@@ -120,7 +120,7 @@ def look_up(asked: Asked) -> Reply | None:
     return Calls(calls=tuple(Call(tool="search", arguments={"query": query}) for query in queries)) if queries else None
 
 
-def from_documents(asked: Asked) -> Reply:
+def _from_documents(asked: Asked) -> Reply:
     """Returns the step after searches: read the best document of each, and then quote them."""
     pages = [page for result in asked.answered if result.call.tool == "fetch_document" and (page := _page(result.text))]
     if pages:
@@ -249,7 +249,7 @@ def _with_results(asked: Asked) -> Reply:
     results = asked.answered
     tools = {result.call.tool for result in results}
     if tools <= {"search", "fetch_document"}:
-        return from_documents(asked)
+        return _from_documents(asked)
     if tools == {"git"}:
         return Text(text=f"This is what git says:\n\n```\n{results[-1].text.strip()}\n```")
     return Text(text="\n".join(_told(result, language_of(asked.last)) for result in results))
@@ -284,7 +284,7 @@ def _joke(asked: Asked) -> Reply:
 
 def _greet(asked: Asked) -> Reply:
     name = known(asked, "name")
-    return told_now(asked) or Text(text=f"Hello{f' {name}' if name else ''}! {abilities(asked)}")
+    return _told_now(asked) or Text(text=f"Hello{f' {name}' if name else ''}! {abilities(asked)}")
 
 
 def _weather(asked: Asked) -> Reply:

@@ -59,7 +59,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
     async def complete(request: Request) -> Response:
         try:
             body = orjson.loads(await request.body())
-            asked = asked_in(body)
+            asked = _asked_in(body)
         except (ValueError, KeyError, TypeError, AttributeError):
             return _refused("This is not a request for a chat completion.")
         answer, used = reply(asked), _used(asked)
@@ -75,7 +75,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
     )
 
 
-def asked_in(body: Mapping[str, Any]) -> Asked:
+def _asked_in(body: Mapping[str, Any]) -> Asked:
     """Parses a request. Raises ValueError, KeyError, TypeError or AttributeError for an invalid one."""
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     return Asked(
