@@ -30,8 +30,7 @@ from swarm.services.outbox.elections import Election, OfficeTerm
 from swarm.services.runs.converse import Converse
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
-from swarm.telemetry import loop_lag
-from swarm.telemetry.setup import Telemetry
+from swarm.telemetry.setup import Telemetry, watch_loop
 
 TOOLS_SECONDS: Final = 3.5
 """Time kept back at a stop for the resources of runs: MCP servers, sessions at AWS, models."""
@@ -93,7 +92,7 @@ async def live(
         "reload": coordinator.reloader.obey(hangup),
         "hearing": coordinator.hearing.run(coordinator.slack_door),
         "listen": listen(database, coordinator.lease_seconds),
-        "loop lag": loop_lag.watch(lag.observe),
+        "loop lag": watch_loop(lag.observe),
     }
     if database.dialect == "postgresql":
         works["ticker"] = Ticker(database).run()

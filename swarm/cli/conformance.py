@@ -35,7 +35,7 @@ TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variabl
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InProcessAgent:
+class _InProcessAgent:
     """A built-in agent that runs in this process, with the settings for it alone."""
 
     name: str
@@ -51,18 +51,39 @@ class Named(StrEnum):
     RAG_COMPLEX = "rag-complex"
 
 
-def conformance(
-    *,
-    agent: str,
-    suite: Annotated[bool, Parameter(negative=())] = False,
-    scenario: Annotated[list[Named] | None, Parameter(negative=())] = None,
-    dialect: Dialect | None = None,
-    token: Annotated[str | None, Parameter(env_var=TOKEN_VARIABLE, show_env_var=True)] = None,
-    agent_id: str | None = None,
-    timeout_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0,
-    first_sign_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
-) -> int:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Options:
+    """The options of the command."""
+
+    agent: str
+    """The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml."""
+
+    suite: Annotated[bool, Parameter(negative=())] = False
+    """Run all scenarios, which is also what happens without --scenario."""
+
+    scenario: Annotated[list[Named] | None, Parameter(negative=())] = None
+    """Run this scenario only; may be given several times."""
+
+    dialect: Dialect | None = None
+    """agui (the default): the address takes runs of AG-UI 1.0; caipe: it is the base of CAIPE's chat API."""
+
+    token: Annotated[str | None, Parameter(env_var=TOKEN_VARIABLE, show_env_var=True)] = None
+    """A bearer token for the agent. Better in the environment: arguments can be seen by others on the machine."""
+
+    agent_id: str | None = None
+    """Which agent of the service is meant; caipe only."""
+
+    timeout_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0
+    """Time limit for one answer."""
+
+    first_sign_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0
+    """Time limit for the first text or tool of an answer ("stream opened")."""
+
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
+    """Print everything as JSON; progress still goes to standard error."""
+
+
+def conformance(*, options: Annotated[_Options, Parameter(name="*")]) -> int:
     """Ask an agent four questions, show its answers in a local Slack, and judge them by 22 checks.
 
     Neither Slack nor a running coordinator is needed: the answers go through the coordinator's own code into a Slack
@@ -78,33 +99,12 @@ def conformance(
     `swarm conformance --scenario simple-chat --agent https://caipe.example.org --dialect caipe`
 
     `swarm conformance --suite --agent docs`
-
-    Parameters
-    ----------
-    agent
-        The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml.
-    suite
-        Run all scenarios, which is also what happens without --scenario.
-    scenario
-        Run this scenario only; may be given several times.
-    dialect
-        agui: the address takes runs of the AG-UI protocol 1.0 (the default); caipe: it is the base of CAIPE's chat API.
-    token
-        A bearer token for the agent. Better in the environment: arguments can be seen by others on the machine.
-    agent_id
-        Which agent of the service is meant; caipe only.
-    timeout_seconds
-        Time limit for one answer.
-    first_sign_seconds
-        Time limit for the first text or tool of an answer ("stream opened").
-    as_json
-        Print everything as JSON; progress still goes to standard error.
     """
     log.configure("error")
-    chosen = _chosen(scenario or [], suite=suite)
-    found = _limited(_found(agent, dialect, token, agent_id), timeout_seconds)
-    results = asyncio.run(_examined(found, chosen, first_sign_seconds))
-    _show(found.name, results, as_json=as_json)
+    chosen = _chosen(options.scenario or [], suite=options.suite)
+    found = _limited(_found(options), options.timeout_seconds)
+    results = asyncio.run(_examined(found, chosen, options.first_sign_seconds))
+    _show(found.name, results, as_json=options.as_json)
     return 0 if all(result.passed for result in results) else 1
 
 
@@ -116,18 +116,17 @@ def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
     return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
 
 
-def _found(
-    agent: str, dialect: Dialect | None, token: str | None, agent_id: str | None
-) -> RemoteAgent | InProcessAgent:
+def _found(options: _Options) -> RemoteAgent | _InProcessAgent:
+    agent = options.agent
     known = RemoteAgent(name=_host(agent), url=agent) if "://" in agent else _configured(agent)
-    if isinstance(known, InProcessAgent):
+    if isinstance(known, _InProcessAgent):
         return known
     return replace(
         known,
-        dialect=dialect or known.dialect,
-        token=token or known.token,
-        oauth=None if token else known.oauth,
-        agent_id=agent_id or known.agent_id,
+        dialect=options.dialect or known.dialect,
+        token=options.token or known.token,
+        oauth=None if options.token else known.oauth,
+        agent_id=options.agent_id or known.agent_id,
     )
 
 
@@ -136,14 +135,14 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
-def _configured(name: str) -> RemoteAgent | InProcessAgent:
+def _configured(name: str) -> RemoteAgent | _InProcessAgent:
     from swarm.app import settings_mapping
     from swarm.config import load
 
     settings = load()
     remotes = {remote.name: remote for remote in settings_mapping.remote_agents(settings)}
     if name in settings.agents.builtin:
-        return InProcessAgent(name=name, settings=_alone(settings, name))
+        return _InProcessAgent(name=name, settings=_alone(settings, name))
     if name not in remotes:
         names = ", ".join([*remotes, *settings.agents.builtin]) or "none"
         raise ConfigurationError(
@@ -159,7 +158,7 @@ def _alone(settings: Settings, name: str) -> Settings:
     return settings.model_copy(update={"agents": agents})
 
 
-def _limited(found: RemoteAgent | InProcessAgent, seconds: float) -> RemoteAgent | InProcessAgent:
+def _limited(found: RemoteAgent | _InProcessAgent, seconds: float) -> RemoteAgent | _InProcessAgent:
     if isinstance(found, RemoteAgent):
         return replace(found, timeout_seconds=seconds, longest_run_seconds=seconds)
     limits = found.settings.limits.model_copy(update={"seconds": seconds})
@@ -167,7 +166,7 @@ def _limited(found: RemoteAgent | InProcessAgent, seconds: float) -> RemoteAgent
 
 
 async def _examined(
-    found: RemoteAgent | InProcessAgent, scenarios: Sequence[Scenario], first_sign_seconds: float
+    found: RemoteAgent | _InProcessAgent, scenarios: Sequence[Scenario], first_sign_seconds: float
 ) -> list[Result]:
     from swarm.conformance.checks import Limits
     from swarm.conformance.report import Progress
@@ -195,7 +194,7 @@ async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, Conv
 
 
 @asynccontextmanager
-async def _running(chosen: InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
+async def _running(chosen: _InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
     """A built-in agent with a temporary database of its own."""
     from swarm.app import built_in
     from swarm.store.admin import preparation

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import httpx2
+from cyclopts import Parameter
 from rich.console import Console
 
 from swarm.cli.client import CoordinatorClient, CoordinatorRefused, in_one_line
+from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
 """Short, since a hook holds up a typing person."""
+
+
+def tray(
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    quiet_when_empty: Annotated[bool, Parameter(negative=())] = False,
+    hook: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Show what waits for an agent: unread messages, mentions, its tasks, its threads.
+
+    For a person at the agent's side, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN names the agent, SWARM_URL
+    the coordinator (http://127.0.0.1:8080).
+
+    Parameters
+    ----------
+    as_json
+        Print the data of GET /tray.
+    quiet_when_empty
+        Print nothing if nothing waits.
+    hook
+        End with exit code 0 in any case, so that a coding CLI goes on; errors are still printed.
+    """
+    return run(os.environ, Terminal(), as_json=as_json, quiet_when_empty=quiet_when_empty, hook=hook)
 
 
 def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_when_empty: bool, hook: bool) -> int:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from swarm.config.agents import AgentSettings, OAuthSettings, RemoteAgentSettings
 from swarm.config.builtin import BuiltinAgentSettings, Kind, LocalTool
-from swarm.config.channels import ChannelSettings
 from swarm.config.listing import describe, differences, secrets
-from swarm.config.problems import BadSettings
-from swarm.config.reading import CONFIG_FILE, load, read_variables
+from swarm.config.reading import CONFIG_FILE, BadSettings, load, read_variables
 from swarm.config.section import secret_problem
 from swarm.config.settings import (
+    ChannelSettings,
     DatabaseSettings,
     FileSettings,
     HttpSettings,

@@ -88,7 +88,7 @@ class BuiltinAgentSettings(Section):
         return self
 
 
-class SessionSettings(Section):
+class _SessionSettings(Section):
     """What assistants remember."""
 
     scope: SessionScope = Field(
@@ -100,7 +100,7 @@ class SessionSettings(Section):
     keep_recent_messages: int = Field(KEEP_RECENT_MESSAGES, ge=0, description="so many are kept as they are")
 
     @model_validator(mode="after")
-    def _leaves_something_to_summarise(self) -> SessionSettings:
+    def _leaves_something_to_summarise(self) -> _SessionSettings:
         if self.keep_recent_messages >= self.compaction_threshold:
             raise ValueError("keep_recent_messages is expected to be less than compaction_threshold")
         return self
@@ -109,7 +109,7 @@ class SessionSettings(Section):
 class RuntimeSettings(Section):
     """How built-in agents run."""
 
-    session: SessionSettings = SessionSettings()
+    session: _SessionSettings = _SessionSettings()
 
 
 class GitSettings(Section):
@@ -130,7 +130,7 @@ class GitSettings(Section):
     timeout_seconds: float = Field(30, gt=0, description="so long one call may take")
 
 
-class ShellSettings(Section):
+class _ShellSettings(Section):
     """The tool shell, off without commands."""
 
     commands: list[str] = Field(default_factory=list, description="programs that may be run, by name, as ls")
@@ -148,7 +148,7 @@ class ShellSettings(Section):
         return commands
 
 
-class DelegateSettings(Section):
+class _DelegateSettings(Section):
     """The coding programs that assistants may hand work to."""
 
     kiro: Path = Field(Path("~/.local/bin/kiro-cli"), description="where kiro-cli is")
@@ -166,7 +166,7 @@ class DelegateSettings(Section):
     )
 
 
-class AgentCoreSettings(Section):
+class _AgentCoreSettings(Section):
     """Amazon Bedrock AgentCore; needs the extra "agentcore" and AWS's credentials."""
 
     region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
@@ -189,9 +189,9 @@ class ToolSettings(Section):
     search_max_calls: int | None = Field(5, ge=0, description="calls of search in one run; null: no limit")
     fetch_document_max_calls: int | None = Field(10, ge=0, description="calls of fetch_document in one run")
     git: GitSettings = GitSettings()
-    shell: ShellSettings = ShellSettings()
-    delegates: DelegateSettings = DelegateSettings()
-    agentcore: AgentCoreSettings = AgentCoreSettings()
+    shell: _ShellSettings = _ShellSettings()
+    delegates: _DelegateSettings = _DelegateSettings()
+    agentcore: _AgentCoreSettings = _AgentCoreSettings()
 
 
 class DocumentSettings(Section):

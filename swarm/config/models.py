@@ -45,28 +45,28 @@ class ModelSettings(Section):
     check_at_start: bool = Field(True, description="ask the model for one word at the start, to see that it answers")
 
 
-class OpenAISettings(Section):
+class _OpenAISettings(Section):
     """OpenAI, or a service with its protocol."""
 
     api_key: SecretStr | None = None
     base_url: HttpAddress | None = Field(None, description="with its path, as http://127.0.0.1:8000/v1")
 
 
-class AnthropicSettings(Section):
+class _AnthropicSettings(Section):
     """Anthropic."""
 
     api_key: SecretStr | None = None
     base_url: HttpAddress | None = None
 
 
-class BedrockSettings(Section):
+class _BedrockSettings(Section):
     """Amazon Bedrock. Credentials come from the places of AWS's own programs."""
 
     region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
     base_url: HttpAddress | None = None
 
 
-class OllamaSettings(Section):
+class _OllamaSettings(Section):
     """Ollama."""
 
     base_url: HttpAddress = Field(OLLAMA_BASE_URL, description="without /v1")
@@ -76,10 +76,10 @@ class OllamaSettings(Section):
 class ProviderSettings(Section):
     """Connections to the providers of models."""
 
-    openai: OpenAISettings = OpenAISettings()
-    anthropic: AnthropicSettings = AnthropicSettings()
-    bedrock: BedrockSettings = BedrockSettings()
-    ollama: OllamaSettings = OllamaSettings()
+    openai: _OpenAISettings = _OpenAISettings()
+    anthropic: _AnthropicSettings = _AnthropicSettings()
+    bedrock: _BedrockSettings = _BedrockSettings()
+    ollama: _OllamaSettings = _OllamaSettings()
 
     def guess(self, model: str) -> Provider:
         """The likely provider of a model without a named one."""

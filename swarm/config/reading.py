@@ -14,20 +14,50 @@ from typing import Any, Final
 import yaml
 from dotenv import dotenv_values
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from swarm.config import unused_variables
 from swarm.config.builtin import BuiltinAgentSettings, Kind
-from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
+from swarm.telemetry.redaction import Redactor
+
+_SECRET = re.compile(r"(token|secret|key)$")
+_REDACTOR: Final = Redactor()
+
+
+class BadSettings(ConfigurationError):
+    """Some settings cannot be used. ``problems`` has each bad key, with its problem."""
+
+    def __init__(self, error: ValidationError) -> None:
+        found = [_problem(part) for part in error.errors(include_url=False)]
+        self.problems: Mapping[str, str] = dict(found)
+        super().__init__(
+            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in found)
+        )
+
+
+def _problem(part: ErrorDetails) -> tuple[str, str]:
+    """The key with its variable, and the problem."""
+    path = tuple(str(step) for step in part["loc"])
+    variable = next((name for name, known in VARIABLES.items() if known == path), None)
+    key = ".".join(path) + (f" ({variable})" if variable else "")
+    if part["type"] == "extra_forbidden":
+        return key, "there is no such setting"
+    expected = part["msg"].removeprefix("Value error, ")
+    value = part.get("input")
+    if isinstance(value, dict | list) or (path and _SECRET.search(path[-1])) or part["type"] == "missing":
+        return key, expected
+    return key, f"is {_REDACTOR.line(repr(value))}: {expected}"
+
 
 ASSISTANT: Final = "assistant"
 ROUTER: Final = "tools"
 
 
-def with_default_agents(settings: Settings, folder: Path) -> Settings:
+def _with_default_agents(settings: Settings, folder: Path) -> Settings:
     """The settings, with an assistant added if there is a model but no agent in the coordinator.
 
     With MCP servers, a router is added too. The router comes first, so that it answers if no default is named and no
@@ -72,7 +102,7 @@ def load(
         unused_variables.text_of(file),
         unused_variables.text_of(folder / settings.tools.servers_config),
     )
-    return with_default_agents(settings, folder)
+    return _with_default_agents(settings, folder)
 
 
 def read_variables(

@@ -1,4 +1,4 @@
-"""The settings of a coordinator, section by section; the sections `agents` and `channels` have modules of their own."""
+"""The settings of a coordinator, section by section; the sections `agents` and `models` have modules of their own."""
 
 from __future__ import annotations
 
@@ -9,18 +9,51 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings
 from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
-from swarm.config.channels import ChannelSettings
 from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
+from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
+from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.prompts.client_context import OWN_KEYS
 from swarm.domain.prompts.input import HISTORY_CHARACTERS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
+
+
+class ChannelSettings(Section):
+    """The settings of one channel, or the defaults for all channels."""
+
+    agent: str | None = Field(None, description="an agent's name; without it the default lead")
+    enabled: bool = True
+    listen: Listen = Field(
+        Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots' posts only)"
+    )
+    allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everybody")
+    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
+    bot_messages_per_hour: int = Field(
+        BOT_MESSAGES_PER_HOUR, ge=1, le=1_000, description="messages of bots that agents get per thread and hour"
+    )
+    external: External = Field(
+        External.DENY, description="deny, or allow: guests and people of other workspaces reach agents"
+    )
+    display: TaskDisplay = Field(TaskDisplay.PLAN, description="how tools and plans are shown: plan, or timeline")
+    client_context: Mapping[str, JsonValue] = Field(
+        default_factory=dict, description="keys of your own for the agent's client context, to shape its style"
+    )
+    share_email: bool = Field(False, description="tell the agent the e-mail address of who asks")
+
+    @field_validator("client_context")
+    @classmethod
+    def _are_their_own(cls, extra: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+        if taken := sorted(OWN_KEYS & set(extra)):
+            raise ValueError(f"'{taken[0]}' is set by swarm itself; keys of your own are expected")
+        return extra
+
 
 MOST_KEPT_DAYS = 36_500
 """The longest period of retention: a hundred years."""
@@ -120,7 +153,7 @@ class LeaseSettings(Section):
     seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
 
 
-class PromptSettings(Section):
+class _PromptSettings(Section):
     """The agents' input."""
 
     history_characters: int | None = Field(
@@ -143,7 +176,7 @@ class FileSettings(Section):
     cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
 
 
-class RetentionSettings(Section):
+class _RetentionSettings(Section):
     """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
 
     threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
@@ -199,12 +232,12 @@ class Settings(Section):
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()
     leases: LeaseSettings = LeaseSettings()
-    prompts: PromptSettings = PromptSettings()
+    prompts: _PromptSettings = _PromptSettings()
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     files: FileSettings = FileSettings()
-    retention: RetentionSettings = RetentionSettings()
+    retention: _RetentionSettings = _RetentionSettings()
     log: LogSettings = LogSettings()
     remove_secrets: bool = Field(True, description="take what looks like a secret out of what agents post")
     metrics: MetricsSettings = MetricsSettings()

@@ -1,11 +1,13 @@
-"""The home folder of the demo: held by one demo at a time, and as new as the twin's workspace."""
+"""The folders of the demo: its home, held by one demo at a time, and the work tree of its assistant."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,3 +46,25 @@ def held(home: Path, *, begins_anew: bool) -> Iterator[None]:
             for ending in ("", "-wal", "-shm", "-journal"):
                 (home / f"{DATABASE}{ending}").unlink(missing_ok=True)
         yield
+
+
+_NOTES: Final = "# Notes\n\nThe demo has made this repository, and removes it when it ends.\n"
+
+
+@contextmanager
+def work_tree(*apart_from: Path) -> Iterator[Path | None]:
+    """Makes a small git repository for the block; None if the folder for temporary files lies in one of these folders.
+
+    The demo's working directory cannot be the work tree: the coordinator reads its settings there, and refuses such a
+    tree.
+    """
+    parent = Path(tempfile.gettempdir()).resolve()
+    if any(parent.is_relative_to(folder.resolve()) for folder in apart_from):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="swarm-demo-", dir=parent, ignore_cleanup_errors=True) as name:
+        (Path(name) / "notes.md").write_text(_NOTES, encoding="utf-8")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        with suppress(OSError):  # git is not installed, which its tool reports when called
+            subprocess.run(["git", "init", "--quiet", "--template=", name], env=environment, check=False)
+        yield Path(name)

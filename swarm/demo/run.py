@@ -16,7 +16,7 @@ from typing import Final
 import httpx2
 import orjson
 
-from swarm.demo import home, settings_file, work_tree
+from swarm.demo import home, settings_file
 from swarm.demo.processes import Died, Parts
 from swarm.demo.rules.asked import MODEL
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
@@ -99,7 +99,7 @@ async def run(demo: Plan) -> int:
     try:
         with (
             home.held(demo.home, begins_anew=not demo.slack and demo.database_url is None),
-            work_tree.made(Path.cwd(), demo.home) as tree,
+            home.work_tree(Path.cwd(), demo.home) as tree,
         ):
             return await _run_parts(replace(demo, work_tree=tree), stop)
     except home.InUse as error:

@@ -8,7 +8,7 @@ message that a task was delegated from, have traces of their own, to which the c
 Spans are made after the fact, from watchers' calls; nothing waits for them. They hold ids, kinds and results, never
 people's texts.
 
-This module needs the packages of the extra ``otel``; `swarm.telemetry.exporting` imports it if traces are on.
+This module needs the packages of the extra ``otel``; `swarm.telemetry.setup` imports it if traces are on.
 """
 
 from __future__ import annotations

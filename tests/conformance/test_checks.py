@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from swarm.conformance.checks import Limits, Seen, judge
+from swarm.conformance.checks import Limits, Seen, judge, said_twice, words
 from swarm.conformance.record import APPENDS, CLOSES, OPENS, POSTS, UPDATES, Call, Heard, Message, Record
 from swarm.conformance.scenarios import SCENARIOS, Check
-from swarm.conformance.words import said_twice, words
 from swarm.domain.answers.events import (
     Answered,
     Asked,

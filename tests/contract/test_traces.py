@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from swarm.domain.watchers import ToolCall
-from swarm.telemetry.exporting import open_traces
+from swarm.telemetry.setup import open_traces
 from swarm.telemetry.traces import Traces, context_of
 from tests.support.doors import Visitor
 from tests.support.slack import refuses
@@ -220,7 +220,7 @@ def test_an_endpoint_without_the_packages_stops_the_start_and_says_what_to_insta
 import sys
 sys.modules["opentelemetry.exporter"] = None
 from swarm.domain.errors import ConfigurationError
-from swarm.telemetry.exporting import open_traces
+from swarm.telemetry.setup import open_traces
 try:
     open_traces("http://127.0.0.1:4318", version="1")
 except ConfigurationError as error:

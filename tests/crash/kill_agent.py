@@ -11,9 +11,9 @@ import contextlib
 import os
 from typing import Any
 
+from swarm.bench.agents import Agent, Line, Part, Refused
 from swarm.bench.figures import BenchError
-from swarm.bench.parts.agent import Agent, Line, Part, Refused
-from swarm.bench.streams.streaming_agent import Order, order_in
+from swarm.bench.streaming_agent import Order, order_in
 
 Json = dict[str, Any]
 

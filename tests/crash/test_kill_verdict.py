@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from swarm.bench.storms.storm_verdict import Asked
-from swarm.bench.streams.streaming_agent import Order
+from swarm.bench.storm import Asked
+from swarm.bench.streaming_agent import Order
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.kill_verdict import faults_of_marks, faults_of_stream
 

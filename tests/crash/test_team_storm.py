@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from swarm.bench.figures import Figure
-from swarm.bench.storms.storm import StormPlan, measure
-from swarm.bench.storms.storm_verdict import Asked, Log, Seen, judge
+from swarm.bench.plans import StormPlan
+from swarm.bench.storm import Asked, Log, Seen, judge, measure
 
 SMALL = StormPlan(
     messages=160,

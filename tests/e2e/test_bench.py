@@ -2,95 +2,115 @@
 
 from __future__ import annotations
 
+import json
 import math
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from swarm.bench import team
-from swarm.bench.figures import BenchError, Better, Figure, combined, percentile
+from swarm.bench import storm, streams, team
+from swarm.bench.figures import BenchError, Better, Figure, Say, combined, main, measure, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen
-from swarm.bench.plan import Plan, Say
-from swarm.bench.run import Measure, judged, measure
-from swarm.bench.streams import stream
+from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan
+from swarm.processes.supervisor import descendants
 
-TINY = Plan(
+TINY = LoopPlan(
+    settle_seconds=0,
     seconds=0.3,
     events_per_second=50,
     events_in_flight=4,
     polls=8,
     more_polls=16,
-    agents=2,
+    agents=(2,),
     pairs_per_second=60,
     callers=4,
     store_pairs=60,
     rows=200,
     few_rows=20,
     claims=10,
-    workers=2,
-    team_per_second=10,
-    team_in_flight=2,
-    streams=(2,),
-    stream_seconds=1.5,
-    answers=2,
-    answer_every_seconds=0.5,
-    refill_seconds=0.5,
+)
+TEAM = TeamPlan(settle_seconds=0, seconds=0.3, workers=2, per_second=10, in_flight=2)
+STREAM = StreamPlan(
+    settle_seconds=0, streams=(2,), seconds=1.5, answers=2, answer_every_seconds=0.5, refill_seconds=0.5
 )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", MEASUREMENTS)
-async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: str) -> None:
+async def measured(plan: LoopPlan, name: str, say: Say = print) -> list[Figure]:
+    return await measure(chosen(replace(plan, only=name)), 1, say)
+
+
+async def check(name: str) -> None:
     said: list[str] = []
-
-    figures = await measure({name: MEASUREMENTS[name]}, TINY, 1, said.append)
-
+    figures = await measured(TINY, name, said.append)
     assert figures
     assert {figure.measurement for figure in figures} == {name}
     assert all(math.isfinite(figure.value) for figure in figures)
-    assert any(figure.target is not None for figure in figures)
+    assert any(figure.target is not None for figure in figures) or name == "pairs"
     assert said
     assert all(line.startswith(f"{name}: ") for line in said)
 
 
+async def test_the_smallest_loop_measures_pairs_on_a_real_coordinator() -> None:
+    await check("pairs")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in MEASUREMENTS if name != "pairs"])
+async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: str) -> None:
+    await check(name)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_the_bench_and_leaves_no_child() -> None:
+    command = (sys.executable, "-P", "-m", "swarm", "bench", "loop", "--only", "start", "--seconds", "600")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as bench:
+        assert bench.stderr
+        assert bench.stderr.readline() == "start: nothing happens for 600 s\n"
+        children = descendants({bench.pid})
+        assert len(children) >= 2  # a coordinator and its supervisor
+        bench.send_signal(signal.SIGINT)
+        assert bench.wait() == 130
+        assert bench.stderr.read() == ""
+    assert [child for child in children if Path(f"/proc/{child.pid}").exists()] == []
+
+
 @pytest.mark.long
 async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
-    figures = await measure({"team": team.measure}, TINY, 1, print)
+    figures = await team.measure(TEAM, print)
 
     assert {figure.measurement for figure in figures} == {"team"}
-    assert all(figure.value > 0 for figure in figures)
+    assert all(figure.value > 0 for figure in figures if figure.unit not in ("", "cores"))
 
 
 @pytest.mark.long
 @pytest.mark.req("STREAM-04", "STREAM-05")
 async def test_streams_of_the_bench_lose_nothing_and_no_call_is_refused() -> None:
-    figures = await measure({"stream": stream.measure}, TINY, 1, print)
+    figures = await streams.measure(STREAM, print)
 
-    assert {figure.measurement for figure in figures} == {stream.FIRST_TEXT, "2 at once"}
+    assert {figure.measurement for figure in figures} == {streams.FIRST_TEXT, "2 at once"}
     found = {figure.what: figure for figure in figures if figure.measurement == "2 at once"}
     assert found["answers streamed"].value + found["answers posted, since no stream was free"].value == 2
     assert all(figure.value == 0 for figure in figures if figure.target == 0)
     assert found["first delta → call, p50"].value > 0
 
 
-async def test_streams_of_several_processes_are_not_measured() -> None:
-    with pytest.raises(BenchError, match="one coordinator process"):
-        await measure({"stream": stream.measure}, replace(TINY, processes=2), 1, print)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "make"), [("pairs", MEASUREMENTS["pairs"]), ("team", team.measure)])
-async def test_several_processes_share_the_load(name: str, make: Measure, postgres_server_url: str) -> None:
-    plan = replace(TINY, processes=2, database=postgres_server_url)
+async def test_several_processes_share_the_load(postgres_server_url: str) -> None:
+    pairs = await measured(replace(TINY, processes=2, database=postgres_server_url), "pairs")
+    shared = await team.measure(replace(TEAM, processes=2, database=postgres_server_url), print)
 
-    figures = await measure({name: make}, plan, 1, print)
-
-    assert all(figure.value > 0 for figure in figures)
+    assert all(figure.value > 0 for figure in [*pairs, *shared] if figure.unit not in ("", "cores"))
 
 
 async def test_several_processes_without_a_server_are_refused() -> None:
     with pytest.raises(BenchError, match="need a PostgreSQL"):
-        await measure({"team": team.measure}, replace(TINY, processes=2), 1, print)
+        await storm.measure(StormPlan(processes=2), print)
 
 
 def test_a_percentile_is_one_of_the_values() -> None:
@@ -126,31 +146,42 @@ def test_of_a_ratio_the_median_counts() -> None:
 
 
 @pytest.mark.parametrize(("found", "code"), [(0.0, 0), (1.0, 1)])
-def test_a_verdict_is_also_an_exit_code(found: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verdict_is_also_an_exit_code(
+    found: float, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     async def make(say: Say) -> list[Figure]:
         return [_figure(found, Better.LOWER, 0)]
 
-    assert judged(make, None) == code
+    assert main(lambda: {"it": make}, 1, None) == 0
+    assert main(lambda: {"it": make}, 1, tmp_path / "figures.json", verdict=True) == code
     assert ("NO" in capsys.readouterr().out) == bool(code)
+    (written,) = json.loads((tmp_path / "figures.json").read_text())["figures"]
+    assert written == {
+        "measurement": "m", "what": "w", "value": found, "unit": "ms", "better": "lower", "target": 0, "ratio": False,
+        "met": not code,
+    }  # fmt: skip
 
 
 def test_a_measurement_that_cannot_be_made_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     async def make(say: Say) -> list[Figure]:
         raise BenchError("the twin did not start")
 
-    assert judged(make, None) == 1
+    assert main(lambda: {"it": make}, 1, None) == 1
     assert "the twin did not start" in capsys.readouterr().err
 
 
 def test_measurements_are_chosen_by_name_and_made_in_their_own_order() -> None:
-    assert list(chosen("")) == list(MEASUREMENTS)
-    assert list(chosen("store, events")) == ["events", "store"]
-    assert list(chosen("", processes=3)) == ["events", "polls", "pairs"]
-    with pytest.raises(BenchError, match="store has no coordinator process"):
-        chosen("store,pairs", processes=3)
+    def names(**options: Any) -> list[str]:
+        return list(chosen(LoopPlan(**options)))
+
+    assert names() == list(MEASUREMENTS)
+    assert names(only="store, events") == ["events", "store"]
+    assert names(processes=3) == ["events", "polls", "pairs"]
+    with pytest.raises(BenchError, match="store is not for several coordinators"):
+        names(only="store,pairs", processes=3)
     with pytest.raises(BenchError, match="there is no measurement speed"):
-        chosen("events,speed")
+        names(only="events,speed")
 
 
 def _figure(value: float, better: Better, target: float | None = None) -> Figure:
-    return Figure(measurement="m", what="w", value=value, unit="ms", better=better, target=target)
+    return Figure("m", "w", value, "ms", better, target)

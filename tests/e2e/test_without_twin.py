@@ -20,6 +20,8 @@ NEED_IT = (
     "twin --port 0",
     "demo",
     "conformance --agent http://127.0.0.1:1/ --suite",
+    "bench loop --only pairs",
+    "bench team",
     "bench storm --messages 1 --agents 1 --leads 1",
     "bench stream --streams 1 --seconds 1",
 )

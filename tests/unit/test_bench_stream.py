@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from swarm.bench.streams.lag import Lag, lag_on
-from swarm.bench.streams.stream_log import Asked, CallLog, faults, waits
-from swarm.bench.streams.streaming_agent import Order, Sent, marks_in, order_in
+from swarm.bench.stream_judge import Asked, CallLog, Lag, faults, lag_on, waits
+from swarm.bench.streaming_agent import Order, Sent, marks_in, order_in
 from tests.support.every import every
 
 ORDER = Order(stream=7, deltas=4, per_second=2.5)

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from swarm.telemetry import loop_lag
 from swarm.telemetry.metrics import Metrics
+from swarm.telemetry.setup import watch_loop
 from tests.support.waiting import PATIENCE_SECONDS
 
 STUCK_SECONDS = 0.3
@@ -25,7 +25,7 @@ async def test_a_loop_that_was_stuck_is_told_of() -> None:
         if seconds > STUCK_SECONDS / 2:
             late.set()
 
-    watching = asyncio.create_task(loop_lag.watch(learn))
+    watching = asyncio.create_task(watch_loop(learn))
     await asyncio.sleep(0)  # the watcher sleeps now
     time.sleep(STUCK_SECONDS)
     await asyncio.wait_for(late.wait(), PATIENCE_SECONDS)

@@ -1,1 +1,1 @@
-"""Measurements from inside: the store alone, which no protocol reaches."""
+"""Measurements within this process, of parts that no protocol reaches: the store alone."""

@@ -22,12 +22,9 @@ from swarm.store.bridge.sqlite_driver import connect, sqlite3
 S = TypeVar("S")
 T = TypeVar("T")
 
-Run = Callable[[Path, int, int], float]
-"""Works through a seeded file: its path, the numbers of callers and pairs. Returns pairs per second."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class _Held:
     """A message under a lease."""
 
     token: str
@@ -53,8 +50,8 @@ def grouped(path: Path, callers: int, pairs: int) -> float:
     with _connected(path) as connection:
         begun = time.perf_counter()
         for _ in range(pairs // callers):
-            held = _committed(connection, _saved_claim, [agent_id(number) for number in range(callers)])
-            _committed(connection, _saved_finish, [one for one in held if one])
+            held = _committed(connection, _claim, [agent_id(number) for number in range(callers)])
+            _committed(connection, _finish, [one for one in held if one])
         return pairs // callers * callers / (time.perf_counter() - begun)
 
 
@@ -70,27 +67,20 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 def _committed(
     connection: sqlite3.Connection, step: Callable[[sqlite3.Connection, S], T], subjects: Sequence[S]
 ) -> list[T]:
-    """Takes the step for every subject in one transaction."""
+    """Takes the step for every subject in one transaction, each of several under a savepoint."""
+    results, is_group = [], len(subjects) > 1
     connection.execute("BEGIN IMMEDIATE")
-    results = [step(connection, subject) for subject in subjects]
+    for subject in subjects:
+        if is_group:
+            connection.execute("SAVEPOINT step")
+        results.append(step(connection, subject))
+        if is_group:
+            connection.execute("RELEASE step")
     connection.execute("COMMIT")
     return results
 
 
-def _saved_claim(connection: sqlite3.Connection, agent: str) -> Held | None:
-    connection.execute("SAVEPOINT step")
-    held = _claim(connection, agent)
-    connection.execute("RELEASE step")
-    return held
-
-
-def _saved_finish(connection: sqlite3.Connection, held: Held) -> None:
-    connection.execute("SAVEPOINT step")
-    _finish(connection, held)
-    connection.execute("RELEASE step")
-
-
-def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
+def _claim(connection: sqlite3.Connection, agent: str) -> _Held | None:
     """Leases the agent's next message."""
     found = connection.execute(
         "SELECT m.id, m.thread_id, m.channel, m.ts FROM queue_heads h "
@@ -115,12 +105,12 @@ def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
     connection.execute("INSERT INTO lease_members (token, inbox_message_id) VALUES (?, ?)", (token, inbox_message_id))
     _record(connection, now, inbox_message_id, thread_id, "inbox.claim", agent, None)
     connection.execute("DELETE FROM queue_heads WHERE agent_id = ? AND lane_id = ?", (agent, thread_id))
-    return Held(
+    return _Held(
         token=token, inbox_message_id=inbox_message_id, thread_id=thread_id, agent_id=agent, channel=channel, ts=ts
     )
 
 
-def _finish(connection: sqlite3.Connection, held: Held) -> None:
+def _finish(connection: sqlite3.Connection, held: _Held) -> None:
     """Dismisses the message and ends its lease."""
     now = time.time_ns() // 1_000
     connection.execute(

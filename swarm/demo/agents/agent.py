@@ -38,7 +38,7 @@ Act = Callable[[Trigger, Tools], Awaitable[None]]
 _log = structlog.get_logger(__name__)
 
 
-class DemoAgent:
+class _DemoAgent:
     """Polls until stopped, and works on each trigger in a separate task."""
 
     def __init__(self, base_url: str, token: str, act: Act) -> None:
@@ -142,7 +142,7 @@ async def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     token = os.environ.get("SWARM_AGENT_TOKEN") or await _token_in(Path(os.environ["SWARM_AGENT_TOKEN_FILE"]), stop)
-    demo_agent = DemoAgent(
+    demo_agent = _DemoAgent(
         os.environ.get("SWARM_URL", "http://127.0.0.1:8080"),
         token,
         agent(os.environ.get("SWARM_AGENT_NAME", "lead"), os.environ.get("DEMO_ROOT", ".")),

@@ -2,15 +2,195 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from swarm.demo.rules.asked import Answered, Asked, Call, Calls, Reply, Text
-from swarm.demo.rules.memory import known, remembered, told_now
-from swarm.demo.rules.reading import from_documents, look_up
 from swarm.demo.rules.router_rules import wanted
 from swarm.demo.rules.sums import Language, is_number, language_of, sum_of, sums_in
+
+_FACT: Final = re.compile(r"\bmy (?P<what>[\w ]{2,40}?) (?:is|are) (?P<value>[^.!?,;\n“”]+)", re.IGNORECASE)
+_NOTE: Final = re.compile(r"\bremember(?: that| this)?:? (?P<note>[^.!?\n“”]+)", re.IGNORECASE)
+_ASKED: Final = re.compile(
+    r"\b(?:what(?:'s|’s| is| are| was)|do you (?:know|remember)) my (?P<what>[\w ]+)", re.IGNORECASE
+)
+_ALL: Final = re.compile(r"\bwhat (?:do you|did you) (?:know|remember)\b|\bwho am i\b", re.IGNORECASE)
+
+_AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTALL)
+
+
+def remembered(asked: Asked) -> Reply | None:
+    """Answers a question about the person, or a statement of the person; None for other messages."""
+    if _ALL.search(asked.last):
+        return Text(text=_listed(_facts_in(asked.facts)))
+    if question := _ASKED.search(asked.last):
+        return _recalled(asked, " ".join(question["what"].split()).lower())
+    return _told_now(asked)
+
+
+def _told_now(asked: Asked) -> Reply | None:
+    """Replies to a person's new statement; None without one."""
+    new = _facts_in(asked.last)
+    if not new:
+        return None
+    name = next((fact["value"] for fact in _FACT.finditer(asked.last) if fact["what"].lower() == "name"), "")
+    greeting = f"Nice to meet you, **{name.strip()}**. " if name else ""
+    return Text(text=f"{greeting}I will remember: {'; '.join(new)}.")
+
+
+def known(asked: Asked, what: str) -> str:
+    """Returns the latest statement about a subject; empty without one."""
+    told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
+    return told[-1] if told else ""
+
+
+def _facts_in(text: str) -> Sequence[str]:
+    """Returns a text's statements of a person, each once, in the order of their last mention."""
+    notes = [found["note"].strip() for found in _NOTE.finditer(text) if not _FACT.search(found["note"])]
+    latest = {found["what"].strip().lower(): found["value"].strip() for found in _FACT.finditer(text)}
+    return [*(f"my {what} is {value}" for what, value in latest.items()), *dict.fromkeys(notes)]
+
+
+def summary(conversation: str) -> str:
+    """Summarises a conversation, given as a paragraph for each message: the facts, and the last question."""
+    facts = _facts_in(conversation)
+    asked = [found for part in conversation.split("\n\n") if (found := _question(part))]
+    listed = "\n".join(f"- remember: {fact}" if not fact.startswith("my ") else f"- {fact}" for fact in facts)
+    return (
+        f"## Facts\nWhat people have told about themselves, in their own words:\n{listed or '- nothing'}\n\n"
+        f"## Open\n{f'- asked last: {asked[-1]}' if asked else '- nothing'}"
+    )
+
+
+def _recalled(asked: Asked, what: str) -> Reply:
+    value = known(asked, what)
+    if value:
+        return Text(text=f"Your {what} is **{value}**, as you have told me.")
+    return Text(text=f"You have not told me what your {what} is. Tell me, and I will remember it.")
+
+
+def _listed(facts: Sequence[str]) -> str:
+    if not facts:
+        return "You have told me nothing about yourself yet. `my name is Ada`, for example, is something I would keep."
+    return "This is what you have told me:\n\n" + "\n".join(f"- {fact}" for fact in facts)
+
+
+def _question(paragraph: str) -> str:
+    """Returns the question in a paragraph of a conversation; empty without one."""
+    found = _AUTHOR.match(paragraph.strip())
+    if found is None or found["author"] in ("assistant", "system") or not found["text"].rstrip().endswith("?"):
+        return ""
+    return " ".join(found["text"].split())
+
+
+PARAGRAPHS_OF_ONE: Final = 3
+PARAGRAPHS_OF_SEVERAL: Final = 2
+"""The quoted part of each document."""
+
+_QUESTION: Final = re.compile(
+    r"^\W*(?:what|who|how|where|when|which|why|tell me|explain|describe|compare|show me|find|search|look up)\b",
+    re.IGNORECASE,
+)
+_COMPARED: Final = re.compile(
+    r"\bcompare (?P<one>[\w-]+) (?:and|with|to) (?P<other>[\w-]+)(?P<about>[\w -]*)", re.IGNORECASE
+)
+_FILLING: Final = re.compile(
+    r"(?:a|about|an|and|are|can|compare|describe|do|does|explain|find|for|how|i|in|is|it|look|me|my|of|on|please|search"
+    r"|show|tell|the|there|this|to|up|we|what|when|where|which|who|why|with|you|your)"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """A document that was read."""
+
+    id: str
+    title: str
+    text: str
+
+
+def look_up(asked: Asked) -> Reply | None:
+    """Returns the searches for a question; None for other messages, and without a search tool."""
+    if "search" not in asked.tools or not _QUESTION.search(asked.last):
+        return None
+    queries = _queries(asked.last)
+    return Calls(calls=tuple(Call(tool="search", arguments={"query": query}) for query in queries)) if queries else None
+
+
+def _from_documents(asked: Asked) -> Reply:
+    """Returns the step after searches: read the best document of each, and then quote them."""
+    pages = [page for result in asked.answered if result.call.tool == "fetch_document" and (page := _page(result.text))]
+    if pages:
+        return Text(text=_quoted(pages))
+    found = dict.fromkeys(_best(result.text) for result in asked.answered if result.call.tool == "search")
+    wanted = [document for document in found if document]
+    if wanted and "fetch_document" in asked.tools and not _has_fetched(asked):
+        return Calls(calls=tuple(Call(tool="fetch_document", arguments={"id": each}) for each in wanted))
+    return Text(
+        text="I have searched the documents and found nothing about that. I only tell what stands in them: "
+        "I follow rules, and know nothing by myself."
+    )
+
+
+def _queries(question: str) -> Sequence[str]:
+    """Returns keywords; for a comparison, those of each side."""
+    if compared := _COMPARED.search(question):
+        about = _keywords(compared["about"])
+        return [" ".join([compared[name].lower(), *about]) for name in ("one", "other")]
+    keywords = _keywords(question)
+    return [" ".join(keywords)] if keywords else []
+
+
+def _keywords(text: str) -> Sequence[str]:
+    return [word for word in re.findall(r"[\w-]+", text.lower()) if not _FILLING.fullmatch(word)]
+
+
+def _best(answer: str) -> str:
+    """Returns the id of the first document of a search; empty without results."""
+    documents = _parsed(answer).get("documents") or [{}]
+    return str(documents[0].get("id") or "")
+
+
+def _page(answer: str) -> Page | None:
+    head, _, text = answer.partition("\n\n")
+    told = _parsed(head)
+    return Page(id=str(told["id"]), title=str(told.get("title") or told["id"]), text=text) if "id" in told else None
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _has_fetched(asked: Asked) -> bool:
+    return any(result.call.tool == "fetch_document" for result in asked.answered)
+
+
+def _quoted(pages: Sequence[Page]) -> str:
+    """Quotes the pages, each with its source."""
+    most = PARAGRAPHS_OF_ONE if len(pages) == 1 else PARAGRAPHS_OF_SEVERAL
+    parts = []
+    for page in pages:
+        said = "\n\n".join(_paragraphs(page.text, most))
+        heading = f"**{page.title}**\n\n" if len(pages) > 1 else ""
+        parts.append(f"{heading}{said}\n\n_From “{page.title}” (`{page.id}`)_")
+    return "\n\n".join(parts)
+
+
+def _paragraphs(text: str, most: int) -> Iterator[str]:
+    """Yields the first paragraphs of a Markdown text in a line each, without headings and introductions of lists."""
+    blocks = [block.strip() for block in re.split(r"\n\s*\n", text)]
+    lines = (block if block.startswith("-") else " ".join(block.split()) for block in blocks)
+    told = (line for line in lines if line and not line.startswith("#") and not line.endswith(":"))
+    for _, block in zip(range(most), told, strict=False):
+        yield block
+
 
 WHAT_I_AM: Final = (
     "I am no language model, although I sit in the place of one: a small program that follows a few rules and speaks "
@@ -69,7 +249,7 @@ def _with_results(asked: Asked) -> Reply:
     results = asked.answered
     tools = {result.call.tool for result in results}
     if tools <= {"search", "fetch_document"}:
-        return from_documents(asked)
+        return _from_documents(asked)
     if tools == {"git"}:
         return Text(text=f"This is what git says:\n\n```\n{results[-1].text.strip()}\n```")
     return Text(text="\n".join(_told(result, language_of(asked.last)) for result in results))
@@ -104,7 +284,7 @@ def _joke(asked: Asked) -> Reply:
 
 def _greet(asked: Asked) -> Reply:
     name = known(asked, "name")
-    return told_now(asked) or Text(text=f"Hello{f' {name}' if name else ''}! {abilities(asked)}")
+    return _told_now(asked) or Text(text=f"Hello{f' {name}' if name else ''}! {abilities(asked)}")
 
 
 def _weather(asked: Asked) -> Reply:

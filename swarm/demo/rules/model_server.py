@@ -18,8 +18,28 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from swarm.demo.rules import assistant_rules, router_rules
 from swarm.demo.rules.asked import MODEL, Asked, Call, Calls, Reply, Said, Text
-from swarm.demo.rules.model import reply
+from swarm.demo.rules.assistant_rules import summary
+
+_CONVERSATION: Final = "The conversation"
+"""The title of a conversation to summarise."""
+
+_ONE_WORD: Final = re.compile(r"\bsingle word (\w+)", re.IGNORECASE)
+
+
+def reply(asked: Asked) -> Reply:
+    """Returns the model's reply; there always is one."""
+    if router_rules.REFUSE in asked.tools:
+        return router_rules.decide(asked)
+    if not asked.tools and router_rules.RESULTS in asked.data:
+        return router_rules.word(asked)
+    if not asked.tools and _CONVERSATION in asked.data:
+        return Text(text=summary(asked.data[_CONVERSATION]))
+    if word := _ONE_WORD.search(asked.last):
+        return Text(text=word[1])
+    return assistant_rules.answer(asked)
+
 
 WORD_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 6.0
@@ -39,7 +59,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
     async def complete(request: Request) -> Response:
         try:
             body = orjson.loads(await request.body())
-            asked = asked_in(body)
+            asked = _asked_in(body)
         except (ValueError, KeyError, TypeError, AttributeError):
             return _refused("This is not a request for a chat completion.")
         answer, used = reply(asked), _used(asked)
@@ -55,7 +75,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
     )
 
 
-def asked_in(body: Mapping[str, Any]) -> Asked:
+def _asked_in(body: Mapping[str, Any]) -> Asked:
     """Parses a request. Raises ValueError, KeyError, TypeError or AttributeError for an invalid one."""
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     return Asked(

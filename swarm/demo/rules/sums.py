@@ -171,7 +171,7 @@ def sums_in(text: str) -> Sequence[Sum]:
 
 def continued(text: str, begun: str) -> Sequence[Sum]:
     """Returns the sum begun in an earlier message, completed by a later one."""
-    known, more = sums_in(begun), numbers_in(text)
+    known, more = sums_in(begun), _numbers_in(text)
     if len(known) != 1 or known[0].is_complete or not more:
         return []
     numbers = (*known[0].numbers, *more)[:2]
@@ -185,7 +185,7 @@ def sum_of(tool: str, arguments: Mapping[str, object], language: Language) -> Su
     return Sum(kind=kind, numbers=numbers, language=language) if kind and len(numbers) == 2 else None
 
 
-def numbers_in(text: str) -> tuple[Number, ...]:
+def _numbers_in(text: str) -> tuple[Number, ...]:
     """Returns the numbers in a text, in their order, in digits or words."""
     return tuple(_number(found) for found in _NUMBER.findall(_SPELT_WORD.sub(_digits, text)))
 
@@ -207,7 +207,7 @@ def shown(number: Number) -> str:
 
 
 def _sum(text: str) -> Sum | None:
-    language, numbers = language_of(text), numbers_in(text)
+    language, numbers = language_of(text), _numbers_in(text)
     kind = next((kind for kind in Kind if _is_about(kind, text, language)), None)
     if kind is None or len(numbers) > 2 or not (numbers or len(text.split()) < 4):
         return None

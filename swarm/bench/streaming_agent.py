@@ -1,7 +1,7 @@
-"""An AG-UI agent of the bench, a separate process: sends numbered deltas at a steady rate, and notes each time.
+"""An AG-UI agent of the bench: sends numbered deltas at a steady rate, and notes each time.
 
-The message of a run contains its order (see `Order`). ``python -m swarm.bench.streams.streaming_agent`` prints its
-port; ``GET /sent`` returns all deltas sent so far.
+The message of a run contains its order (see `Order`). ``python -m swarm.bench.streaming_agent`` runs one as a
+process, and prints its port.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -70,15 +71,23 @@ class StreamingAgent:
     def __init__(self) -> None:
         self.runs: dict[int, list[Sent]] = {}
 
-    def application(self) -> web.Application:
-        """The application; ``POST /`` is a run."""
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[int]:
+        """Serves runs, ``POST /``, and what was sent, ``GET /sent``, on a free port. Yields the port."""
         app = web.Application()
         app.add_routes([web.post("/", self._run), web.get("/sent", self._sent)])
-        return app
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
 
     async def _sent(self, request: web.Request) -> web.Response:
-        runs = {str(stream): [asdict(sent) for sent in runs] for stream, runs in self.runs.items()}
-        return web.Response(body=orjson.dumps(runs), content_type="application/json")
+        return web.Response(
+            body=orjson.dumps(self.runs, option=orjson.OPT_NON_STR_KEYS), content_type="application/json"
+        )
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         asked_at = time.time()
@@ -113,15 +122,11 @@ def _event(**fields: Any) -> bytes:
     return b"data: " + orjson.dumps(fields) + b"\n\n"
 
 
-async def main() -> None:
-    """Serves on a free port until the process is ended."""
-    runner = web.AppRunner(StreamingAgent().application(), access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    print(f"port {runner.addresses[0][1]}", flush=True)
-    await asyncio.Event().wait()
+async def _main() -> None:
+    async with StreamingAgent().served() as port:
+        print(f"port {port}", flush=True)
+        await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(_main())

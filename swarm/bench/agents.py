@@ -1,12 +1,13 @@
-"""An agent simulated by the load generator: polls, and answers or delegates at once, in a checkable way.
+"""Simulated agents, and the bare HTTP client of all measurements.
 
 A message contains its name (``m17``), and ``delegate`` if the lead is to delegate it. The lead or worker that ends it
 posts ``answer m17``, so that a log of posts shows the answered messages and the number of answers.
 
-Tools are called as JSON-RPC over the bare connection: an MCP client would cost more than the measured work. A call
-without an answer is repeated word for word, as a careful agent does.
+The client shares two cores with the measured system, so it does as little as possible. Tools are called as JSON-RPC
+over the same connection: an MCP client would cost more than the measured work. A call without an answer is repeated
+word for word, as a careful agent does.
 
-``python -m swarm.bench.parts.agent`` runs one such agent as a process, which a test may kill.
+``python -m swarm.bench.agents`` runs one agent as a process, which a test may kill.
 """
 
 from __future__ import annotations
@@ -16,28 +17,96 @@ import itertools
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from swarm.bench.figures import BenchError
-from swarm.bench.parts.http import Connection
 
 DELEGATE: Final = "delegate"
 _NUMBER: Final = re.compile(r"\bm\d+\b")
 _POLL: Final = "/poll?wait_seconds=20&limit=1"
+_ANSWER_SECONDS: Final = 90
+"""Slightly longer than the longest poll."""
+
+_LENGTH: Final = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _REPEATS: Final = 200
 _PAUSE_SECONDS: Final = 0.1
 _MCP: Final = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-_PORT, _TOKEN, _WORKERS, _HANDS, _WORK = (
-    "BENCH_PORT",
-    "BENCH_TOKEN",
-    "BENCH_WORKERS",
-    "BENCH_HANDS",
-    "BENCH_WORK_SECONDS",
-)
+_VARIABLE: Final = "BENCH_PART"
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """An answer, and the arrival of its last byte in seconds since 1970 UTC."""
+
+    status: int
+    body: bytes
+    at: float
+
+    def json(self) -> Any:
+        """Returns the decoded body. Raises BenchError unless the status is one of success."""
+        if not 200 <= self.status < 300:
+            raise BenchError(f"the coordinator answered {self.status}: {self.body[:300].decode(errors='replace')}")
+        return orjson.loads(self.body)
+
+
+class Connection:
+    """One kept connection of one caller, with one request at a time. Reads only answers with a Content-Length."""
+
+    def __init__(self, token: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int, token: str) -> Connection:
+        """Connects to a port of this machine. Raises BenchError."""
+        try:
+            return cls(token, *await asyncio.open_connection("127.0.0.1", port))
+        except OSError as error:
+            raise BenchError(f"no connection to the coordinator: {error}") from error
+
+    @property
+    def closed(self) -> bool:
+        """Whether either side has closed the connection."""
+        return self._writer.is_closing() or self._reader.at_eof()
+
+    async def call(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Sends one request and returns its answer, whatever its status. Raises BenchError without an answer."""
+        content = b"" if body is None else orjson.dumps(body)
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}"
+        if content:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                self._writer.write(head.encode() + b"\r\n" + content)
+                answer = await self._reader.readuntil(b"\r\n\r\n")
+                found = await self._reader.readexactly(_content_length(answer))
+        except TimeoutError as error:
+            self.close()
+            raise BenchError(f"{method} {path} was not answered within {_ANSWER_SECONDS} s") from error
+        except (asyncio.IncompleteReadError, OSError) as error:
+            self.close()
+            raise BenchError(f"the coordinator hung up: {error}") from error
+        return Answer(status=int(answer[9:12]), body=found, at=time.time())
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _content_length(head: bytes) -> int:
+    if not (found := _LENGTH.search(head)):
+        raise BenchError("the coordinator's answer has no Content-Length")
+    return int(found[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,25 +121,13 @@ class Part:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables for a process with this part."""
-        return {
-            _PORT: str(self.port),
-            _TOKEN: self.token,
-            _WORKERS: ",".join(self.workers),
-            _HANDS: str(self.hands),
-            _WORK: str(self.work_seconds),
-        }
+        """The environment variable for a process with this part."""
+        return {_VARIABLE: orjson.dumps(self).decode()}
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Part:
-        """Reads the part from the variables of `environment`. Raises KeyError."""
-        return cls(
-            port=int(environment[_PORT]),
-            token=environment[_TOKEN],
-            workers=[name for name in environment[_WORKERS].split(",") if name],
-            hands=int(environment[_HANDS]),
-            work_seconds=float(environment[_WORK]),
-        )
+        """Reads the part from the variable in ``environment``. Raises KeyError."""
+        return cls(**orjson.loads(environment[_VARIABLE]))
 
 
 def question(number: int, *, delegate: bool) -> str:
@@ -122,7 +179,6 @@ class Line:
         return content
 
     def close(self) -> None:
-        """Closes the connection."""
         if self._connection:
             self._connection.close()
 
@@ -168,24 +224,22 @@ class Agent:
                 done = {"task_id": task["id"], "result": f"answer {name}", "reply": f"answer {name}"}
                 await line.tool("task-complete", lease, done)
             case "slack_inbox_message" | "task_follow_up":
-                for inbox_message in sorted(
-                    trigger["inbox_messages"], key=self._is_for_worker
-                ):  # some change the owner
-                    await self._end(line, lease, inbox_message)
+                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # some change the owner
+                    await self._end(line, lease, entry)
             case "task_returned":
                 again = {"task_id": trigger["task"]["id"], "agent": next(self._workers)}
                 await line.tool("assign-task", lease, again)
             case _:
                 pass  # the worker itself has posted the end of its task
 
-    def _is_for_worker(self, inbox_message: Json) -> bool:
-        return bool(self._part.workers) and DELEGATE in inbox_message["text"]
+    def _is_for_worker(self, entry: Json) -> bool:
+        return bool(self._part.workers) and DELEGATE in entry["text"]
 
-    async def _end(self, line: Line, lease: str, inbox_message: Json) -> None:
-        (name,) = names(inbox_message["text"])
-        about = {"inbox_message_id": inbox_message["id"], "only": True}
-        if self._is_for_worker(inbox_message):
-            handed = {**about, "agent": next(self._workers), "task": inbox_message["text"], "title": name}
+    async def _end(self, line: Line, lease: str, entry: Json) -> None:
+        (name,) = names(entry["text"])
+        about = {"inbox_message_id": entry["id"], "only": True}
+        if self._is_for_worker(entry):
+            handed = {**about, "agent": next(self._workers), "task": entry["text"], "title": name}
             try:
                 await line.tool("inbox-delegate", lease, handed)
                 return

@@ -1,1 +1,0 @@
-"""Parts of every measurement: coordinators, agents, Slack, HTTP, databases."""

@@ -1,0 +1,136 @@
+"""The sizes of the measurements, which are the options of ``swarm bench``: a field with a docstring is an option.
+
+The defaults are those of the design's targets; tests take smaller ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from cyclopts import Parameter
+
+T = TypeVar("T")
+
+Fixed = Annotated[T, Parameter(parse=False)]
+"""A size that only tests change."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The database of a measurement."""
+
+    database: str = "sqlite"
+    """sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards)."""
+
+    settle_seconds: Fixed[float] = 10  # from the start of the coordinators to the first figure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharedPlan(Plan):
+    """A measurement of one or several coordinators."""
+
+    processes: int = 1
+    """Number of coordinators; more than one need PostgreSQL."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopPlan(SharedPlan):
+    """``swarm bench loop``."""
+
+    only: str = ""
+    """Some of start, events, polls, pairs, store, backlog, with commas between them. Several coordinators have only
+    events, polls and pairs."""
+
+    seconds: float = 10
+    """How long each timed part lasts."""
+
+    agents: tuple[int, ...] = (8, 1, 32)
+    """Numbers of agents that claim and finish, each a part of the measurement."""
+
+    rows: int = 1_000_000
+    """How many finished messages a claim must cope with."""
+
+    events_per_second: Fixed[int] = 200
+    events_in_flight: Fixed[int] = 64  # at the highest rate of acknowledgements
+    polls: Fixed[int] = 1_000
+    more_polls: Fixed[int] = 5_000
+    pairs_per_second: Fixed[int] = 1_500  # ready for each second
+    callers: Fixed[int] = 64  # of the store alone
+    store_pairs: Fixed[int] = 20_000
+    few_rows: Fixed[int] = 1_000
+    claims: Fixed[int] = 500  # timed beside the finished rows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TeamPlan(SharedPlan):
+    """``swarm bench team``."""
+
+    workers: int = 7
+    """Number of workers, beside the lead."""
+
+    seconds: float = 10
+    """How long each timed part lasts."""
+
+    per_second: int = 20
+    """Messages a second while latencies are measured."""
+
+    in_flight: int = 32
+    """Messages without a result at a time, while throughput is measured."""
+
+    hands: Fixed[int] = 2  # polling runs of each worker; the lead has one for each worker
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamPlan(Plan):
+    """``swarm bench stream``."""
+
+    streams: tuple[int, ...] = (1, 3, 20, 100)
+    """Numbers of simultaneous answers, each a part of the measurement. Slack's limits leave room for about three."""
+
+    seconds: float = 20
+    """Duration of each answer."""
+
+    per_second: float = 10
+    """Deltas that the agent sends a second."""
+
+    answers: int = 25
+    """Number of answers one after another, for the time to the first text."""
+
+    answer_every_seconds: Fixed[float] = 4  # so slowly that Slack's limit for new streams delays none of them
+    refill_seconds: Fixed[float] = 16  # before each part, until Slack's limits allow a burst again
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StormPlan(SharedPlan):
+    """``swarm bench storm``."""
+
+    messages: int = 10_000
+    """Number of people's messages."""
+
+    threads: int = 500
+    """Number of threads for these messages."""
+
+    agents: int = 20
+    """Number of agents, each a process."""
+
+    leads: int = 5
+    """Number of leads among the agents; the others are workers."""
+
+    in_flight: int = 64
+    """Most unfinished messages at a time."""
+
+    kill_every_seconds: float = 2.0
+    """About how often an agent is killed, and started again."""
+
+    lease_seconds: float = 10.0
+    """How long the work of a killed agent is kept from other agents."""
+
+    seed: int = 20_261_121
+    """Seed of the random choices: killed agents, repeated events, delegated work."""
+
+    channels: Fixed[int] = 20
+    delegated: Fixed[float] = 0.3  # of the messages
+    doubled: Fixed[float] = 0.3  # of the messages are sent twice
+    work_seconds: Fixed[float] = 0.05  # duration of a task
+    patience_seconds: Fixed[float] = 120.0  # without any new end, before missing messages count as lost

@@ -1,0 +1,141 @@
+"""Slack: a twin in the measuring process, which tells the moments of sending, acknowledgement and post."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from slack_twin import Settings, Twin, build_twin, running
+from slack_twin.changes import Change, MessagePosted
+from slack_twin.envelopes import Parcel, Reply
+from slack_twin.faults import FaultKind
+from slack_twin.people import App
+from slack_twin.seed import DEFAULT, SeedChannel
+from slack_twin.socket_mode import Retry
+from slack_twin.views import View
+from slack_twin.workspace import Draft
+
+from swarm.bench.figures import BenchError
+
+EVENTS: Final = ("message", "app_mention")
+"""The events of a message that mentions the app."""
+
+_ACK_SECONDS: Final = 120.0  # the twin repeats an event at once, and a minute later
+_CONNECT_SECONDS: Final = 30.0
+
+
+class Slack:
+    """The workspace with one person, who writes into all channels in turn."""
+
+    def __init__(self, twin: Twin, base_url: str) -> None:
+        directory = twin.workspace.directory
+        self._app: App = next(iter(directory.apps.values()))
+        self._twin = twin
+        self._person = next(user.id for user in directory.users.values() if not user.is_bot)
+        self._acks: dict[str, asyncio.Future[float]] = {}  # seconds, by the message's timestamp
+        self._sent_at: dict[str, float] = {}
+        self._numbers = itertools.count()
+        self._send, twin.sockets.send = twin.sockets.send, self._timed  # type: ignore[method-assign]
+        twin.workspace.listeners.append(self._on_change)
+        self.channels = tuple(directory.channels.values())
+        self.mention = f"<@{self._app.bot_user}>"
+        self.on_post: Callable[[str], None] | None = None  # called with the text of each post of the app
+        self.environment = {
+            "SLACK_BOT_TOKEN": self._app.bot_token,
+            "SLACK_APP_TOKEN": self._app.app_token,
+            "SLACK_API_BASE_URL": f"{base_url}api/",
+        }
+
+    async def connected(self, count: int) -> None:
+        """Waits until ``count`` coordinators are connected. Raises BenchError after half a minute."""
+        until = time.monotonic() + _CONNECT_SECONDS
+        while self._twin.sockets.connection_count(self._app.id) < count:
+            if time.monotonic() > until:
+                raise BenchError("a coordinator did not connect over Socket Mode")
+            await asyncio.sleep(0.05)
+
+    def say(self, text: str, *, thread_ts: str | None = None, channel: int | None = None) -> tuple[str, str]:
+        """Posts a message, without a number into the next channel. Returns the channel's id and the timestamp."""
+        number = next(self._numbers) if channel is None else channel
+        place = self.channels[number % len(self.channels)]
+        posted = self._twin.workspace.post(place, Draft(user=self._person, text=text, thread_ts=thread_ts))
+        return place.id, posted.ts
+
+    async def send(self, text: str) -> float:
+        """Posts a message in a thread of its own. Returns the seconds from the event to its acknowledgement."""
+        _, ts = self.say(text)
+        acknowledged: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._acks[ts] = acknowledged
+        try:
+            async with asyncio.timeout(_ACK_SECONDS):
+                return await acknowledged
+        except TimeoutError as error:
+            raise BenchError(f"an event was not acknowledged within {_ACK_SECONDS:.0f} s") from error
+        finally:
+            del self._acks[ts]
+            self._sent_at.pop(ts, None)
+
+    async def send_many(self, texts: Sequence[str], in_flight: int) -> None:
+        """Sends messages with at most ``in_flight`` of them unacknowledged; returns when all are acknowledged."""
+        left = iter(texts)
+
+        async def sender() -> None:
+            for text in left:
+                await self.send(text)
+
+        await asyncio.gather(*(sender() for _ in range(in_flight)))
+
+    async def _timed(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
+        """Delivers an event in place of the twin's own method, and notes the time from the first attempt."""
+        ts = parcel.ts or ""
+        if ts in self._acks:
+            self._sent_at.setdefault(ts, time.perf_counter())
+        reply = await self._send(app, parcel, retry, ignore_ack=ignore_ack)
+        waiting = self._acks.get(ts)
+        if waiting and reply.error is None and not waiting.done():
+            waiting.set_result(time.perf_counter() - self._sent_at[ts])
+        return reply
+
+    def _on_change(self, change: Change) -> None:
+        if self.on_post and isinstance(change, MessagePosted) and change.message.app_id:
+            self.on_post(change.message.text)
+
+    def duplicate_next(self, event: str) -> None:
+        """Sends the next event of a kind twice."""
+        self._twin.faults.plan(FaultKind.DUPLICATE, event=event)
+
+    def told_twice(self) -> tuple[int, int]:
+        """Returns the numbers of events sent more than once, and of all events, as far as the twin remembers."""
+        attempts = self._twin.delivery.journal.since(0)
+        times = Counter(attempt["event_id"] for attempt in attempts if attempt["kind"] in EVENTS)
+        return sum(count > 1 for count in times.values()), len(times)
+
+    def calls(self, since: int) -> list[dict[str, Any]]:
+        """Returns the calls above a number. Raises BenchError if some of them are already forgotten."""
+        found = self._twin.web_api.journal.since(since)
+        if found and found[0]["seq"] != since + 1:
+            raise BenchError("the twin has forgotten calls that were not read yet")
+        return found
+
+    def messages(self, channel: str, thread_ts: str | None = None) -> list[dict[str, Any]]:
+        """Returns the messages of a channel, or of one thread, as people see them."""
+        workspace = self._twin.workspace
+        return View(workspace).messages(workspace.directory.channels[channel], thread_ts=thread_ts)
+
+
+@asynccontextmanager
+async def opened(
+    channels: int, *, rates: bool = False, retention: int = 20_000, events: tuple[str, ...] | None = None
+) -> AsyncIterator[Slack]:
+    """Runs a twin with these channels only. ``events`` are the app's subscriptions, by default all of them."""
+    places = tuple(SeedChannel(name=f"bench-{number}") for number in range(channels))
+    seed = replace(DEFAULT, channels=places, apps=(replace(DEFAULT.apps[0], events=events),))
+    twin = build_twin(seed=seed, rates=rates, settings=Settings(retention_messages=retention))
+    async with running(twin) as base_url:
+        yield Slack(twin, base_url)
