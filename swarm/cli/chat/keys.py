@@ -1,6 +1,8 @@
 """The input line, with several lines and a history.
 
-Keys typed while no line is read are kept out of the display and appear on the next input line.
+Keys typed while no line is read are kept out of the display and appear on the next input line. None is lost or changed:
+from the first line to the last the terminal never translates Enter, and Ctrl-C discards nothing typed before.
+thoughts/plans/2026-11-23-chat.md lists the ways in which keys get lost.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ from __future__ import annotations
 import os
 import termios
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -18,7 +20,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input import Input
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -30,11 +32,11 @@ from swarm.domain.errors import ConfigurationError
 class Line:
     """Reads a person's input at a terminal. ``commands`` have descriptions; they are offered after a "/".
 
-    ``history`` is a private file, which is made if missing.
+    ``history`` is a private file, which is made if missing; ``terminal`` is the standard input.
     """
 
     def __init__(
-        self, history: Path, commands: Mapping[str, str], *, input: Input | None = None, output: Output | None = None
+        self, history: Path, commands: Mapping[str, str], terminal: TextIO, output: Output | None = None
     ) -> None:
         _make_private(history)
         self._session: PromptSession[str] = PromptSession(
@@ -46,7 +48,7 @@ class Line:
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             reserve_space_for_menu=0,
             key_bindings=_bindings(),
-            input=input,
+            input=_TerminalInput(terminal),
             output=output,
         )
 
@@ -58,6 +60,12 @@ class Line:
         """
         with patch_stdout(raw=True):  # output of others appears above the line
             return (await self._session.prompt_async(handle_sigint=False)).strip()
+
+
+class _TerminalInput(Vt100Input):
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """The same mode while output appears above the line: in the cooked mode an Enter would become a new line."""
+        return nullcontext()
 
 
 class _Commands(Completer):
@@ -113,9 +121,9 @@ def kept_back(fd: int) -> Iterator[None]:
 
 @contextmanager
 def interruptible(fd: int) -> Iterator[None]:
-    """Make Ctrl-C a signal that does not wait."""
+    """Make Ctrl-C a signal that does not wait. Keys typed before Ctrl-C are kept."""
     with _changed(fd) as mode:
-        mode[3] |= termios.ISIG
+        mode[3] |= termios.ISIG | termios.NOFLSH
         termios.tcsetattr(fd, termios.TCSADRAIN, mode)
         yield
 

@@ -128,7 +128,7 @@ async def _converse(settings: Settings, chat: Chat, console: Console, interrupts
     from swarm.cli.chat.conversation import ChatLoop  # reading lines takes a while to load
     from swarm.cli.chat.keys import Line
 
-    line = Line(settings.home.expanduser() / "chat_history", COMMANDS)
+    line = Line(settings.home.expanduser() / "chat_history", COMMANDS, sys.stdin)
     await ChatLoop(chat=chat, line=line, console=console, interrupts=interrupts).run()
 
 
