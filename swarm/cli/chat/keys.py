@@ -1,4 +1,4 @@
-"""The input line, with several lines and a history.
+"""The keyboard: the input line, with several lines and a history; the terminal's modes; Ctrl-C and other signals.
 
 Keys typed while no line is read are kept out of the display and appear on the next input line. None is lost or changed:
 from the first line to the last the terminal never translates Enter, and Ctrl-C discards nothing typed before.
@@ -7,12 +7,14 @@ thoughts/plans/2026-11-23-chat.md lists the ways in which keys get lost.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import termios
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO, TypeVar
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -25,8 +27,12 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from swarm.cli.chat.commands import MARK
 from swarm.domain.errors import ConfigurationError
+
+MARK: Final = "❯ "
+"""Stands before people's input."""
+
+T = TypeVar("T")
 
 
 class Line:
@@ -73,10 +79,10 @@ class _Commands(Completer):
         self._commands = commands
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        written = document.text
+        text = document.text
         for name, what in self._commands.items():
-            if written.startswith("/") and name.startswith(written):
-                yield Completion(name, start_position=-len(written), display_meta=what)
+            if text.startswith("/") and name.startswith(text):
+                yield Completion(name, start_position=-len(text), display_meta=what)
 
 
 def _bindings() -> KeyBindings:
@@ -136,3 +142,53 @@ def _changed(fd: int) -> Iterator[list[Any]]:
         yield [*before]
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+class Interrupts:
+    """The handling of interrupts."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Task[Any] | None = None
+        self._are_passed_over = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle signals for the calling task, which SIGTERM, SIGHUP and an interrupt without an answer cancel."""
+        loop, chat = asyncio.get_running_loop(), asyncio.current_task()
+        assert chat is not None
+        ends = (signal.SIGTERM, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGINT, self._interrupted, chat)
+        for number in ends:
+            loop.add_signal_handler(number, chat.cancel)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, *ends):
+                loop.remove_signal_handler(number)
+
+    @contextmanager
+    def passed_over(self) -> Iterator[None]:
+        """Ignore interrupts without an answer: such a Ctrl-C came a moment too late for the answer it was meant for."""
+        self._are_passed_over = True
+        try:
+            yield
+        finally:
+            self._are_passed_over = False
+
+    def _interrupted(self, chat: asyncio.Task[Any]) -> None:
+        if self._answer:
+            self._answer.cancel()
+        elif not self._are_passed_over:
+            chat.cancel()
+
+    async def stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of the work; None if an interrupt ended the work."""
+        self._answer = asyncio.create_task(work, name="answer")
+        try:
+            await asyncio.wait({self._answer})
+            return None if self._answer.cancelled() else self._answer.result()
+        finally:
+            answer, self._answer = self._answer, None
+            if not answer.done():  # the chat itself is ended
+                answer.cancel()
+                await asyncio.wait({answer})
