@@ -55,7 +55,7 @@ async def asked(settings: Settings, text: str, wish: ChatArguments | None = None
     written = Written()
     async with opened(settings, wish or ChatArguments(), checks_model=False) as chat:
         end = await answered(chat.client, text, chat.session_id, PlainText(written))  # type: ignore[arg-type]
-        return written.text + complaint(end, chat.agent), chat.session_id
+        return written.text.removesuffix("\n") + complaint(end, chat.agent), chat.session_id
 
 
 @pytest.mark.req("AGENT-06", "AGENT-12")
