@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from swarm.app import home, preflight
 from swarm.cli.backup import backup, restore
 from swarm.cli.bench import bench
-from swarm.cli.chat.command import chat
+from swarm.cli.chat import chat
 from swarm.cli.client import CoordinatorClient, NoServer, in_one_line
 from swarm.cli.conformance import conformance
 from swarm.cli.eval import evaluation

@@ -3,12 +3,16 @@
 The server is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol.
 It is built on the low-level server: errors, unknown arguments and wrong types all become results for a model to read
 and act on.
+
+``tools/list`` has one answer for each role, since a listed tool costs every run of an agent its tokens. A role's list
+has the tools of use for the role (`McpTool.roles`). The list is no guard: calls of other tools meet the same rules.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -18,14 +22,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from swarm.domain.errors import Invalid, SwarmError
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Role
 from swarm.domain.text.characters import data_for_model
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
-from swarm.entrypoints.mcp.mcp_listing import listings
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.web.errors import describe, invalid, log_crash
 from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER
@@ -35,7 +38,7 @@ from tools.tool import CallContext, McpTool, discover
 ERROR: Final = "swarm/error"
 """The key of ``_meta`` for the data of an error, in a result with ``isError``: code, message, hint, fields."""
 
-INSTRUCTIONS: Final = (
+_INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
     "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
     "writes."
@@ -45,7 +48,7 @@ INSTRUCTIONS: Final = (
 def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
     """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
     return StreamableHTTPSessionManager(
-        app=create_server(services, watcher=watcher),
+        app=_create_server(services, watcher=watcher),
         json_response=True,
         stateless=True,
         security_settings=TransportSecuritySettings(
@@ -55,10 +58,10 @@ def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> Strea
     )
 
 
-def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
+def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
-    listed = listings(known.values())
+    listed = _listings(known.values())
 
     async def list_tools(
         context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
@@ -83,7 +86,7 @@ def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Serv
     return Server(
         "swarm",
         version=version("swarm"),
-        instructions=INSTRUCTIONS,
+        instructions=_INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -171,3 +174,57 @@ def _caller(request: Request) -> Agent:
     agent = request.scope[CALLER]
     assert isinstance(agent, Agent)
     return agent
+
+
+_Schema = Mapping[str, Any]
+
+
+def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
+    """The list of every role. Clients must not share a list, which is the protocol's default ``cacheScope``."""
+    described = [(tool.roles, _describe_tool(tool)) for tool in tools]
+    return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
+
+
+@cache  # the schemas of all tools take a quarter of a second
+def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
+    """A tool in the protocol's form."""
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=_short(tool.arguments.model_json_schema(), takes_null=False),
+        output_schema=_short(TypeAdapter(tool.result).json_schema(), takes_null=True),
+        annotations=types.ToolAnnotations(read_only_hint=not tool.writes, open_world_hint=False),
+    )
+
+
+def _short(schema: _Schema, *, takes_null: bool) -> dict[str, Any]:
+    """A pydantic schema without its noise: titles made of names, references, the notes of an enum.
+
+    ``takes_null``: null is a value of its own, as in results. An argument is left out instead; null is taken as well.
+    """
+    definitions = schema.get("$defs", {})
+
+    def short(node: _Schema) -> dict[str, Any]:
+        kept = {key: value for key, value in node.items() if key not in ("$defs", "title")}
+        match node:
+            case {"$ref": str(reference)}:
+                del kept["$ref"]
+                meant = short(definitions[reference.removeprefix("#/$defs/")])
+                if "enum" in meant:
+                    meant.pop("description", None)
+                return meant | kept
+            case {"anyOf": [value, {"type": "null"}], "default": None} if not takes_null:
+                del kept["anyOf"], kept["default"]
+                return short(value) | kept
+            case {"anyOf": [{"type": str(kind)} as value, {"type": "null"}]} if "enum" not in value:
+                del kept["anyOf"]
+                return short({**value, "type": [kind, "null"]}) | kept
+            case {"anyOf": list(values)}:
+                return kept | {"anyOf": [short(value) for value in values]}
+            case {"properties": dict(properties)}:
+                return kept | {"properties": {name: short(inner) for name, inner in properties.items()}}
+            case {"items": dict(items)}:
+                return kept | {"items": short(items)}
+        return kept
+
+    return short(schema)

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from swarm.entrypoints.web.refusals import Refusal
+from swarm.entrypoints.web.answers import Refusal
 
 LOOPBACK: Final = "127.0.0.1"
 

@@ -1,12 +1,14 @@
-"""Answers in JSON."""
+"""Answers in JSON, and refusals made before an application is called: JSON in the form of all our errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import orjson
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from swarm.domain.text.characters import data_for_model
 
@@ -18,3 +20,40 @@ class Answer(Response):
 
     def __init__(self, content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(orjson.dumps(data_for_model(content)), status_code=status, headers=headers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """An answer with an error, itself an ASGI application. The connection ends with it."""
+
+    status: int
+    code: str  # of the error codes in docs/http-api.md
+    message: str
+    hint: str
+    closes: bool = True
+    retry_after_seconds: int | None = None
+
+    @property
+    def body(self) -> bytes:
+        return orjson.dumps({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(self.body)).encode())]
+        if self.retry_after_seconds is not None:
+            headers.append((b"retry-after", str(self.retry_after_seconds).encode()))
+        if self.closes:
+            headers.append((b"connection", b"close"))
+        return headers
+
+    def as_bytes(self) -> bytes:
+        """The whole answer in HTTP/1.1, for a request that reaches no application."""
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}".encode()]
+        lines += [name + b": " + value for name, value in self.headers]
+        return b"\r\n".join([*lines, b"", self.body])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or a WebSocket's handshake."""
+        kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+        await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
+        await send({"type": f"{kind}.body", "body": self.body})

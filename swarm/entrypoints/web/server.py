@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from swarm.entrypoints.web.refusals import Refusal
+from swarm.entrypoints.web.answers import Refusal
 
 _KIB: Final = 1024
 
