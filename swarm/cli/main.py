@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from swarm.app import home, preflight
 from swarm.cli.bench import bench
-from swarm.cli.chat.command import chat
+from swarm.cli.chat import chat
 from swarm.cli.client import NoServer, agents, explain, in_one_line, reload, tasks
 from swarm.cli.conformance import conformance
 from swarm.cli.eval import evaluation

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.table import Table
 
-from swarm.cli.chat.answering import PlainText
+from swarm.cli.chat.display import PlainText
 from swarm.cli.terminal import Terminal
 from tests.support.naughty import NAME, TEXT, hidden_in
 
@@ -28,9 +28,8 @@ def test_no_text_is_markup_or_a_command_of_the_terminal() -> None:
 
 def test_an_answer_that_is_piped_commands_nothing_either_however_it_is_cut() -> None:
     out = io.StringIO()
-    plain = PlainText(out)
-    for character in TEXT:
-        plain.write(character)
-    plain.end()
+    with PlainText(out) as plain:
+        for character in TEXT:
+            plain.write(character)
     assert hidden_in(out.getvalue()) == ""
     assert "❤\ufe0f\u200d🔥" in out.getvalue()

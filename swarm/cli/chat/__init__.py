@@ -1,7 +1,52 @@
-"""`swarm chat`: a built-in agent in a terminal.
+"""``swarm chat``: a built-in agent in a terminal.
 
 Runs happen either in the coordinator of this home, over its AG-UI entry point, or in this process, with the agent built
-on the same database (`swarm.cli.chat.opening`). Both have one protocol, `swarm.domain.answers.remote.AgentClient`, and
-store sessions under the same ids, so that a session may go on with either. `conversation` is the interface at a
-terminal, `single_question` the one for pipes.
+on the same database (`swarm.cli.chat.opening`). Both have one protocol, `swarm.domain.answers.agents.AgentClient`, and
+store sessions under the same ids, so that a session may go on with either.
 """
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def chat(
+    *words: str,
+    resume: Annotated[bool, Parameter(name=["--resume", "-r"], negative=(), show_default=False)] = False,
+    agent: Annotated[str | None, Parameter(name=["--agent", "-a"])] = None,
+    verbose: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+) -> int:
+    """Talk to the assistant here, as in Slack: with its memory and its tools.
+
+    If the coordinator of this home runs, the answers are its own; otherwise the assistant works in this process.
+    Neither Slack nor its tokens are needed, but a model is: LLM_MODEL=gpt-5-mini and OPENAI_API_KEY, or
+    LLM_MODEL=qwen3:8b with an Ollama on this machine.
+
+    `swarm chat` opens a conversation. Enter sends, Alt-Enter or Ctrl-J begins a new line, Ctrl-C stops an answer,
+    Ctrl-D leaves, `/help` tells the rest.
+
+    `swarm chat "What is a lease?"` prints one answer and ends, with exit code 1 if there is none.
+
+    `git diff | swarm chat "What is risky in this?"` asks about what is piped in.
+
+    `swarm chat --resume` goes on with the last session, `swarm chat --resume ID` with another one, and
+    `swarm chat --resume ID "And then?"` asks one question in it.
+
+    Parameters
+    ----------
+    words
+        The question; without one, a conversation.
+    resume
+        Go on with the last session, or with the one whose ID comes next.
+    agent
+        Another built-in agent than the usual one.
+    verbose
+        Show the log. Otherwise warnings go to chat.log in SWARM_HOME.
+    """
+    from swarm.cli.chat import run  # with all that a chat needs
+    from swarm.cli.chat.opening import parse_arguments
+    from swarm.config import load
+
+    return run.main(load(), parse_arguments(words, resume=resume, agent=agent), verbose=verbose)

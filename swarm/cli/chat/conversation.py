@@ -1,73 +1,79 @@
-"""A conversation at a terminal: question, growing answer, next question."""
+"""A conversation at a terminal: question, growing answer, next question. Lines with a slash are commands."""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
 
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
-from swarm.cli.chat.answering import AnswerDisplay, PlainText, answered, complaint, run_input_of
-from swarm.cli.chat.commands import QUIT, Commands, show_last
-from swarm.cli.chat.interrupts import Interrupts
-from swarm.cli.chat.keys import Line, interruptible
-from swarm.cli.chat.opening import Chat
-from swarm.cli.chat.screen import Screen
+from swarm.cli.chat.display import MarkdownText, PlainText, answered, complaint, display_for, tool_line
+from swarm.cli.chat.keys import MARK, Interrupts, Line, interruptible
+from swarm.cli.chat.opening import Chat, full_id, new_session_id
 from swarm.cli.client import in_one_line
-from swarm.domain.answers.agents import RunEnd
+from swarm.clock import SECOND
 from swarm.domain.errors import SwarmError
+from swarm.domain.model.models import ModelUsage
+from swarm.domain.model.sessions import MessageRole
 from swarm.domain.text.characters import for_terminal
+from swarm.store.builtin.sessions import ListedSession
+
+_QUIT: Final = "/quit"
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "/help": "what can be done here",
+    "/new": "begin a new session",
+    "/sessions": "the sessions there are",
+    "/resume": "go on with another one: /resume, /resume 2, /resume ID",
+    "/history": "what was said in this session",
+    "/usage": "what this session has used",
+    _QUIT: "leave; so does Ctrl-D",
+}
+
+_KEYS: Final = (
+    "Enter sends. Alt-Enter or Ctrl-J begins a new line; several lines can be pasted. ↑ brings back what you wrote. "
+    "Ctrl-C stops an answer, or clears the line; twice, it leaves."
+)
+
+_COMMAND: Final = re.compile(r"/[a-z]+")
+_QUESTION_CHARACTERS: Final = 60
 
 
 @dataclass(kw_only=True, slots=True)
-class ChatLoop:
-    """One person, one agent, one session at a time. The terminal keeps back input meanwhile (`kept_back`)."""
+class Conversation:
+    """One person, one agent, one session at a time. The terminal keeps back input meanwhile (`keys.kept_back`)."""
 
     chat: Chat
     line: Line
     console: Console
     interrupts: Interrupts
-    _said: set[str] = field(default_factory=set)  # the sessions with input in this chat
+    _used: set[str] = field(default_factory=set)  # the sessions with input in this chat
+    _listed: Sequence[ListedSession] = ()  # in the numbering of `/sessions`
 
     async def run(self) -> None:
         """Converse until the person leaves. Errors are shown, and the conversation goes on."""
         self._note(f"{self.chat.agent} ({self.chat.where}). /help tells what can be done here.")
         if self.chat.is_resumed:
-            await show_last(self.chat, self.console)
+            await self._show_messages(is_whole=False)
         with self.interrupts.passed_over():
-            await self._converse()
-        if self.chat.session_id in self._said or self.chat.is_resumed:
+            while (text := await self._next()) is not None:
+                if text:
+                    await self._respond(text)
+        if self.chat.session_id in self._used or self.chat.is_resumed:
             self._note(f"To go on with this session: swarm chat --resume {self.chat.session_id}")
-
-    async def _converse(self) -> None:
-        commands = Commands(chat=self.chat, console=self.console)
-        while (said := await self._next()) is not None:
-            if said:
-                await self._respond(commands, said)
-
-    async def _respond(self, commands: Commands, said: str) -> None:
-        try:
-            with interruptible(sys.stdin.fileno()):
-                done = await self.interrupts.stoppable(self._do(commands, said))
-        except SwarmError as error:
-            self._complain(in_one_line(error))
-        else:
-            if not done:
-                self._note("⏹ stopped\n")
-
-    async def _do(self, commands: Commands, said: str) -> bool:
-        """Run a command, or ask the agent. Always true."""
-        if not await commands.run(said):
-            await self._ask(said)
-        return True
 
     async def _next(self) -> str | None:
         """The next input; None when the person leaves."""
         was_warned = False
         while True:
             try:
-                said = await self.line.read()
+                text = await self.line.read()
             except EOFError:
                 return None
             except KeyboardInterrupt:
@@ -76,30 +82,130 @@ class ChatLoop:
                 was_warned = True
                 self._note("Ctrl-C once more leaves; so does Ctrl-D.")
             else:
-                return None if said == QUIT else said
+                return None if text == _QUIT else text
 
-    async def _ask(self, said: str) -> None:
-        self._said.add(self.chat.session_id)
+    async def _respond(self, text: str) -> None:
+        try:
+            with interruptible(sys.stdin.fileno()):
+                done = await self.interrupts.stoppable(self._do(text))
+        except SwarmError as error:
+            self._complain(in_one_line(error))
+        else:
+            if not done:
+                self._note("⏹ stopped\n")
+
+    async def _do(self, text: str) -> bool:
+        """Run a command, or ask the agent. Always true."""
+        name, _, argument = text.partition(" ")
+        commands: Mapping[str, Callable[[str], Awaitable[None]]] = {
+            "/help": self._help,
+            "/new": self._new,
+            "/sessions": self._sessions,
+            "/resume": self._resume,
+            "/history": self._history,
+            "/usage": self._usage,
+        }
+        if name in commands:
+            await commands[name](argument.strip())
+        elif _COMMAND.fullmatch(name):
+            self._note(f"There is no {name}. /help lists what there is.")
+        else:
+            await self._ask(text)
+        return True
+
+    async def _ask(self, text: str) -> None:
+        self._used.add(self.chat.session_id)
         self.console.print()
-        end = await self._answer(said)
+        plain = PlainText(sys.stdout, sys.stdout)
+        end = await answered(self.chat.client, text, self.chat.session_id, display_for(self.console, plain))
         if problem := complaint(end, self.chat.agent):
             self._complain(problem)
         self.console.print()
 
-    async def _answer(self, said: str) -> RunEnd:
-        run_input = run_input_of(said, self.chat.session_id)
-        if self.console.is_dumb_terminal:
-            plain = PlainText(sys.stdout, sys.stdout)
-            try:
-                return await answered(self.chat.client, run_input, plain)
-            finally:
-                plain.end()
-        with Screen(self.console) as screen:
-            display: AnswerDisplay = screen
-            return await answered(self.chat.client, run_input, display)
+    async def _help(self, _: str) -> None:
+        table = Table.grid(Column(no_wrap=True, style="cyan"), Column(), padding=(0, 2))
+        for name, what in COMMANDS.items():
+            table.add_row(name, what)
+        self.console.print(table)
+        self._note(_KEYS)
 
-    def _note(self, words: str) -> None:
-        self.console.print(Text(for_terminal(words), "dim"))
+    async def _new(self, _: str) -> None:
+        self.chat.session_id = new_session_id()
+        self._note("A new session.")
 
-    def _complain(self, words: str) -> None:
-        self.console.print(Text(for_terminal(words), "red"))
+    async def _sessions(self, _: str) -> None:
+        self._listed = await self.chat.archive.latest(self.chat.agent)
+        if not self._listed:
+            self._note("There are no sessions yet.")
+            return
+        table = Table("", "last used", "began with", Column("id", no_wrap=True, style="dim"), box=None)
+        for number, session in enumerate(self._listed, 1):
+            here = " *" if session.id == self.chat.session_id else ""
+            used_at = datetime.fromtimestamp(session.updated_at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M")
+            table.add_row(f"{number}{here}", used_at, Text(in_short(session.question)), session.id)
+        self.console.print(table)
+        self._note("/resume NUMBER goes on with one.")
+
+    async def _resume(self, which: str) -> None:
+        session = await self._found(which)
+        if session is None:
+            self._note("There is no such session; /sessions lists them.")
+            return
+        self.chat.session_id = session.id
+        await self._show_messages(is_whole=False)
+
+    async def _found(self, which: str) -> ListedSession | None:
+        archive, agent = self.chat.archive, self.chat.agent
+        if which.isdecimal():
+            listed = self._listed or await archive.latest(agent)
+            return listed[int(which) - 1] if 0 < int(which) <= len(listed) else None
+        if which:
+            return await archive.named(full_id(which), agent)
+        return next((each for each in await archive.latest(agent) if each.id != self.chat.session_id), None)
+
+    async def _history(self, _: str) -> None:
+        if not await self._show_messages(is_whole=True):
+            self._note("Nothing was said yet.")
+
+    async def _usage(self, _: str) -> None:
+        self._note(in_figures(*await self.chat.archive.usage(self.chat.agent, self.chat.session_id)))
+
+    async def _show_messages(self, *, is_whole: bool) -> bool:
+        """Show the session, or else the last question and its answer. Returns whether there are messages."""
+        messages = await self.chat.archive.messages(self.chat.agent, self.chat.session_id)
+        questions = [at for at, message in enumerate(messages) if message.role is MessageRole.USER]
+        if len(questions) > 1 and not is_whole:
+            self._note(f"{len(questions) - 1} earlier questions; /history shows all.")
+        for message in messages[0 if is_whole or not questions else questions[-1] :]:
+            match message.role:  # a tool's use shows in its result
+                case MessageRole.USER:
+                    self.console.print(Text.assemble("\n", (MARK, "bold cyan"), for_terminal(message.text), "\n"))
+                case MessageRole.ASSISTANT:
+                    self.console.print(MarkdownText(for_terminal(message.text)))
+                case MessageRole.TOOL_RESULT:
+                    self.console.print(tool_line("✗" if message.failed else "✓", for_terminal(message.tool)))
+        return bool(messages)
+
+    def _note(self, text: str) -> None:
+        self.console.print(Text(for_terminal(text), "dim"))
+
+    def _complain(self, text: str) -> None:
+        self.console.print(Text(for_terminal(text), "red"))
+
+
+def in_figures(runs: int, used: ModelUsage) -> str:
+    """The usage of runs, as a sentence."""
+    if not runs:
+        return "Nothing was used yet."
+    cost = used.cost_microdollars
+    dollars = "not known" if cost is None else f"{cost / 1_000_000:.4f} US dollars"
+    return (
+        f"Answers: {runs}. Calls of the model: {used.requests}, of tools: {used.tool_calls}. "
+        f"Tokens read: {used.input_tokens}, written: {used.output_tokens}. Price: {dollars}."
+    )
+
+
+def in_short(question: str) -> str:
+    """The beginning of a question, in one line."""
+    line = " ".join(for_terminal(question.replace("\n", " ")).split())
+    return line if len(line) <= _QUESTION_CHARACTERS else line[: _QUESTION_CHARACTERS - 1] + "…"

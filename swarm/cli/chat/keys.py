@@ -1,16 +1,20 @@
-"""The input line, with several lines and a history.
+"""The keyboard: the input line, with several lines and a history; the terminal's modes; Ctrl-C and other signals.
 
-Keys typed while no line is read are kept out of the display and appear on the next input line.
+Keys typed while no line is read are kept out of the display and appear on the next input line. None is lost or changed:
+from the first line to the last the terminal never translates Enter, and Ctrl-C discards nothing typed before.
+thoughts/plans/2026-11-23-chat.md lists the ways in which keys get lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import termios
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TextIO, TypeVar
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -18,23 +22,27 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import HTML
 from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input import Input
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from swarm.cli.chat.commands import MARK
 from swarm.domain.errors import ConfigurationError
+
+MARK: Final = "❯ "
+"""Stands before people's input."""
+
+T = TypeVar("T")
 
 
 class Line:
     """Reads a person's input at a terminal. ``commands`` have descriptions; they are offered after a "/".
 
-    ``history`` is a private file, which is made if missing.
+    ``history`` is a private file, which is made if missing; ``terminal`` is the standard input.
     """
 
     def __init__(
-        self, history: Path, commands: Mapping[str, str], *, input: Input | None = None, output: Output | None = None
+        self, history: Path, commands: Mapping[str, str], terminal: TextIO, output: Output | None = None
     ) -> None:
         _make_private(history)
         self._session: PromptSession[str] = PromptSession(
@@ -46,7 +54,7 @@ class Line:
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             reserve_space_for_menu=0,
             key_bindings=_bindings(),
-            input=input,
+            input=_TerminalInput(terminal),
             output=output,
         )
 
@@ -60,15 +68,21 @@ class Line:
             return (await self._session.prompt_async(handle_sigint=False)).strip()
 
 
+class _TerminalInput(Vt100Input):
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """The same mode while output appears above the line: in the cooked mode an Enter would become a new line."""
+        return nullcontext()
+
+
 class _Commands(Completer):
     def __init__(self, commands: Mapping[str, str]) -> None:
         self._commands = commands
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        written = document.text
+        text = document.text
         for name, what in self._commands.items():
-            if written.startswith("/") and name.startswith(written):
-                yield Completion(name, start_position=-len(written), display_meta=what)
+            if text.startswith("/") and name.startswith(text):
+                yield Completion(name, start_position=-len(text), display_meta=what)
 
 
 def _bindings() -> KeyBindings:
@@ -113,9 +127,9 @@ def kept_back(fd: int) -> Iterator[None]:
 
 @contextmanager
 def interruptible(fd: int) -> Iterator[None]:
-    """Make Ctrl-C a signal that does not wait."""
+    """Make Ctrl-C a signal that does not wait. Keys typed before Ctrl-C are kept."""
     with _changed(fd) as mode:
-        mode[3] |= termios.ISIG
+        mode[3] |= termios.ISIG | termios.NOFLSH
         termios.tcsetattr(fd, termios.TCSADRAIN, mode)
         yield
 
@@ -128,3 +142,53 @@ def _changed(fd: int) -> Iterator[list[Any]]:
         yield [*before]
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+class Interrupts:
+    """The handling of interrupts."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Task[Any] | None = None
+        self._are_passed_over = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle signals for the calling task, which SIGTERM, SIGHUP and an interrupt without an answer cancel."""
+        loop, chat = asyncio.get_running_loop(), asyncio.current_task()
+        assert chat is not None
+        ends = (signal.SIGTERM, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGINT, self._interrupted, chat)
+        for number in ends:
+            loop.add_signal_handler(number, chat.cancel)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, *ends):
+                loop.remove_signal_handler(number)
+
+    @contextmanager
+    def passed_over(self) -> Iterator[None]:
+        """Ignore interrupts without an answer: such a Ctrl-C came a moment too late for the answer it was meant for."""
+        self._are_passed_over = True
+        try:
+            yield
+        finally:
+            self._are_passed_over = False
+
+    def _interrupted(self, chat: asyncio.Task[Any]) -> None:
+        if self._answer:
+            self._answer.cancel()
+        elif not self._are_passed_over:
+            chat.cancel()
+
+    async def stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """The result of the work; None if an interrupt ended the work."""
+        self._answer = asyncio.create_task(work, name="answer")
+        try:
+            await asyncio.wait({self._answer})
+            return None if self._answer.cancelled() else self._answer.result()
+        finally:
+            answer, self._answer = self._answer, None
+            if not answer.done():  # the chat itself is ended
+                answer.cancel()
+                await asyncio.wait({answer})

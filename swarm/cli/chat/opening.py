@@ -1,68 +1,122 @@
-"""The opening of a chat: its agent, the place of its runs, and its session.
+"""The opening of a chat: its arguments, its agent, the place of its runs, and its session.
 
-Runs happen in the coordinator of this home, if one runs and has built-in agents, otherwise in this process.
+Runs happen in the coordinator of this home, if one runs and has built-in agents, otherwise in this process. Earlier
+sessions are read from the database in both cases.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Final
 
 from swarm.app import built_in, home, preflight, settings_mapping
-from swarm.cli.chat.archive import Archive
-from swarm.cli.chat.arguments import ChatArguments, new_session_id
 from swarm.cli.client import CoordinatorClient, CoordinatorRefused, NoServer
+from swarm.clock import new_id
 from swarm.config import Kind, Settings
 from swarm.config.reading import ASSISTANT
 from swarm.domain.answers.agents import AgentClient, Dialect, RemoteAgent
-from swarm.domain.errors import ConfigurationError, NotFound
+from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
+from swarm.domain.model.models import ModelUsage, UsagePurpose
+from swarm.domain.model.sessions import SessionMessage
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.admin import preparation
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import sessions
 from swarm.store.builtin.sessions import ListedSession
 
-LOOK_SECONDS: Final = 3.0
+_PREFIX: Final = "cli:"
+"""The prefix of session ids in a terminal."""
+
+_ID: Final = re.compile(rf"(?:{_PREFIX}\S+|[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
+_SHOWN_SESSIONS: Final = 20
+_COUNTED_RUNS: Final = 1_000
+_LOOK_SECONDS: Final = 3.0
 """How long a coordinator may take to list its agents; a slower one counts as missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoordinatorAccess:
-    """A coordinator that accepts our token."""
+class ChatArguments:
+    """The agent, question and session of a chat."""
 
-    url: str
-    token: str = field(repr=False)
-    agents: tuple[str, ...]  # the built-in ones, the default first; at least one
-
-    def agent(self, name: str) -> RemoteAgent:
-        """The connection of one of its agents."""
-        return RemoteAgent(name=name, url=self.url, dialect=Dialect.CAIPE, token=self.token, agent_id=name)
+    question: str = ""  # empty: a conversation
+    agent: str | None = None  # None: the session's, or the usual one
+    resume: bool = False  # go on with a session
+    session_id: str | None = None  # None: the last one
 
 
-def found(settings: Settings) -> CoordinatorAccess | None:
-    """The coordinator; None without an answer, for another home's, or without built-in agents. Blocks.
+def parse_arguments(words: Sequence[str], *, resume: bool, agent: str | None) -> ChatArguments:
+    """Parse arguments: after ``--resume`` the first one may be a session's id."""
+    session_id = None
+    if resume and words and _ID.fullmatch(words[0]):
+        session_id, words = full_id(words[0]), words[1:]
+    return ChatArguments(question=" ".join(words).strip(), agent=agent, resume=resume, session_id=session_id)
 
-    Raises NoServer if SWARM_URL (http.url) names a coordinator that does not answer.
+
+def full_id(id: str) -> str:
+    """A session's full id, from one with or without its prefix."""
+    return id if id.startswith(_PREFIX) else _PREFIX + id
+
+
+def new_session_id() -> str:
+    """The id of a new session."""
+    return full_id(new_id())
+
+
+class Archive:
+    """Messages and usage of sessions. The database is opened on first use, and closed with ``stack``.
+
+    ``is_ours``: no coordinator prepares the database, so the archive does. Otherwise all methods raise Unavailable for
+    a database of another version, or one out of reach.
     """
-    url = settings.http.address
-    try:
-        token = home.operator_token(settings)
-        with CoordinatorClient(url, token, timeout_seconds=LOOK_SECONDS) as coordinator:
-            names = _names(coordinator.call("GET", "/api/v1/agents"))
-    except NoServer:
-        if settings.http.url:
-            raise
-        return None
-    except (CoordinatorRefused, ConfigurationError):  # without a token, none has ever run in this home
-        return None
-    return CoordinatorAccess(url=url, token=token, agents=names) if names else None
 
+    def __init__(self, settings: Settings, stack: AsyncExitStack, *, is_ours: bool) -> None:
+        self._url = settings.database_url
+        self._stack = stack
+        self._is_ours = is_ours
+        self._database: Database | None = None
 
-def _names(said: Any) -> tuple[str, ...]:
-    match said:
-        case {"agents": [*agents]}:
-            return tuple(agent["name"] for agent in agents if isinstance(agent, dict) and "name" in agent)
-        case _:
-            return ()
+    async def database(self) -> Database:
+        """The database. Also raises ConfigurationError, for an invalid URL."""
+        if self._database is None:
+            await asyncio.to_thread(self._prepare)
+            self._database = await self._stack.enter_async_context(Database(self._url))
+        return self._database
+
+    async def latest(self, agent: str | None, limit: int = _SHOWN_SESSIONS) -> list[ListedSession]:
+        """The last used sessions of terminals, newest first, of one agent or of all."""
+        return await (await self.database()).read(sessions.newest, _PREFIX, agent, limit)
+
+    async def named(self, session_id: str, agent: str | None) -> ListedSession | None:
+        """The session with this id, of an agent or of the one who used it last; each agent may have one."""
+        found = await (await self.database()).read(sessions.named, session_id, _SHOWN_SESSIONS)
+        return next((each for each in found if agent in (None, each.agent)), None)
+
+    async def messages(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
+        """All messages of a session, oldest first; none for an unknown session."""
+        return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
+
+    async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
+        """The number of the session's answers, and the usage with its summaries. Very old ones are not counted."""
+        latest = await ModelUsageLog(await self.database()).latest(agent, _COUNTED_RUNS)
+        runs = [run for run in latest if run.session_id == session_id]
+        answers = sum(run.purpose is UsagePurpose.ANSWER for run in runs)
+        return answers, reduce(add, (run.usage for run in runs), ModelUsage())
+
+    def _prepare(self) -> None:
+        if self._is_ours:
+            preparation.prepare(self._url)
+        elif not preparation.is_current(self._url):
+            raise Unavailable(
+                "The coordinator's database cannot be read from here, so there are no earlier sessions to be seen.",
+                hint="Use the settings of the coordinator (SWARM_HOME, SWARM_DATABASE_URL).",
+            )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -79,37 +133,75 @@ class Chat:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, wish: ChatArguments, *, checks_model: bool) -> AsyncIterator[Chat]:
+async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: bool) -> AsyncIterator[Chat]:
     """A chat with all its resources, which are released at the end.
 
     ``checks_model``: check the model at the start, if the settings say so; a coordinator has done that. Raises
     ConfigurationError, NotFound and Unavailable, with hints.
     """
     async with AsyncExitStack() as stack:
-        coordinator = await asyncio.to_thread(found, settings)
-        names = coordinator.agents if coordinator else tuple(settings.agents.builtin)
+        remote = await asyncio.to_thread(coordinator_agents, settings)
+        names = tuple(remote or settings.agents.builtin)
         if not names:
-            raise nobody(settings)
+            raise _no_agent(settings)
         home.prepare(settings)
-        archive = Archive(settings, stack, is_ours=coordinator is None)
-        begun = await _begun(archive, wish)
-        agent = _known(wish.agent or (begun.agent if begun else usual(settings, names)), names)
-        client, where, compacted = await _client(
-            settings, coordinator, agent, archive, stack, checks_model=checks_model
-        )
+        archive = Archive(settings, stack, is_ours=not remote)
+        session = await _resumed(archive, arguments)
+        agent = arguments.agent or (session.agent if session else _usual(settings, names))
+        if agent not in names:
+            raise NotFound(f"There is no built-in agent '{agent}'.", hint=f"There are: {', '.join(names)}.")
+        compacted = None
+        client: AgentClient
+        if remote:
+            from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load
+
+            client = AguiAgent(remote[agent])
+            stack.push_async_callback(client.aclose)
+            where = f"the coordinator at {remote[agent].url}"
+        else:
+            alone = _alone(settings, agent, checks_model=checks_model)
+            model = alone.agents.builtin[agent].model
+            await asyncio.to_thread(preflight.check_models, settings_mapping.model_specs(alone, model))
+            agents = await stack.enter_async_context(built_in.opened(alone, await archive.database()))
+            client = agents.agents[agent]
+            compacted = agents.agents[agent].compacted
+            where = f"{model or settings.model.name}, without a coordinator"
         yield Chat(
             agent=agent,
             client=client,
             where=where,
             archive=archive,
-            session_id=begun.id if begun else new_session_id(),
-            is_resumed=begun is not None,
+            session_id=session.id if session else new_session_id(),
+            is_resumed=session is not None,
             compacted=compacted,
         )
 
 
-def nobody(settings: Settings) -> ConfigurationError:
-    """The error for a chat without any agent."""
+def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:
+    """The coordinator's built-in agents by name, the default first. Blocks.
+
+    None without an answer, or for another home's coordinator. Raises NoServer if SWARM_URL (http.url) names a
+    coordinator that does not answer.
+    """
+    url = settings.http.address
+    try:
+        token = home.operator_token(settings)
+        with CoordinatorClient(url, token, timeout_seconds=_LOOK_SECONDS) as coordinator:
+            match coordinator.call("GET", "/api/v1/agents"):
+                case {"agents": [*listed]}:
+                    names = [each["name"] for each in listed if isinstance(each, dict) and "name" in each]
+                case _:
+                    names = []
+    except NoServer:
+        if settings.http.url:
+            raise
+        return {}
+    except (CoordinatorRefused, ConfigurationError):  # without a token, none has ever run in this home
+        return {}
+    return {name: RemoteAgent(name=name, url=url, dialect=Dialect.CAIPE, token=token, agent_id=name) for name in names}
+
+
+def _no_agent(settings: Settings) -> ConfigurationError:
     if settings.model.name:
         return ConfigurationError(
             "No built-in agent is configured, so there is nobody to talk to.",
@@ -122,61 +214,27 @@ def nobody(settings: Settings) -> ConfigurationError:
     )
 
 
-def usual(settings: Settings, names: Sequence[str]) -> str:
+def _usual(settings: Settings, names: Sequence[str]) -> str:
     """The agent for people who name none: the default of the settings, an assistant, or the first."""
     assistants = [name for name, chosen in settings.agents.builtin.items() if chosen.kind is Kind.ASSISTANT]
     wanted = [settings.agents.default, *assistants, ASSISTANT]  # a coordinator's settings may differ from these
     return next((name for name in wanted if name and name in names), names[0])
 
 
-def _known(agent: str, names: Sequence[str]) -> str:
-    if agent not in names:
-        raise NotFound(f"There is no built-in agent '{agent}'.", hint=f"There are: {', '.join(names)}.")
-    return agent
-
-
-async def _begun(archive: Archive, wish: ChatArguments) -> ListedSession | None:
-    """The session to continue; None without such a wish."""
-    if not wish.resume:
+async def _resumed(archive: Archive, arguments: ChatArguments) -> ListedSession | None:
+    """The session to continue; None for a new one."""
+    if not arguments.resume:
         return None
-    if wish.session_id is None:
-        sessions = await archive.latest(wish.agent, 1)
-        missing = NotFound("There is no session to go on with yet.", hint="Begin one: swarm chat")
-    else:
-        sessions = [each for each in await archive.named(wish.session_id) if wish.agent in (None, each.agent)]
-        missing = NotFound(
-            f"There is no session {wish.session_id}{f' with {wish.agent}' if wish.agent else ''}.",
-            hint="`/sessions` in `swarm chat` lists them.",
-        )
-    if not sessions:
-        raise missing
-    return sessions[0]
-
-
-async def _client(
-    settings: Settings,
-    coordinator: CoordinatorAccess | None,
-    agent: str,
-    archive: Archive,
-    stack: AsyncExitStack,
-    *,
-    checks_model: bool,
-) -> tuple[AgentClient, str, Callable[[], Coroutine[None, None, None]] | None]:
-    """The client for runs; its place, for people; and the wait for a session's summary, if made here."""
-    if coordinator:
-        from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load
-
-        remote = AguiAgent(coordinator.agent(agent))
-        stack.push_async_callback(remote.aclose)
-        return remote, f"the coordinator at {coordinator.url}", None
-    alone = _alone(settings, agent, checks_model=checks_model)
-    await asyncio.to_thread(
-        preflight.check_models, settings_mapping.model_specs(alone, alone.agents.builtin[agent].model)
+    agent, id = arguments.agent, arguments.session_id
+    if id is None:
+        for session in await archive.latest(agent, 1):
+            return session
+        raise NotFound("There is no session to go on with yet.", hint="Begin one: swarm chat")
+    if named := await archive.named(id, agent):
+        return named
+    raise NotFound(
+        f"There is no session {id}{f' with {agent}' if agent else ''}.", hint="`/sessions` in `swarm chat` lists them."
     )
-    agents = await stack.enter_async_context(built_in.opened(alone, await archive.database()))
-    ours = agents.agents[agent]
-    where = f"{settings.agents.builtin[agent].model or settings.model.name}, without a coordinator"
-    return ours, where, ours.compacted
 
 
 def _alone(settings: Settings, agent: str, *, checks_model: bool) -> Settings:

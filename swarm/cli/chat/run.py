@@ -1,45 +1,53 @@
-"""The chat from its beginning to its end: its input, its agent, and its display.
+"""The chat from its beginning to its end: its input, its agent, its display, and its log.
 
-With a question on the command line, or without a terminal, there is one answer and no conversation.
+With a question on the command line, or without a terminal, there is one answer and no conversation. The log goes to a
+file meanwhile, so that log lines do not disturb the screen.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from typing import Final
+from typing import Final, TextIO, cast
 
 import structlog
 from rich.console import Console
 from rich.text import Text
 
-from swarm.cli.chat.answering import PlainText, answered, complaint, run_input_of
-from swarm.cli.chat.arguments import ChatArguments
-from swarm.cli.chat.interrupts import Interrupts
-from swarm.cli.chat.keys import interruptible, kept_back
-from swarm.cli.chat.opening import Chat, opened
-from swarm.cli.chat.quiet_log import quiet
-from swarm.cli.chat.screen import Screen
+from swarm.app import home
+from swarm.cli.chat.conversation import COMMANDS, Conversation
+from swarm.cli.chat.display import PlainText, answered, complaint, display_for
+from swarm.cli.chat.keys import Interrupts, Line, interruptible, kept_back
+from swarm.cli.chat.opening import Chat, ChatArguments, opened
 from swarm.cli.client import NoServer
 from swarm.cli.terminal import Terminal
-from swarm.config import Settings
-from swarm.domain.answers.agents import RunEnd
-from swarm.domain.errors import Invalid, SwarmError
+from swarm.config import Settings, secrets
+from swarm.domain.errors import ConfigurationError, Invalid, SwarmError
 from swarm.domain.text.characters import for_terminal
+from swarm.telemetry import log
 
-STOPPED: Final = 130
+LOG_FILE: Final = "chat.log"
+LOG_BYTES: Final = 1_000_000
+"""A longer file is begun anew."""
+
+_STOPPED: Final = 130
 """The exit code after Ctrl-C."""
+
+_log = structlog.get_logger(__name__)
 
 
 async def once(chat: Chat, question: str, console: Console, interrupts: Interrupts) -> int:
     """Ask, and print the answer on standard output; errors go to standard error. Returns the exit code."""
-    end = await interrupts.stoppable(_shown(chat, question, console))
+    plain = PlainText(sys.stdout, sys.stderr if sys.stderr.isatty() else None)
+    display = display_for(console, plain)
+    end = await interrupts.stoppable(answered(chat.client, question, chat.session_id, display))
     if end is None:
-        return STOPPED
+        return _STOPPED
     problem = complaint(end, chat.agent)
     if problem:
         _note(f"swarm: {problem}")
@@ -50,29 +58,14 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
     return 1 if problem else 0
 
 
-def _note(words: str) -> None:
-    sys.stderr.write(f"{for_terminal(words)}\n")
+def _note(text: str) -> None:
+    sys.stderr.write(f"{for_terminal(text)}\n")
 
 
-async def _shown(chat: Chat, question: str, console: Console) -> RunEnd:
-    run_input = run_input_of(question, chat.session_id)
-    if console.is_terminal and not console.is_dumb_terminal:
-        with Screen(console) as screen:
-            return await answered(chat.client, run_input, screen)
-    plain = PlainText(sys.stdout, sys.stderr if sys.stderr.isatty() else None)
-    try:
-        return await answered(chat.client, run_input, plain)
-    finally:
-        plain.end()
-
-
-_log = structlog.get_logger(__name__)
-
-
-def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
+def main(settings: Settings, arguments: ChatArguments, *, verbose: bool) -> int:
     """Run a chat. Returns the exit code. Raises SwarmError for errors that people can fix."""
     os.umask(0o077)  # files written from now on hold people's messages
-    question = _question(wish.question)
+    question = _question(arguments.question)
     if not question and not _is_at_terminal():
         raise Invalid(
             "Nothing is asked, and this is no terminal to talk at.",
@@ -82,9 +75,9 @@ def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a character the terminal lacks becomes "?"
     with quiet(settings, verbose=verbose) as where:
         try:
-            return asyncio.run(_talk(settings, wish, question))
+            return asyncio.run(_talk(settings, arguments, question))
         except asyncio.CancelledError:  # by a signal
-            return STOPPED
+            return _STOPPED
         except BrokenPipeError:  # the reader of the answer has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
@@ -95,19 +88,20 @@ def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
             raise SwarmError(f"Something went wrong on our side; {where} says what.") from error
 
 
-async def _talk(settings: Settings, wish: ChatArguments, question: str) -> int:
+async def _talk(settings: Settings, arguments: ChatArguments, question: str) -> int:
     console = Terminal()
     interrupts = Interrupts()
     is_talk = not question
-    with interrupts.heard():
+    with interrupts.handled():
         async with AsyncExitStack() as stack:
             if is_talk:  # from here to the end: between two modes the terminal would turn an Enter into a new line
                 stack.enter_context(kept_back(sys.stdin.fileno()))
             with _waking_up(console, is_talk=is_talk):
-                chat = await stack.enter_async_context(opened(settings, wish, checks_model=is_talk))
+                chat = await stack.enter_async_context(opened(settings, arguments, checks_model=is_talk))
             if question:
                 return await once(chat, question, console, interrupts)
-            await _converse(settings, chat, console, interrupts)
+            line = Line(settings.home.expanduser() / "chat_history", COMMANDS, sys.stdin)
+            await Conversation(chat=chat, line=line, console=console, interrupts=interrupts).run()
     return 0
 
 
@@ -118,24 +112,15 @@ def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
         if is_talk:
             stack.enter_context(interruptible(sys.stdin.fileno()))
         if console.is_terminal:
-            words = Text("waking up …", "dim")
-            stack.enter_context(console.status(words, refresh_per_second=4))  # loading needs the time more
+            note = Text("waking up …", "dim")
+            stack.enter_context(console.status(note, refresh_per_second=4))  # loading needs the time more
         yield
 
 
-async def _converse(settings: Settings, chat: Chat, console: Console, interrupts: Interrupts) -> None:
-    from swarm.cli.chat.commands import COMMANDS
-    from swarm.cli.chat.conversation import ChatLoop  # reading lines takes a while to load
-    from swarm.cli.chat.keys import Line
-
-    line = Line(settings.home.expanduser() / "chat_history", COMMANDS)
-    await ChatLoop(chat=chat, line=line, console=console, interrupts=interrupts).run()
-
-
-def _question(words: str) -> str:
+def _question(argument: str) -> str:
     """The question of the arguments, with piped text, which may be its subject."""
     piped = "" if not _is_piped() else sys.stdin.buffer.read().decode(errors="replace").strip()
-    return "\n\n".join(part for part in (words, piped) if part)
+    return "\n\n".join(part for part in (argument, piped) if part)
 
 
 def _is_piped() -> bool:
@@ -148,3 +133,35 @@ def _is_piped() -> bool:
 
 def _is_at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextmanager
+def quiet(settings: Settings, *, verbose: bool) -> Iterator[str]:
+    """Send warnings to a file in the home folder; with ``verbose`` all lines to standard error. Yields the place."""
+    if verbose:
+        log.configure(settings.log.level, as_json=False, secrets=secrets(settings), stream=cast(TextIO, _Now()))
+        yield "standard error"
+        return
+    home.prepare(settings)
+    path = settings.home.expanduser() / LOG_FILE
+    try:
+        fresh = os.O_TRUNC if path.exists() and path.stat().st_size > LOG_BYTES else 0
+        file = os.fdopen(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | fresh, 0o600), "a")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}.", hint="Set SWARM_HOME.") from error
+    with file:
+        log.configure("warning", as_json=False, secrets=secrets(settings), stream=file)
+        try:
+            yield str(path)
+        finally:
+            log.configure("warning", secrets=secrets(settings))  # later lines are not lost
+
+
+class _Now(io.TextIOBase):
+    """The current standard error, which is replaced while an answer is painted or a line is read."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()

@@ -1,5 +1,8 @@
 """The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's dialect and CAIPE's.
 
+A run is an event stream during the run, or one answer at its end. The listener of a run is the request that began it.
+When the client goes away, or is stuck for too long, the run is left, and so ends.
+
 Loaded only if there are built-in agents: the protocol's types take a while. The client's side is
 `swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
 """
@@ -7,21 +10,25 @@ Loaded only if there are built-in agents: the protocol's types take a while. The
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, Literal, NotRequired
 
+import structlog
 from ag_ui.core import EventType, RunAgentInput
 from fastapi import APIRouter
+from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute
+from starlette.types import Message, Receive, Scope, Send
 from typing_extensions import TypedDict
 
-from swarm.domain.answers.agents import Dialect
+from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import Failed, Origin, RunInput
 from swarm.domain.errors import Conflict, TokenEnded, Unavailable
-from swarm.entrypoints.agui.agui_ends import whole_answer
-from swarm.entrypoints.agui.agui_events import AguiEventWriter
+from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded, whole_answer
 from swarm.entrypoints.agui.agui_requests import (
     AguiCancellation,
     Resume,
@@ -33,15 +40,22 @@ from swarm.entrypoints.agui.agui_requests import (
     of_start,
     origin,
 )
-from swarm.entrypoints.agui.agui_stream import KEEP_ALIVE_SECONDS, STALLED_SECONDS, RunStream, end_of
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Client, Identities
 from swarm.entrypoints.web.openapi import problems, takes
-from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.agent_runs import AgentRun, AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationKey
 
-CHAT: Final = "/api/v1/chat"
+_KEEP_ALIVE_SECONDS: Final = 15.0
+"""After so long a silence a comment is sent, so that no proxy takes the connection for dead."""
+
+_STALLED_SECONDS: Final = 60.0
+"""A client that takes nothing for so long is given up."""
+
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+_CHAT: Final = "/api/v1/chat"
 
 _EVENTS: Final[dict[str, Any]] = {
     "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
@@ -68,7 +82,9 @@ _EVENTS: Final[dict[str, Any]] = {
 }
 
 
-TOKEN_ENDED: Final = Failed(message=TokenEnded().message, code=TokenEnded.code)
+_TOKEN_ENDED: Final = Failed(message=TokenEnded().message, code=TokenEnded.code)
+
+_log = structlog.get_logger(__name__)
 
 
 class WholeAnswer(TypedDict):
@@ -105,6 +121,77 @@ class BuiltInAgents(TypedDict):
     agents: list[BuiltInAgent]
 
 
+class _RunStream(StreamingResponse):
+    """The events of a run, one by one. A client that does not read holds up the agent, so nothing piles up."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        run: AgentRun,
+        writer: AguiEventWriter,
+        *,
+        keep_alive_seconds: float = _KEEP_ALIVE_SECONDS,
+        stalled_seconds: float = _STALLED_SECONDS,
+    ) -> None:
+        self._run = run
+        self._stalled_seconds = stalled_seconds
+        self._pieces = _pieces(run, writer, keep_alive_seconds)
+        super().__init__(self._pieces, headers=_HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._run.leave()
+
+    async def stream_response(self, send: Send) -> None:
+        """Send until the run is over; cancelled when the client has gone."""
+
+        async def patiently(message: Message) -> None:
+            async with asyncio.timeout(self._stalled_seconds):
+                await send(message)
+
+        try:
+            async with aclosing(self._pieces):
+                await super().stream_response(patiently)
+        except TimeoutError:  # the server cuts the connection, since the answer is not complete
+            _log.warning("A client takes nothing of an answer.", action="agent_run_stalled", run_id=self._run.id)
+
+
+async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: float) -> AsyncGenerator[bytes, None]:
+    yield encoded(writer.started())
+    while True:
+        try:
+            async with asyncio.timeout(keep_alive_seconds):
+                event = await run.next()
+        except TimeoutError:
+            yield KEEPALIVE_COMMENT
+            continue
+        for written in writer.write(event):
+            yield encoded(written)
+        if isinstance(event, RunEnd):
+            return
+
+
+async def _end_of(run: AgentRun, receive: Receive) -> RunEnd:
+    """The end of a run. The run is left if the client goes away meanwhile."""
+    watch = asyncio.create_task(_leave_when_gone(run, receive))
+    try:
+        while not isinstance(event := await run.next(), RunEnd):
+            pass
+        return event
+    finally:
+        watch.cancel()
+        run.leave()
+
+
+async def _leave_when_gone(run: AgentRun, receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    run.leave()
+
+
 class AguiDoor:
     """The endpoints, for the operator and for the agents that each built-in agent's policy allows.
 
@@ -116,8 +203,8 @@ class AguiDoor:
         runs: AgentRuns,
         identities: Identities,
         *,
-        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
-        stalled_seconds: float = STALLED_SECONDS,
+        keep_alive_seconds: float = _KEEP_ALIVE_SECONDS,
+        stalled_seconds: float = _STALLED_SECONDS,
     ) -> None:
         self._runs = runs
         self._identities = identities
@@ -130,18 +217,18 @@ class AguiDoor:
         add = router.add_api_route
         runs = problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
         streams: dict[int | str, dict[str, Any]] = {200: _EVENTS, **runs}
-        for path, act, body in (
-            (f"{CHAT}/stream/start", self.start, Start),
-            (f"{CHAT}/stream/resume", self.resume, Resume),
+        for path, act, model in (
+            (f"{_CHAT}/stream/start", self.start, Start),
+            (f"{_CHAT}/stream/resume", self.resume, Resume),
             ("/agui/{agent}", self.run, RunAgentInput),
         ):
-            add(path, act, methods=["POST"], response_class=Response, openapi_extra=takes(body), responses=streams)
+            add(path, act, methods=["POST"], response_class=Response, openapi_extra=takes(model), responses=streams)
         add(
-            f"{CHAT}/stream/cancel", self.cancel, methods=["POST"], response_model=CancelledShape,
+            f"{_CHAT}/stream/cancel", self.cancel, methods=["POST"], response_model=CancelledShape,
             openapi_extra=takes(AguiCancellation), responses=problems(400, 401, 403, 404, 413, 422),
         )  # fmt: skip
         add(
-            f"{CHAT}/invoke", self.invoke, methods=["POST"], response_model=WholeAnswer, openapi_extra=takes(Start),
+            f"{_CHAT}/invoke", self.invoke, methods=["POST"], response_model=WholeAnswer, openapi_extra=takes(Start),
             responses=runs,
         )  # fmt: skip
         add("/agui/{agent}", self.agent, response_model=BuiltInAgent, responses=problems(401, 403, 404, 503))
@@ -151,37 +238,37 @@ class AguiDoor:
     async def start(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
         """Ask a built-in agent, and get its answer as a stream."""
         client = await self._identities.client(request.scope)
-        said = await read_model(request, Start)
-        key, from_where = self._key_of(client, said.conversation_id, said.agent_id)
-        return await self._streamed(client, key, of_start(said, from_where), Dialect.CAIPE)
+        body = await read_model(request, Start)
+        conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
+        return await self._streamed(client, conversation, of_start(body, source), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
         """Answer the agent's question, with which its last run in this conversation was interrupted."""
         client = await self._identities.client(request.scope)
-        said = await read_model(request, Resume)
-        key, from_where = self._key_of(client, said.conversation_id, said.agent_id)
-        asked = self._runs.questions(key)
+        body = await read_model(request, Resume)
+        conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
+        asked = self._runs.questions(conversation)
         if not asked:
-            raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {CHAT}/stream/start.")
-        return await self._streamed(client, key, of_resume(said, from_where, asked), Dialect.CAIPE)
+            raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {_CHAT}/stream/start.")
+        return await self._streamed(client, conversation, of_resume(body, source, asked), Dialect.CAIPE)
 
     async def cancel(self, request: Request) -> Response:
         """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
         client = await self._identities.client(request.scope)
-        said = await read_model(request, AguiCancellation)
-        agent = self._runs.named(said.agent_id, client.agent) if said.agent_id else None
-        return Answer({"cancelled": self._runs.cancel(client.id, said.conversation_id, agent)})
+        body = await read_model(request, AguiCancellation)
+        agent = self._runs.named(body.agent_id, client.agent) if body.agent_id else None
+        return Answer({"cancelled": self._runs.cancel(client.id, body.conversation_id, agent)})
 
     async def invoke(self, request: Request) -> Response:
         """Ask a built-in agent, and get the whole answer within 60 seconds."""
         client = await self._identities.client(request.scope)
-        said = await read_model(request, Start)
-        key, from_where = self._key_of(client, said.conversation_id, said.agent_id)
-        run_input = of_start(said, from_where)
-        end = await end_of(await self._runs.invoke(key, run_input), request.receive)
+        body = await read_model(request, Start)
+        conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
+        run_input = of_start(body, source)
+        end = await _end_of(await self._runs.invoke(conversation, run_input), request.receive)
         ids = {
-            "agent_id": key.agent,
-            "conversation_id": key.id,
+            "agent_id": conversation.agent,
+            "conversation_id": conversation.id,
             "run_id": run_input.agui_run_id,
             "trace_id": run_input.trace_id,
         }
@@ -191,12 +278,12 @@ class AguiDoor:
         """Run a built-in agent by a RunAgentInput of AG-UI 1.0. The last messages of people are new."""
         client = await self._identities.client(request.scope)
         name = self._runs.named(agent, client.agent)
-        said = await read_model(request, RunAgentInput)
-        check_ids(said)
-        check_tools(said)
-        key, from_where = self._key_of(client, said.thread_id, name)
-        run_input = of_agui(said, from_where, self._runs.questions(key))
-        return await self._streamed(client, key, run_input, Dialect.AGUI, said.run_id)
+        body = await read_model(request, RunAgentInput)
+        check_ids(body)
+        check_tools(body)
+        conversation, source = self._conversation(client, body.thread_id, name)
+        run_input = of_agui(body, source, self._runs.questions(conversation))
+        return await self._streamed(client, conversation, run_input, Dialect.AGUI, body.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
         """Whether a built-in agent could answer now; 503 if not."""
@@ -213,16 +300,24 @@ class AguiDoor:
         return Answer({"agents": await asyncio.gather(*shown)})
 
     async def _streamed(
-        self, client: Client, key: ConversationKey, run_input: RunInput, dialect: Dialect, run_id: str | None = None
-    ) -> RunStream:
+        self,
+        client: Client,
+        conversation: ConversationKey,
+        run_input: RunInput,
+        dialect: Dialect,
+        run_id: str | None = None,
+    ) -> _RunStream:
         """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
-        run = await self._runs.begin(key, run_input)
+        run = await self._runs.begin(conversation, run_input)
         if client.call:
-            client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
-        return RunStream(
+            client.call.on_end(partial(run.stop, _TOKEN_ENDED, tell_rest=False))
+        return _RunStream(
             run,
             AguiEventWriter(
-                key.id, run_id or run_input.agui_run_id, dialect, tool_details=self._runs.tells_tools(key.agent)
+                conversation.id,
+                run_id or run_input.agui_run_id,
+                dialect,
+                tool_details=self._runs.tells_tools(conversation.agent),
             ),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
@@ -233,6 +328,6 @@ class AguiDoor:
         is_default = name == self._runs.named(None, client.agent)
         return BuiltInAgent(name=name, default=is_default, reachable=health.reachable, detail=health.detail)
 
-    def _key_of(self, client: Client, conversation_id: str, agent: str | None) -> tuple[ConversationKey, Origin]:
+    def _conversation(self, client: Client, conversation_id: str, agent: str | None) -> tuple[ConversationKey, Origin]:
         name = self._runs.named(agent, client.agent)
         return ConversationKey(client=client.id, agent=name, id=conversation_id), origin(client, conversation_id)

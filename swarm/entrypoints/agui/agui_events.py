@@ -1,5 +1,7 @@
 """A built-in agent's events as events of AG-UI 1.0; the counterpart of `swarm.agents.remote.translation`.
 
+The last event, or a whole answer, is the run's end.
+
 Every message, tool, step and sub-agent is closed before the run ends, and ids are unique; but in caipe's dialect, the
 end of a call means that its tool has answered.
 
@@ -9,13 +11,18 @@ https://docs.ag-ui.com/concepts/events
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
     CustomEvent,
+    Interrupt,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
     RunStartedEvent,
     StateSnapshotEvent,
     StepFinishedEvent,
@@ -32,10 +39,19 @@ from ag_ui.core import (
 )
 from ag_ui.encoder import EventEncoder
 
+from swarm.agents.remote.translation.endings import TOOL_CALL
 from swarm.agents.remote.translation.progress import WARNING
 from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
+    AnswerKind,
+    Asked,
+    AskedField,
+    Broken,
+    Cancelled,
+    Failed,
+    Finished,
+    Interrupted,
     PlanShown,
     SourceChanged,
     StepNamed,
@@ -47,12 +63,11 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.text.characters import Visible, data_for_model
 from swarm.domain.text.secrets import without_secrets
-from swarm.entrypoints.agui.agui_ends import last_event
 
-SUCCEEDED: Final = "done"
-FAILED: Final = '{"error": "The tool failed."}'
+_SUCCEEDED: Final = "done"
+_FAILED: Final = '{"error": "The tool failed."}'
 """A tool's result for clients, unless the settings allow details: success or failure."""
-ERROR_CHARACTERS: Final = 2_000
+_ERROR_CHARACTERS: Final = 2_000
 """Many clients look for errors in short results only."""
 
 _ENCODER: Final = EventEncoder()
@@ -84,8 +99,8 @@ class AguiEventWriter:
         match event:
             case TextDelta():
                 yield from self._text(event)
-            case TextEnded(message_id=said_as):
-                if self._message and self._message[1] == said_as:
+            case TextEnded(message_id=agents_id):
+                if self._message and self._message[1] == agents_id:
                     yield from self._end_text()
             case ToolStarted():
                 yield from self._start_tool(event)
@@ -153,8 +168,8 @@ class AguiEventWriter:
         """A tool's result. AG-UI has no field for a failed tool; an object with only an error shows the failure."""
         result = without_secrets(tool.result) if self._tool_details else ""
         if tool.failed:
-            return json.dumps({"error": result[:ERROR_CHARACTERS]}, ensure_ascii=False) if result else FAILED
-        return result or SUCCEEDED
+            return json.dumps({"error": result[:_ERROR_CHARACTERS]}, ensure_ascii=False) if result else _FAILED
+        return result or _SUCCEEDED
 
     def _change_step(self, name: str) -> Iterator[BaseEvent]:
         if self._step:
@@ -180,7 +195,7 @@ class AguiEventWriter:
             left = (id for id, has_answered in self._calls.items() if not has_answered)
             yield from (ToolCallEndEvent(tool_call_id=id) for id in left)
         yield from self._change_step("")
-        yield last_event(end, self._thread_id, self._run_id, frozenset(self._calls))
+        yield _last_event(end, self._thread_id, self._run_id, frozenset(self._calls))
 
     def _new_id(self, kind: str) -> str:
         self._count += 1
@@ -199,3 +214,117 @@ def _plan(plan: PlanShown) -> dict[str, object]:
     """The plan as the agent's state, whose only part it is."""
     steps = [{"id": step.id, "title": step.title, "status": step.status.value} for step in plan.steps]
     return {"plan": {"title": plan.title, "steps": steps}}
+
+
+_BROKEN: Final = "broken"
+"""The code of a run that broke off; a failed run has the agent's own."""
+
+_NOTHING_ASKED: Final = Failed(message="The agent waits for an answer, but did not say to which question.")
+
+_SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
+    AnswerKind.TEXT: {"type": "string"},
+    AnswerKind.TEXTAREA: {"type": "string", "format": "textarea"},
+    AnswerKind.NUMBER: {"type": "number"},
+    AnswerKind.URL: {"type": "string", "format": "uri"},
+    AnswerKind.EMAIL: {"type": "string", "format": "email"},
+    AnswerKind.SELECT: {"type": "string"},
+    AnswerKind.MULTISELECT: {"type": "array"},
+    AnswerKind.BOOLEAN: {"type": "boolean"},
+}
+
+
+def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]) -> BaseEvent:
+    """The event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
+    match end:
+        case Finished(result=result):
+            return RunFinishedEvent(thread_id=thread_id, run_id=run_id, result=result)
+        case Interrupted(asked=()):
+            return _error(_NOTHING_ASKED)
+        case Interrupted(asked=asked):
+            outcome = RunFinishedInterruptOutcome(interrupts=[_interrupt(one, calls) for one in asked])
+            return RunFinishedEvent(thread_id=thread_id, run_id=run_id, outcome=outcome)
+        case Cancelled():
+            return RunFinishedEvent(thread_id=thread_id, run_id=run_id, outcome=RunFinishedCancelledOutcome())
+        case Failed() | Broken():
+            return _error(end)
+
+
+def whole_answer(end: RunEnd) -> dict[str, object]:
+    """``{"success": true, "content"}``, or ``{"success": false, "error", "code"}`` with the reason as a sentence."""
+    match end:
+        case Finished(result=str(text)) if text:
+            return {"success": True, "content": text}
+        case Finished():
+            return _refused("The agent finished without an answer.", "empty")
+        case Interrupted(asked=asked):
+            prompts = " ".join(one.prompt for one in asked if one.prompt)
+            return _refused(f"The agent has a question first: {prompts}".rstrip(": "), "interrupt")
+        case Cancelled():
+            return _refused("The run was cancelled.", "cancelled")
+        case Failed() | Broken():
+            return _refused(*_words(end))
+
+
+def _refused(error: str, code: str) -> dict[str, object]:
+    return {"success": False, "error": error, "code": code}
+
+
+def _error(end: Failed | Broken) -> RunErrorEvent:
+    message, code = _words(end)
+    return RunErrorEvent(message=message, code=code or None)
+
+
+def _words(end: Failed | Broken) -> tuple[str, str]:
+    if isinstance(end, Failed):
+        return end.message, end.code
+    return f"The agent could not answer: {end.reason}.", _BROKEN
+
+
+def _interrupt(asked: Asked, calls: Collection[str]) -> Interrupt:
+    """The question in both forms: AG-UI 1.0's, and under ``payload`` the fields that CAIPE's clients read."""
+    call = asked.raw.get(TOOL_CALL)
+    call_id = call.get("id") if isinstance(call, Mapping) else None
+    payload: dict[str, object] = {"prompt": asked.prompt}
+    if asked.tool_name:
+        payload["tool_name"] = asked.tool_name
+    if asked.fields:
+        payload["fields"] = [_field(field) for field in asked.fields]
+    return Interrupt(
+        id=asked.id,
+        reason=asked.reason,
+        message=asked.prompt,
+        tool_call_id=call_id if call_id in calls else None,
+        response_schema=_schema(asked) if asked.fields else None,
+        payload=payload,
+    )
+
+
+def _field(field: AskedField) -> dict[str, object]:
+    described = {
+        "field_name": field.name,
+        "field_label": field.label,
+        "field_type": field.kind.value,
+        "required": field.required,
+        "field_description": field.description,
+        "field_values": list(field.options),
+        "default_value": field.default,
+    }
+    return {name: value for name, value in described.items() if value not in ("", [])}
+
+
+def _schema(asked: Asked) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {field.name: _property(field) for field in asked.fields},
+        "required": [field.name for field in asked.fields if field.required],
+    }
+
+
+def _property(field: AskedField) -> dict[str, Any]:
+    property: dict[str, Any] = dict(_SCHEMAS[field.kind])
+    if field.kind is AnswerKind.MULTISELECT:
+        property["items"] = {"enum": list(field.options)}
+    elif field.options:
+        property["enum"] = list(field.options)
+    words = {"title": field.label, "description": field.description, "default": field.default}
+    return property | {name: value for name, value in words.items() if value}

@@ -19,17 +19,17 @@ from swarm.domain.prompts.client_context import THREAD_CONTEXT
 from swarm.entrypoints.web.errors import invalid
 from swarm.entrypoints.web.identity import Client
 
-CONTEXT_BYTES: Final = 64 * 1024
-THREAD_CHARACTERS: Final = 1_000_000
-ID_CHARACTERS: Final = 200
-TERMINAL: Final = "cli:"
+_CONTEXT_BYTES: Final = 64 * 1024
+_THREAD_CHARACTERS: Final = 1_000_000
+_ID_CHARACTERS: Final = 200
+_TERMINAL: Final = "cli:"
 """The prefix of conversations of the operator's terminal."""
 
-SOURCE: Final = "agui"
+_SOURCE: Final = "agui"
 """The source of a message whose client names none, but sends a context."""
 
-ConversationId = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS)]
-AgentName = Annotated[str | None, Field(max_length=ID_CHARACTERS, description="A built-in agent; else the first.")]
+_ConversationId = Annotated[str, Field(min_length=1, max_length=_ID_CHARACTERS)]
+_AgentName = Annotated[str | None, Field(max_length=_ID_CHARACTERS, description="A built-in agent; else the first.")]
 
 
 class ClientContext(BaseModel):
@@ -40,7 +40,7 @@ class ClientContext(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    source: Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS, description="For example slack, web.")]
+    source: Annotated[str, Field(min_length=1, max_length=_ID_CHARACTERS, description="For example slack, web.")]
 
     @model_validator(mode="before")
     @classmethod
@@ -48,11 +48,11 @@ class ClientContext(BaseModel):
         value = given
         thread = value.get(THREAD_CONTEXT) if isinstance(value, dict) else None
         if isinstance(thread, str):
-            if len(thread) > THREAD_CHARACTERS:
-                raise ValueError(f"at most {THREAD_CHARACTERS} characters of {THREAD_CONTEXT}")
+            if len(thread) > _THREAD_CHARACTERS:
+                raise ValueError(f"at most {_THREAD_CHARACTERS} characters of {THREAD_CONTEXT}")
             value = {name: part for name, part in value.items() if name != THREAD_CONTEXT}
-        if _size(value) > CONTEXT_BYTES:
-            raise ValueError(f"at most {CONTEXT_BYTES} bytes of JSON")
+        if _size(value) > _CONTEXT_BYTES:
+            raise ValueError(f"at most {_CONTEXT_BYTES} bytes of JSON")
         return given
 
 
@@ -61,9 +61,9 @@ class Asking(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    conversation_id: ConversationId
-    agent_id: AgentName = None
-    trace_id: Annotated[str | None, Field(max_length=ID_CHARACTERS)] = None
+    conversation_id: _ConversationId
+    agent_id: _AgentName = None
+    trace_id: Annotated[str | None, Field(max_length=_ID_CHARACTERS)] = None
     client_context: ClientContext | None = None
 
 
@@ -79,41 +79,41 @@ class Resume(Asking):
 
 
 class AguiCancellation(BaseModel):
-    conversation_id: ConversationId
-    agent_id: AgentName = None
+    conversation_id: _ConversationId
+    agent_id: _AgentName = None
 
 
 def origin(client: Client, conversation_id: str) -> Origin:
     """The origin of a run's messages. Raises Forbidden for a terminal's conversation of anyone but the operator."""
-    is_terminal = conversation_id.startswith(TERMINAL)
+    is_terminal = conversation_id.startswith(_TERMINAL)
     if is_terminal and client.agent:
-        raise Forbidden(f"Conversations that begin with '{TERMINAL}' are the operator's.", hint="Choose another id.")
+        raise Forbidden(f"Conversations that begin with '{_TERMINAL}' are the operator's.", hint="Choose another id.")
     return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client.id, client_name=client.name)
 
 
-def of_start(said: Start, origin: Origin) -> RunInput:
+def of_start(body: Start, origin: Origin) -> RunInput:
     """A run for one new message. Raises Invalid for an empty one."""
-    if not said.message.strip():
+    if not body.message.strip():
         raise Invalid("The message is empty.", fields={"message": "text"})
-    new = InputMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
-    thread = (said.client_context.model_extra or {}).get(THREAD_CONTEXT) if said.client_context else None
+    new = InputMessage(id=new_id(), speaker=Speaker.USER, text=body.message)
+    thread = (body.client_context.model_extra or {}).get(THREAD_CONTEXT) if body.client_context else None
     before = InputMessage(id=new_id(), speaker=Speaker.USER, text=thread if isinstance(thread, str) else "")
-    return _run_input(said, origin, messages=(new,), history=(before,) if before.text.strip() else ())
+    return _run_input(body, origin, messages=(new,), history=(before,) if before.text.strip() else ())
 
 
-def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
+def of_resume(body: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
     """A run that goes on with people's answers to all these questions."""
-    return _run_input(said, origin, decided=tuple(_decided(said.form_data, one) for one in asked))
+    return _run_input(body, origin, decided=tuple(_decided(body.form_data, one) for one in asked))
 
 
-def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
+def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
     """A run of AG-UI: people's last messages are new. Raises Invalid for input without a new message or an answer.
 
     A run that goes on after a question has no new messages: the last one led to the question.
     """
-    props = said.forwarded_props if isinstance(said.forwarded_props, dict) else {}
-    history, new = _split(said.messages, is_resumed=bool(said.resume))
-    if not new and not said.resume:
+    props = body.forwarded_props if isinstance(body.forwarded_props, dict) else {}
+    history, new = _split(body.messages, is_resumed=bool(body.resume))
+    if not new and not body.resume:
         raise Invalid(
             "There is no new message.", fields={"messages": "at least one message of a user, with text, at the end"}
         )
@@ -122,26 +122,26 @@ def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
     return RunInput(
         run_id="",
         agui_run_id=new_id(),
-        trace_id=trace_id[:ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_trace_id(),
-        conversation_id=said.thread_id,
+        trace_id=trace_id[:_ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_trace_id(),
+        conversation_id=body.thread_id,
         messages=new,
         history=history,
-        client_context=_context_of(said, props),
+        client_context=_context_of(body, props),
         decided=tuple(
             Decided(
                 interrupt_id=entry.interrupt_id,
                 values=_values(entry.payload) if entry.status == "resolved" else None,
                 raw=raw.get(entry.interrupt_id, {}),
             )
-            for entry in said.resume or ()
+            for entry in body.resume or ()
         ),
         origin=origin,
     )
 
 
-def check_tools(said: RunAgentInput) -> None:
+def check_tools(body: RunAgentInput) -> None:
     """Raises Invalid for tools of the client: no run ends with a call of one, so they would never be called."""
-    if said.tools:
+    if body.tools:
         raise Invalid(
             "The agents here call tools of their own only, so a client's tools would never be called.",
             hint="Send an empty list of tools; the operator gives agents tools (docs/built-in-agents.md).",
@@ -149,16 +149,16 @@ def check_tools(said: RunAgentInput) -> None:
         )
 
 
-def check_ids(said: RunAgentInput) -> None:
+def check_ids(body: RunAgentInput) -> None:
     """Raises Invalid for ids of a wrong length."""
-    expected = f"1 to {ID_CHARACTERS} characters"
-    named = {"threadId": said.thread_id, "runId": said.run_id}
-    if problems := {name: expected for name, id in named.items() if not 0 < len(id) <= ID_CHARACTERS}:
+    expected = f"1 to {_ID_CHARACTERS} characters"
+    named = {"threadId": body.thread_id, "runId": body.run_id}
+    if problems := {name: expected for name, id in named.items() if not 0 < len(id) <= _ID_CHARACTERS}:
         raise Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
 
 
 def _run_input(
-    said: Asking,
+    body: Asking,
     origin: Origin,
     *,
     messages: tuple[InputMessage, ...] = (),
@@ -168,11 +168,11 @@ def _run_input(
     return RunInput(
         run_id="",
         agui_run_id=new_id(),
-        trace_id=said.trace_id or new_trace_id(),
-        conversation_id=said.conversation_id,
+        trace_id=body.trace_id or new_trace_id(),
+        conversation_id=body.conversation_id,
         messages=messages,
         history=history,
-        client_context=said.client_context.model_dump() if said.client_context else {},
+        client_context=body.client_context.model_dump() if body.client_context else {},
         decided=decided,
         origin=origin,
     )
@@ -211,14 +211,14 @@ def _split(
     messages: Sequence[Message], *, is_resumed: bool
 ) -> tuple[tuple[InputMessage, ...], tuple[InputMessage, ...]]:
     """The earlier messages, and the new ones."""
-    said = tuple(_said(messages))
+    texts = tuple(_texts(messages))
     if is_resumed:
-        return said, ()
-    count = sum(1 for _ in takewhile(lambda message: message.speaker is Speaker.USER, reversed(said)))
-    return said[: len(said) - count], said[len(said) - count :]
+        return texts, ()
+    count = sum(1 for _ in takewhile(lambda message: message.speaker is Speaker.USER, reversed(texts)))
+    return texts[: len(texts) - count], texts[len(texts) - count :]
 
 
-def _said(messages: Sequence[Message]) -> Iterator[InputMessage]:
+def _texts(messages: Sequence[Message]) -> Iterator[InputMessage]:
     """The texts of people and the agent; all other messages are internal to the agent, or settings of a client."""
     for message in messages:
         match message:
@@ -229,8 +229,8 @@ def _said(messages: Sequence[Message]) -> Iterator[InputMessage]:
             case _:
                 continue
         if text.strip():
-            id = message.id if 0 < len(message.id) <= ID_CHARACTERS else new_id()
-            yield InputMessage(id=id, speaker=speaker, text=text, author=author[:ID_CHARACTERS])
+            id = message.id if 0 < len(message.id) <= _ID_CHARACTERS else new_id()
+            yield InputMessage(id=id, speaker=speaker, text=text, author=author[:_ID_CHARACTERS])
 
 
 def _text(content: str | Sequence[object]) -> str:
@@ -239,11 +239,11 @@ def _text(content: str | Sequence[object]) -> str:
     return "\n\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def _context_of(said: RunAgentInput, props: Mapping[str, Any]) -> Mapping[str, object]:
+def _context_of(body: RunAgentInput, props: Mapping[str, Any]) -> Mapping[str, object]:
     """``forwardedProps.client_context``, as our own client sends it, or else the standard ``context``."""
     given = props.get("client_context")
-    if given is None and said.context:
-        given = {"source": SOURCE} | {entry.description: entry.value for entry in said.context}
+    if given is None and body.context:
+        given = {"source": _SOURCE} | {entry.description: entry.value for entry in body.context}
     if given is None:
         return {}
     try:
@@ -257,4 +257,4 @@ def _size(value: object) -> int:
     try:
         return len(orjson.dumps(value))
     except orjson.JSONEncodeError:  # nested too deeply
-        return CONTEXT_BYTES + 1
+        return _CONTEXT_BYTES + 1

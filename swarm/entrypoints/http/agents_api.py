@@ -44,7 +44,7 @@ def no_warnings(agent: str) -> Sequence[str]:
 
 def agent_router(services: Services, identities: Identities, warnings: Warnings = no_warnings) -> APIRouter:
     """``/agents``, ``/me`` and ``/tray``."""
-    routes = AgentRoutes(services, identities, warnings)
+    routes = _AgentRoutes(services, identities, warnings)
     router = APIRouter()
     add = router.add_api_route
     gone = problems(401, 403, 404)
@@ -70,7 +70,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
     return router
 
 
-class AgentRoutes:
+class _AgentRoutes:
     """The endpoints. ``agent`` in a path is an id or a name."""
 
     def __init__(self, services: Services, identities: Identities, warnings: Warnings) -> None:

@@ -62,7 +62,7 @@ class UploadQuery(Input):
 
 def file_router(services: Services, identities: Identities) -> APIRouter:
     """``GET /files/{file_id}`` and ``POST /files``."""
-    routes = FileRoutes(services, identities)
+    routes = _FileRoutes(services, identities)
     router = APIRouter(tags=["agent"])
     router.add_api_route(
         "/files/{file_id}", routes.download, response_class=Response,
@@ -76,7 +76,7 @@ def file_router(services: Services, identities: Identities) -> APIRouter:
     return router
 
 
-class FileRoutes:
+class _FileRoutes:
     """The endpoints."""
 
     def __init__(self, services: Services, identities: Identities) -> None:

@@ -54,14 +54,14 @@ class Ready(TypedDict):
 
 def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
     """``/healthz`` and ``/readyz``, open to all callers: their answers hold no secrets."""
-    routes = HealthRoutes(overview, readiness)
+    routes = _HealthRoutes(overview, readiness)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
     router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
     return router
 
 
-class HealthRoutes:
+class _HealthRoutes:
     """The endpoints."""
 
     def __init__(self, overview: Overview, readiness: Readiness) -> None:

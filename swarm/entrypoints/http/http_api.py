@@ -1,13 +1,24 @@
-"""The HTTP API: one application out of its routes."""
+"""The HTTP API: one application out of its routes, with ``/docs``, the OpenAPI document as a page without any script.
+
+Document and page are open to everyone who can reach the server: they describe the program, which is public, and none of
+its data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
+import orjson
 from fastapi import FastAPI
+from jinja2 import Environment
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
@@ -16,7 +27,6 @@ from swarm.entrypoints.http.files_api import file_router
 from swarm.entrypoints.http.health import Readiness, health_router
 from swarm.entrypoints.http.operator_api import Reload, operator_router
 from swarm.entrypoints.http.polling_api import HotRoutes
-from swarm.entrypoints.http.reference import reference_route
 from swarm.entrypoints.http.runs_api import run_router
 from swarm.entrypoints.http.tasks_api import task_router
 from swarm.entrypoints.web import openapi
@@ -28,7 +38,7 @@ from swarm.services.use_cases import Services
 PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
 """Prefixes of the paths that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
 
-Running = Callable[[], AbstractAsyncContextManager[None]]
+_Running = Callable[[], AbstractAsyncContextManager[None]]
 """A context that is open for the application's run time."""
 
 
@@ -68,7 +78,7 @@ def create_app(
     readiness: Readiness,
     *,
     routes: Sequence[BaseRoute] = (),
-    running: Sequence[Running] = (),
+    running: Sequence[_Running] = (),
     reload: Reload | None = None,
     warnings: Warnings = no_warnings,
     access: Access | None = None,
@@ -94,7 +104,7 @@ def create_app(
         redoc_url=None,
     )
     translate(app)
-    app.router.routes.append(reference_route(app.openapi))
+    app.router.routes.append(_reference_route(app.openapi))
     app.router.routes.extend(routes)
     app.include_router(agent_router(services, identities, warnings))
     app.include_router(file_router(services, identities))
@@ -105,7 +115,7 @@ def create_app(
     return app
 
 
-def _lifespan(running: Sequence[Running]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(running: Sequence[_Running]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -114,3 +124,53 @@ def _lifespan(running: Sequence[Running]) -> Callable[[FastAPI], AbstractAsyncCo
             yield
 
     return lifespan
+
+
+_TEMPLATE: Final = Path(__file__).with_name("reference.html")
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "section{border-top:1px solid #8886;padding:.5rem 0}h3{margin:.5rem 0}"
+    "pre{overflow:auto;background:#8881;padding:.5rem}td,th{text-align:left;vertical-align:top;padding:0 1rem 0 0}"
+    ":root{color-scheme:light dark}"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+_PAGE_HEADERS: Final = {
+    "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def _reference_route(document: Callable[[], dict[str, Any]]) -> Route:
+    """``/docs`` for an application's document, which is read on the first request."""
+    made: list[str] = []
+
+    async def page(request: Request) -> Response:
+        if not made:
+            made.append(render(document()))
+        return HTMLResponse(made[0], headers=_PAGE_HEADERS)
+
+    return Route("/docs", page, include_in_schema=False)
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """An OpenAPI document as HTML, by the first tag of each operation."""
+    environment = Environment(autoescape=True, trim_blocks=True)
+    environment.filters |= {"json": _json, "pretty": _pretty}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            group = groups.setdefault(operation.get("tags", ["other"])[0], [])
+            group.append({**operation, "method": method.upper(), "path": path})
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(document=document, groups=dict(sorted(groups.items())), style=_STYLE)
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _pretty(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() if value else "no content"

@@ -29,16 +29,16 @@ from swarm.services.operate.overview import Overview
 from swarm.services.operate.statistics import FigureReader, Figures
 from swarm.telemetry.metrics import Metrics
 
-METRICS_PATH: Final = "/metrics"
-NO_ROUTE: Final = "(none)"
-CLIENT_GONE: Final = "gone"
+_METRICS_PATH: Final = "/metrics"
+_NO_ROUTE: Final = "(none)"
+_CLIENT_GONE: Final = "gone"
 """The status of a request whose client did not wait for the answer: the end of a poll whose agent is stopped."""
 
 _POLL: Final = "/poll"
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _DATABASE_SECONDS: Final = 5.0
 
-Offices = Callable[[], Mapping[str, bool]]
+_Offices = Callable[[], Mapping[str, bool]]
 """The offices of elections, and whether this process holds each: ``{"sender": True}``."""
 
 _log = structlog.get_logger(__name__)
@@ -59,7 +59,7 @@ class MetricsDoor:
         readiness: Callable[[], Mapping[str, bool]],
         overview: Overview,
         *,
-        offices: Offices = dict,
+        offices: _Offices = dict,
         token: str | None = None,
         open_to_all: bool = False,
     ) -> None:
@@ -74,7 +74,7 @@ class MetricsDoor:
 
     def routes(self) -> list[Route]:
         """``/metrics``."""
-        return [Route(METRICS_PATH, self.metrics, methods=["GET"], include_in_schema=False)]
+        return [Route(_METRICS_PATH, self.metrics, methods=["GET"], include_in_schema=False)]
 
     async def metrics(self, request: Request) -> Response:
         """All figures, in the scraper's preferred format."""
@@ -131,7 +131,7 @@ class Measured:
         if scope["path"] in self._plain_paths:
             return str(scope["path"])
         template = getattr(scope.get("route"), "path", None)  # FastAPI sets it, Starlette alone does not
-        return template if isinstance(template, str) else NO_ROUTE
+        return template if isinstance(template, str) else _NO_ROUTE
 
 
 class _Answered:
@@ -141,7 +141,7 @@ class _Answered:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status = CLIENT_GONE
+        self.status = _CLIENT_GONE
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":

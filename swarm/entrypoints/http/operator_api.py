@@ -43,7 +43,7 @@ class ForgetPerson(Input):
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
     """``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``, ``/reload``."""
-    routes = OperatorRoutes(services, identities)
+    routes = _OperatorRoutes(services, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
     add("/inbox", routes.inbox, response_model=InboxMessages, responses=problems(401, 403, 422))
@@ -59,7 +59,7 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
         responses=problems(401, 403, 404, 409, 422),
     )  # fmt: skip
     if reload:
-        reloading = ReloadRoute(reload, identities)
+        reloading = _ReloadRoute(reload, identities)
         add(
             "/reload", reloading.reload, methods=["POST"], response_model=ReloadResult,
             responses=problems(401, 403, 422),
@@ -67,7 +67,7 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     return router
 
 
-class ReloadRoute:
+class _ReloadRoute:
     """The endpoint ``POST /reload``, which needs the settings."""
 
     def __init__(self, reload: Reload, identities: Identities) -> None:
@@ -80,7 +80,7 @@ class ReloadRoute:
         return Answer(asdict(await self._reload()))
 
 
-class OperatorRoutes:
+class _OperatorRoutes:
     """The endpoints."""
 
     def __init__(self, services: Services, identities: Identities) -> None:

@@ -29,17 +29,17 @@ from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.schema import Finish, FinishedShape, Polled, Release, Released, Renewal, RenewedShape
 from swarm.services.use_cases import Services
 
-MAX_WAIT_SECONDS: Final = 60
-DEFAULT_WAIT_SECONDS: Final = 25
-MAX_LIMIT: Final = 20
-DEFAULT_LIMIT: Final = 5
+_MAX_WAIT_SECONDS: Final = 60
+_DEFAULT_WAIT_SECONDS: Final = 25
+_MAX_LIMIT: Final = 20
+_DEFAULT_LIMIT: Final = 5
 
 _SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
 _COUNT = re.compile(r"[0-9]{1,4}")
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
 _EXPECTED: Final = {
-    "wait_seconds": f"a number from 0 to {MAX_WAIT_SECONDS}",
-    "limit": f"a whole number from 1 to {MAX_LIMIT}",
+    "wait_seconds": f"a number from 0 to {_MAX_WAIT_SECONDS}",
+    "limit": f"a whole number from 1 to {_MAX_LIMIT}",
     "hold": "true or false",
 }
 
@@ -48,8 +48,8 @@ _EXPECTED: Final = {
 class PollRequest:
     """The parameters of a poll."""
 
-    wait_seconds: float = DEFAULT_WAIT_SECONDS
-    limit: int = DEFAULT_LIMIT
+    wait_seconds: float = _DEFAULT_WAIT_SECONDS
+    limit: int = _DEFAULT_LIMIT
     hold: bool = False
 
 
@@ -57,7 +57,7 @@ class HotRoutes:
     """``GET /poll`` and ``POST /leases/…``: an ASGI application for exactly its ``paths``."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
-        leases = LeaseRoutes(services, identities)
+        leases = _LeaseRoutes(services, identities)
         self._routes: dict[str, tuple[str, ASGIApp]] = {
             "/poll": ("GET", PollRoute(services, identities)),
             "/leases/renew": ("POST", _endpoint(leases.renew)),
@@ -113,7 +113,7 @@ class PollRoute:
         return has_gone
 
 
-class LeaseRoutes:
+class _LeaseRoutes:
     """``POST /leases/renew``, ``/release`` and ``/finish``."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
@@ -165,17 +165,17 @@ def parse_poll(query: bytes) -> PollRequest:
 def _fits(name: str, value: str) -> bool:
     match name:
         case "wait_seconds":
-            return bool(_SECONDS.fullmatch(value)) and float(value) <= MAX_WAIT_SECONDS
+            return bool(_SECONDS.fullmatch(value)) and float(value) <= _MAX_WAIT_SECONDS
         case "limit":
-            return bool(_COUNT.fullmatch(value)) and 1 <= int(value) <= MAX_LIMIT
+            return bool(_COUNT.fullmatch(value)) and 1 <= int(value) <= _MAX_LIMIT
         case _:
             return value in _SWITCH
 
 
 def _poll_request(given: Mapping[str, str]) -> PollRequest:
     return PollRequest(
-        wait_seconds=float(given.get("wait_seconds", DEFAULT_WAIT_SECONDS)),
-        limit=int(given.get("limit", DEFAULT_LIMIT)),
+        wait_seconds=float(given.get("wait_seconds", _DEFAULT_WAIT_SECONDS)),
+        limit=int(given.get("limit", _DEFAULT_LIMIT)),
         hold=_SWITCH[given.get("hold", "false")],
     )
 

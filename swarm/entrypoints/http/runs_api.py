@@ -19,19 +19,21 @@ from swarm.entrypoints.web.schema import Input, Limit
 from swarm.services.builtin.model_usage import MOST_DAYS, ModelUsageLog
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
-Purpose = Annotated[UsagePurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")]
+_Purpose = Annotated[
+    UsagePurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")
+]
 
 
 class RunsQuery(Input):
     agent: Annotated[Name | None, Field(description="Only runs of the agent with this name.")] = None
     limit: Limit = 100
     before: Annotated[Name | None, Field(description="Only runs that ended before the one with this id.")] = None
-    purpose: Purpose = None
+    purpose: _Purpose = None
 
 
 class UsageQuery(Input):
     days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="So many days in UTC, today included.")] = 30
-    purpose: Purpose = None
+    purpose: _Purpose = None
 
 
 class UsageShape(TypedDict):
@@ -83,7 +85,7 @@ class Usage(TypedDict):
 
 def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
     """``/runs`` and ``/usage``."""
-    routes = RunRoutes(model_usage, identities)
+    routes = _RunRoutes(model_usage, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
     add("/runs", routes.runs, response_model=Runs, responses=problems(401, 403, 422, 503))
@@ -91,7 +93,7 @@ def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
     return router
 
 
-class RunRoutes:
+class _RunRoutes:
     """The endpoints."""
 
     def __init__(self, model_usage: ModelUsageLog, identities: Identities) -> None:

@@ -22,7 +22,7 @@ from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.services.use_cases import Services
 
-TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=20)]
+_TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=20)]
 
 
 class NewTask(Input):
@@ -30,7 +30,7 @@ class NewTask(Input):
     description: str
     agent: Annotated[str | None, Field(description="A worker's name or id; null: assigned later.")] = None
     priority: Annotated[int, Field(ge=0, le=100, description="50 is the rank of a message from Slack.")] = 50
-    depends_on: TaskIds = ()
+    depends_on: _TaskIds = ()
     parent_id: str | None = None
 
 
@@ -49,7 +49,7 @@ class TasksQuery(Input):
 
 def task_router(services: Services, identities: Identities) -> APIRouter:
     """``/tasks`` and below."""
-    routes = TaskRoutes(services, identities)
+    routes = _TaskRoutes(services, identities)
     router = APIRouter(tags=["tasks"])
     add = router.add_api_route
     add(
@@ -71,7 +71,7 @@ def task_router(services: Services, identities: Identities) -> APIRouter:
     return router
 
 
-class TaskRoutes:
+class _TaskRoutes:
     """The endpoints."""
 
     def __init__(self, services: Services, identities: Identities) -> None:

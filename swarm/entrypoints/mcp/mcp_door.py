@@ -28,7 +28,7 @@ from swarm.services.use_cases import Services
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-MCP_PATH: Final = "/mcp"
+_MCP_PATH: Final = "/mcp"
 
 _BATCH: Final = {
     "jsonrpc": "2.0",
@@ -40,7 +40,7 @@ _BATCH: Final = {
     },
 }
 
-LOAD_AFTER_SECONDS: Final = 5.0
+_LOAD_AFTER_SECONDS: Final = 5.0
 """MCP is loaded so long after the start without a call, so that the first agent need not wait."""
 
 
@@ -63,7 +63,7 @@ class McpDoor:
     def routes(self) -> list[Route]:
         """``/mcp`` and ``/mcp/``: a redirect would cost some clients their body or their token."""
         methods = ["POST", "GET", "DELETE"]
-        return [Route(path, self, methods=methods, include_in_schema=False) for path in (MCP_PATH, f"{MCP_PATH}/")]
+        return [Route(path, self, methods=methods, include_in_schema=False) for path in (_MCP_PATH, f"{_MCP_PATH}/")]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -77,7 +77,7 @@ class McpDoor:
                 await asyncio.wait({task})
 
     async def _open_soon(self) -> None:
-        await asyncio.sleep(LOAD_AFTER_SECONDS)
+        await asyncio.sleep(_LOAD_AFTER_SECONDS)
         await self._opened()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,6 +3,9 @@
 The server is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol.
 It is built on the low-level server: errors, unknown arguments and wrong types all become results for a model to read
 and act on.
+
+``tools/list`` has one answer for each role, since a listed tool costs every run of an agent its tokens. A role's list
+has the tools of use for the role (`McpTool.roles`). The list is no guard: calls of other tools meet the same rules.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from tools.tool import CallContext, McpTool, discover
 ERROR: Final = "swarm/error"
 """The key of ``_meta`` for the data of an error, in a result with ``isError``: code, message, hint, fields."""
 
-INSTRUCTIONS: Final = (
+_INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
     "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
     "writes."
@@ -45,7 +48,7 @@ INSTRUCTIONS: Final = (
 def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
     """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
     return StreamableHTTPSessionManager(
-        app=create_server(services, watcher=watcher),
+        app=_create_server(services, watcher=watcher),
         json_response=True,
         stateless=True,
         security_settings=TransportSecuritySettings(
@@ -55,7 +58,7 @@ def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> Strea
     )
 
 
-def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
+def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
     listed = _listings(known.values())
@@ -83,7 +86,7 @@ def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Serv
     return Server(
         "swarm",
         version=version("swarm"),
-        instructions=INSTRUCTIONS,
+        instructions=_INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -178,17 +181,17 @@ _Schema = Mapping[str, Any]
 
 
 def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
-    """The list of every role, with the tools of use for it: a listed tool costs every run of an agent its tokens.
+    """The list of each role, with only the tools that the role uses, since each listed tool costs every run tokens.
 
     The list is no guard: the services check calls of all tools. Clients must not share a list, which is the protocol's
     default ``cacheScope``.
     """
-    described = [(tool.roles, describe_tool(tool)) for tool in tools]
+    described = [(tool.roles, _describe_tool(tool)) for tool in tools]
     return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
 @cache  # the schemas of all tools take a quarter of a second
-def describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
+def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
     """A tool in the protocol's form."""
     return types.Tool(
         name=tool.name,
@@ -207,26 +210,26 @@ def _short(schema: _Schema, *, takes_null: bool) -> dict[str, Any]:
     definitions = schema.get("$defs", {})
 
     def short(node: _Schema) -> dict[str, Any]:
-        said = {key: value for key, value in node.items() if key not in ("$defs", "title")}
+        kept = {key: value for key, value in node.items() if key not in ("$defs", "title")}
         match node:
             case {"$ref": str(reference)}:
-                del said["$ref"]
+                del kept["$ref"]
                 meant = short(definitions[reference.removeprefix("#/$defs/")])
                 if "enum" in meant:
                     meant.pop("description", None)
-                return meant | said
+                return meant | kept
             case {"anyOf": [value, {"type": "null"}], "default": None} if not takes_null:
-                del said["anyOf"], said["default"]
-                return short(value) | said
+                del kept["anyOf"], kept["default"]
+                return short(value) | kept
             case {"anyOf": [{"type": str(kind)} as value, {"type": "null"}]} if "enum" not in value:
-                del said["anyOf"]
-                return short({**value, "type": [kind, "null"]}) | said
+                del kept["anyOf"]
+                return short({**value, "type": [kind, "null"]}) | kept
             case {"anyOf": list(values)}:
-                return said | {"anyOf": [short(value) for value in values]}
+                return kept | {"anyOf": [short(value) for value in values]}
             case {"properties": dict(properties)}:
-                return said | {"properties": {name: short(inner) for name, inner in properties.items()}}
+                return kept | {"properties": {name: short(inner) for name, inner in properties.items()}}
             case {"items": dict(items)}:
-                return said | {"items": short(items)}
-        return said
+                return kept | {"items": short(items)}
+        return kept
 
     return short(schema)

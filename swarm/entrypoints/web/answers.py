@@ -1,4 +1,4 @@
-"""Answers in JSON, and the refusals made before an application is called."""
+"""Answers in JSON, and refusals made before an application is called: JSON in the form of all our errors."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from swarm.domain import errors
 from swarm.domain.errors import SwarmError
 from swarm.entrypoints.http.agents_api import agent_router
 from swarm.entrypoints.http.health import health_router
+from swarm.entrypoints.http.http_api import render
 from swarm.entrypoints.http.operator_api import operator_router
 from swarm.entrypoints.http.polling_api import HotRoutes
-from swarm.entrypoints.http.reference import render
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import BEARER, CODES
 from tests.support.doors import OPERATOR_TOKEN, Doors

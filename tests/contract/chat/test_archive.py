@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.cli.chat.archive import Archive
+from swarm.cli.chat.opening import Archive
 from swarm.config import load
 from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
 from swarm.services.builtin.model_usage import ModelUsageLog

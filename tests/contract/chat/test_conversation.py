@@ -56,7 +56,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         person.forget()
         person.type("endless" + ENTER)
         await person.says("so far so")
-        person.type(CTRL_C + "typed meanwhile" + ENTER)
+        person.type("typed " + CTRL_C + "meanwhile" + ENTER)
         await person.says("stopped")
         await asyncio.wait_for((await assistant.began(2)).over.wait(), PATIENCE_SECONDS)  # it was stopped there as well
         await person.says("Hello you")
@@ -68,11 +68,11 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
 
         person.forget()
         person.type("one" + NEW_LINE + "two" + ALT_ENTER + pasted("three\nfour") + ENTER)
-        await person.says("Hello you")
+        await person.says("Hello you[^❯]*❯ ")
         assert (await assistant.began(5)).input.messages[0].text == "one\ntwo\nthree\nfour"
 
         person.forget()
-        person.type("never sent" + CTRL_C)
+        person.type("never sent" + CTRL_C)  # on a line, which Ctrl-C clears
         person.type("/new" + ENTER)
         await person.says("A new session")
         person.type("in the new one" + ENTER)
@@ -110,9 +110,11 @@ async def test_a_session_is_found_again_shown_and_gone_on_with(
         ],
     )
     async with terminal("--resume", env=env, cwd=tmp_path) as person:
+        await person.says("/help tells")
+        person.type("/help" + ENTER)  # before the session is shown, and long before a line is read
         shown = await person.says("A right to work.")
         assert "✓ search" in shown
-        await person.asks()
+        await person.says("Alt-Enter")
         assert "assistant (" in shown  # the session's agent, and not the first one
         for command, answer in (
             ("/sessions", "What is a lease\\?"),

@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from swarm.app import preflight, settings_mapping
-from swarm.cli.chat.answering import PlainText, answered, complaint, run_input_of
-from swarm.cli.chat.arguments import ChatArguments
-from swarm.cli.chat.interrupts import Interrupts
-from swarm.cli.chat.opening import found, opened
+from swarm.cli.chat.display import PlainText, answered, complaint
+from swarm.cli.chat.keys import Interrupts
+from swarm.cli.chat.opening import ChatArguments, coordinator_agents, opened
 from swarm.cli.chat.run import once
 from swarm.cli.client import NoServer
 from swarm.config import Settings, load
@@ -55,8 +54,8 @@ async def asked(settings: Settings, text: str, wish: ChatArguments | None = None
     """One question to whoever answers: the answer with what is wrong with it, and the session."""
     written = Written()
     async with opened(settings, wish or ChatArguments(), checks_model=False) as chat:
-        end = await answered(chat.client, run_input_of(text, chat.session_id), PlainText(written))  # type: ignore[arg-type]
-        return written.text + complaint(end, chat.agent), chat.session_id
+        end = await answered(chat.client, text, chat.session_id, PlainText(written))  # type: ignore[arg-type]
+        return written.text.removesuffix("\n") + complaint(end, chat.agent), chat.session_id
 
 
 @pytest.mark.req("AGENT-06", "AGENT-12")
@@ -155,17 +154,17 @@ async def test_the_coordinators_agents_answer_where_it_runs(env: Mapping[str, st
 
 
 async def test_only_a_coordinator_that_lets_us_in_counts(here: Place, env: Mapping[str, str], tmp_path: Path) -> None:
-    def look(**more: str) -> object:
-        return found(load({**env, **more}, folder=tmp_path, user_home=tmp_path))
+    def look(**more: str) -> Mapping[str, object]:
+        return coordinator_agents(load({**env, **more}, folder=tmp_path, user_home=tmp_path))
 
     import asyncio
 
     there = await asyncio.to_thread(look)
-    assert there is not None
+    assert list(there) == ["tools", "assistant"]
     assert "operator-of-the-tests" not in repr(there)
-    assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="another-of-the-tests") is None
-    assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="") is None  # none was made in this home
-    assert await asyncio.to_thread(look, PORT=str(free_port())) is None
+    assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="another-of-the-tests") == {}
+    assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="") == {}  # none was made in this home
+    assert await asyncio.to_thread(look, PORT=str(free_port())) == {}
     assert await asyncio.to_thread(look, PORT=str(free_port()), SWARM_URL=f"{here.base}/")
     with pytest.raises(NoServer, match="SWARM_URL"):
         await asyncio.to_thread(look, SWARM_URL=f"http://127.0.0.1:{free_port()}")

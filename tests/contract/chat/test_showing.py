@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from swarm.cli.chat.answering import PlainText, _Teller, complaint
-from swarm.cli.chat.screen import Screen, Written, split
+from swarm.cli.chat.display import MarkdownText, PlainText, Screen, complaint, split
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
@@ -66,7 +65,7 @@ def test_what_would_command_the_terminal_is_left_out() -> None:
 @pytest.fixture(autouse=True)
 def painted_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is painted but when a test says so, and at the ends."""
-    monkeypatch.setattr("swarm.cli.chat.screen.PAINTS_PER_SECOND", 0.001)
+    monkeypatch.setattr("swarm.cli.chat.display._PAINTS_PER_SECOND", 0.001)
 
 
 def screen(act: Callable[[Screen], None], *, height: int = 30) -> str:
@@ -82,10 +81,10 @@ def test_an_answer_stands_there_once_and_whole() -> None:
     def act(shown: Screen) -> None:
         for piece in ("## Title\n\nFirst ", "para\n", "\n1. one\n2. two\n", "\nLast"):
             shown.write(piece)
-        shown.tool_began("t", "se\x1b[2Jarch")
+        shown.show(ToolStarted(id="t", name="se\x1b[2Jarch"))
         shown._live.refresh()
-        shown.tool_ended("t", failed=True)
-        shown.tool_ended("unknown", failed=False)
+        shown.show(ToolEnded(id="t", failed=True))
+        shown.show(ToolEnded(id="unknown"))
 
     seen = screen(act)
     assert seen.count("First para") == 1
@@ -120,8 +119,8 @@ def test_of_a_block_that_is_taller_than_the_terminal_the_end_is_seen_while_it_gr
 
 def test_while_it_grows_there_are_plan_step_and_status() -> None:
     def act(shown: Screen) -> None:
-        shown.plan(PlanShown(steps=(PlanStep(id="1", title="read it", status=StepStatus.COMPLETE),)))
-        shown.step("reading")
+        shown.show(PlanShown(steps=(PlanStep(id="1", title="read it", status=StepStatus.COMPLETE),)))
+        shown.show(StepNamed(name="reading"))
         shown._live.refresh()
         shown.write("x" * 9_000)
         shown._live.refresh()
@@ -136,22 +135,20 @@ def test_what_cannot_be_laid_out_is_still_shown(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object, **__: object) -> None:
         raise IndexError("of a library")
 
-    monkeypatch.setattr("swarm.cli.chat.screen.Markdown", broken)
+    monkeypatch.setattr("swarm.cli.chat.display.Markdown", broken)
     file = io.StringIO()
-    Console(file=file, width=60).print(Written("**the answer**"))
+    Console(file=file, width=60).print(MarkdownText("**the answer**"))
     assert file.getvalue().strip() == "**the answer**"
 
 
 def plainly(*events: AgentEvent) -> tuple[str, str, RunEnd]:
     out, notes = io.StringIO(), io.StringIO()
-    plain = PlainText(out, notes)
-    teller = _Teller(plain)
     *others, last = events
-    for event in others:
-        teller.tell(event)
-    assert isinstance(last, RunEnd)
-    end = teller.over(last)
-    plain.end()
+    with PlainText(out, notes) as plain:
+        for event in others:
+            plain.show(event)
+        assert isinstance(last, RunEnd)
+        end = plain.finish(last)
     return out.getvalue(), notes.getvalue(), end
 
 

@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from swarm.__main__ import command
-from swarm.cli.chat.arguments import ChatArguments, new_session_id, parse_arguments
-from swarm.cli.chat.commands import in_figures, in_short
-from swarm.cli.chat.quiet_log import FILE, MOST_BYTES, quiet
+from swarm.cli.chat.conversation import in_figures, in_short
+from swarm.cli.chat.opening import ChatArguments, new_session_id, parse_arguments
+from swarm.cli.chat.run import LOG_BYTES, LOG_FILE, quiet
 from swarm.config import Settings, load
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
@@ -94,10 +94,10 @@ def test_figures_and_questions_are_put_into_a_line() -> None:
 
 
 def test_warnings_go_to_a_file_that_does_not_grow_for_ever(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "home" / FILE
+    path = tmp_path / "home" / LOG_FILE
     settings = load({"SWARM_HOME": str(path.parent), "OPENAI_API_KEY": "sk-mine"}, folder=tmp_path, user_home=tmp_path)
     path.parent.mkdir()
-    path.write_text("x" * (MOST_BYTES + 1))
+    path.write_text("x" * (LOG_BYTES + 1))
     with own_log():
         _warns_quietly(settings, path, capfd)
 

@@ -1,0 +1,347 @@
+"""One run of an agent and the display of its answer while the answer grows.
+
+`PlainText` is for pipes and files: the visible text as it is written, and nothing else. `Screen` is for terminals:
+finished parts are printed once, and the growing Markdown below is repainted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from typing import Final, Self, TextIO
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.segment import Segment
+from rich.spinner import Spinner
+from rich.text import Text
+
+from swarm.clock import new_id, new_trace_id
+from swarm.domain.access import OPERATOR
+from swarm.domain.answers.agents import AgentClient, RunEnd
+from swarm.domain.answers.events import (
+    AgentEvent,
+    Broken,
+    Cancelled,
+    Failed,
+    Finished,
+    InputMessage,
+    Interrupted,
+    Origin,
+    PlanShown,
+    RunInput,
+    SourceChanged,
+    Speaker,
+    StepNamed,
+    StepStatus,
+    TextDelta,
+    TextEnded,
+    ToolEnded,
+    ToolStarted,
+)
+from swarm.domain.model.models import Door
+from swarm.domain.model.sessions import storable
+from swarm.domain.text.characters import Visible, for_terminal
+
+_NO_END: Final = Broken(reason="it stopped in the middle of its answer")
+
+_PAINTS_PER_SECOND: Final = 10
+_THINKING: Final = "thinking"
+_TOO_LONG: Final = 8_000
+"""A longer block is shown as plain text while it grows: its layout ten times a second would take too long."""
+
+_MARKS: Final = {
+    StepStatus.PENDING: "○",
+    StepStatus.IN_PROGRESS: "◔",
+    StepStatus.COMPLETE: "✓",
+    StepStatus.ERROR: "✗",
+}
+
+
+class Display(ABC):
+    """The display of one answer. Texts of sub-agents are left out, since they are no part of the answer."""
+
+    def __init__(self) -> None:
+        self._visible = Visible()
+        self._tools: dict[str, str] = {}  # the names of running tools, by the calls' ids
+        self._message_id: str | None = None
+        self._is_inside = False  # a sub-agent
+        self._has_text = False
+
+    def show(self, event: AgentEvent) -> None:
+        """Show an event other than the end. Warnings are for the operator, in the agent's log."""
+        match event:
+            case TextDelta() if not self._is_inside:
+                self._show_text(event)
+            case TextEnded() if not self._is_inside:
+                self.end_text()
+            case SourceChanged(sub_agent=sub_agent):
+                self._is_inside = sub_agent is not None
+            case ToolStarted(id=id, name=name):
+                self.end_text()
+                self._tools[id] = for_terminal(name)
+            case ToolEnded(id=id, failed=failed):
+                if name := self._tools.pop(id, ""):
+                    self._tool_ended("✗" if failed else "✓", name)
+            case PlanShown() | StepNamed():
+                self._progress(event)
+
+    def finish(self, end: RunEnd) -> RunEnd:
+        """Show the end of a run. Returns the end, or a failure for a finished run without an answer."""
+        if isinstance(end, Finished) and end.result and not self._has_text:
+            self.write(end.result)
+            self._has_text = True
+        self.end_text()
+        if isinstance(end, Finished) and not self._has_text and not end.elsewhere:
+            return Failed(message="The agent finished without an answer.", code="empty")
+        return end
+
+    def write(self, text: str) -> None:
+        """Add to a text."""
+        self._visible, text = self._visible.feed(text)
+        self._add(text)
+
+    def end_text(self) -> None:
+        """End a text; does nothing without one. The next text stands apart."""
+        self._visible, text = self._visible.end()
+        self._add_last(text)
+
+    def _show_text(self, delta: TextDelta) -> None:
+        if delta.message_id != self._message_id:
+            self.end_text()
+            self._message_id = delta.message_id
+        self._has_text = self._has_text or bool(delta.text.strip())
+        self.write(delta.text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(self, *_: object) -> None: ...
+
+    @abstractmethod
+    def _add(self, text: str) -> None: ...
+
+    @abstractmethod
+    def _add_last(self, text: str) -> None: ...
+
+    @abstractmethod
+    def _tool_ended(self, mark: str, name: str) -> None: ...
+
+    @abstractmethod
+    def _progress(self, event: PlanShown | StepNamed) -> None: ...
+
+
+class PlainText(Display):
+    """The text alone, ended with a line break. ``notes``, if given, get a line for each tool."""
+
+    def __init__(self, out: TextIO, notes: TextIO | None = None) -> None:
+        super().__init__()
+        self._out = out
+        self._notes = notes
+        self._written = ""  # the end of the written text
+        self._is_between = False
+
+    def __exit__(self, *_: object) -> None:
+        self.end_text()
+        if self._written and not self._written.endswith("\n"):
+            self._put("\n")
+
+    def _add(self, text: str) -> None:
+        if self._is_between and text:
+            self._put("\n" if self._written.endswith("\n") else "\n\n")
+            self._is_between = False
+        self._put(text)
+
+    def _add_last(self, text: str) -> None:
+        self._put(text)
+        self._is_between = bool(self._written)
+
+    def _tool_ended(self, mark: str, name: str) -> None:
+        if self._notes:
+            self._notes.write(f"{mark} {name}\n")
+            self._notes.flush()
+
+    def _progress(self, event: PlanShown | StepNamed) -> None:
+        """Show nothing: plans are for people at a screen."""
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._out.write(text)
+            self._out.flush()
+            self._written = text[-1]
+
+
+class Screen(Display):
+    """The answer on a terminal, where the answer is printed whole in the end."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._rest = ""
+        self._steps: tuple[Text, ...] = ()
+        self._waits = Spinner("dots", _waiting(_THINKING), style="cyan")
+        self._last_was = ""  # the kind of the last print: "text" or "tool"
+        self._live = Live(
+            _Current(self._growing),
+            console=console,
+            refresh_per_second=_PAINTS_PER_SECOND,
+            transient=True,
+            vertical_overflow="crop",
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Print the rest; unanswered tools are dropped."""
+        self.end_text()
+        self._tools.clear()
+        self._live.stop()
+
+    def _add(self, text: str) -> None:
+        rest = self._rest + text
+        whole, self._rest = split(rest) if "\n" in text else ("", rest)
+        self._print_text(whole)
+
+    def _add_last(self, text: str) -> None:
+        rest, self._rest = self._rest + text, ""
+        self._print_text(rest)
+
+    def _tool_ended(self, mark: str, name: str) -> None:
+        if self._last_was == "text":
+            self._console.print()
+        self._console.print(tool_line(mark, name))
+        self._last_was = "tool"
+
+    def _progress(self, event: PlanShown | StepNamed) -> None:
+        if isinstance(event, PlanShown):
+            self._steps = tuple(
+                Text(f"{_MARKS[step.status]} {for_terminal(step.title)}", "dim") for step in event.steps
+            )
+        else:
+            self._waits.update(text=_waiting(for_terminal(event.name) or _THINKING))
+
+    def _print_text(self, text: str) -> None:
+        if not text.strip():
+            return
+        if self._last_was:
+            self._console.print()
+        self._console.print(MarkdownText(text))
+        self._last_was = "text"
+
+    def _growing(self) -> RenderableType:
+        shown: list[RenderableType] = []
+        if self._rest.strip():
+            text = self._rest if len(self._rest) < _TOO_LONG else None
+            shown += [Text(), _Tail(MarkdownText(text) if text else Text(self._rest[-_TOO_LONG:]))]
+        shown += self._steps
+        shown += [Text.assemble(("⚙ ", "cyan"), (f"{name} …", "dim")) for name in list(self._tools.values())]
+        if not self._rest.strip() and not self._tools:
+            shown.append(self._waits)
+        return Group(*shown)
+
+
+class MarkdownText:
+    """Markdown to be printed; text whose layout fails, which may be of any kind, is printed plain.
+
+    Addresses are written out: not every terminal knows links, and nobody should have to trust one.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        try:
+            lines = console.render_lines(Markdown(self._text, hyperlinks=False), options, pad=False)
+        except Exception:  # noqa: BLE001 - an answer whose layout fails is still the answer
+            lines = console.render_lines(Text(self._text), options, pad=False)
+        yield from _joined(lines)
+
+
+class _Current:
+    """A part that is made when painted: the text printed above may change its content."""
+
+    def __init__(self, make: Callable[[], RenderableType]) -> None:
+        self._make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._make()
+
+
+class _Tail:
+    """The end of a part, as far as the screen has room."""
+
+    def __init__(self, whole: RenderableType) -> None:
+        self._whole = whole
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._whole, options.update(height=None), pad=False)
+        yield from _joined(lines[-max(3, console.height - 6) :])
+
+
+def _joined(lines: Iterable[list[Segment]]) -> RenderResult:
+    for line in lines:
+        yield from line
+        yield Segment.line()
+
+
+def _waiting(activity: str) -> Text:
+    return Text(f"{activity} … (Ctrl-C stops)", "dim")
+
+
+def split(text: str) -> tuple[str, str]:
+    """The finished part, and the last block, which may grow: a paragraph, a list, a table, a piece of code."""
+    starts = [token.map[0] for token in Markdown(text).parsed if token.level == 0 and token.map]
+    if len(starts) < 2:
+        return "", text
+    lines = text.split("\n")
+    return "\n".join(lines[: starts[-1]]), "\n".join(lines[starts[-1] :])
+
+
+def tool_line(mark: str, name: str) -> Text:
+    """The end of a tool: ``mark`` is ✓ or ✗."""
+    return Text.assemble((f"{mark} ", "green" if mark == "✓" else "red"), (name, "dim"))
+
+
+def display_for(console: Console, plain: PlainText) -> Display:
+    """A display on the screen; ``plain`` where the console is none that can be repainted."""
+    return Screen(console) if console.is_terminal and not console.is_dumb_terminal else plain
+
+
+async def answered(client: AgentClient, text: str, session_id: str, display: Display) -> RunEnd:
+    """Ask an agent and show its answer, to the end of ``display``. Returns the run's end. Cancellation ends the run."""
+    run_input = RunInput(
+        run_id="",
+        run_id=new_id(),
+        trace_id=new_trace_id(),
+        conversation_id=session_id,
+        messages=(InputMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),
+        client_context={"source": "cli"},
+        origin=Origin(door=Door.CLI, client=OPERATOR),
+    )
+    with display:
+        async with aclosing(client.run(run_input)) as events:
+            async for event in events:
+                if isinstance(event, RunEnd):
+                    return display.finish(event)
+                display.show(event)
+    return _NO_END
+
+
+def complaint(end: RunEnd, agent: str) -> str:
+    """A message about a run without an answer, of one sentence or several; empty for an answered run."""
+    match end:
+        case Finished():
+            return ""
+        case Interrupted(asked=asked):
+            return " ".join(one.prompt for one in asked if one.prompt) or f"{agent} waits for an answer."
+        case Cancelled():
+            return "The answer was stopped."
+        case Failed(message=message):
+            return message or f"{agent} could not answer."
+        case Broken(reason=reason):
+            return f"{agent} could not answer: {reason}."
