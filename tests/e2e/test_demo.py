@@ -19,8 +19,6 @@ from tests.support.processes import SWARM, Processes, free_port
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("demo")  # what they share is built once
-
 END_SECONDS = 30
 """So long may its end take on a busy machine. It kills what has not ended after eight seconds."""
 
