@@ -191,7 +191,7 @@ async def test_messages_that_were_answered_together_may_be_answered_one_by_one(
     assert await told(memory) == ["a", "to a", "b", "to b"]
 
 
-async def test_turns_of_other_agents_and_unknown_ones_are_no_attempts(world: World, memory: DatabaseMemory) -> None:
+async def test_runs_of_other_agents_and_unknown_ones_are_no_attempts(world: World, memory: DatabaseMemory) -> None:
     ada, bob = await world.lead("helper"), await world.lead("bob")
     bobs = await attempt(world, bob, "a")
     await DatabaseMemory(world.database, "bob", None).add_run(HERE, bobs.run_id, block("a", "bob's"), turn_id=bobs.id)
