@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import structlog
 from hypothesis import settings
-from xdist.remote import Producer
+from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from swarm.store.admin import migrations
 from swarm.store.bridge.database import Database

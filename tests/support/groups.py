@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 import pytest
 from _pytest.nodeid import NodeId
-from xdist.scheduler import LoadGroupScheduling
-from xdist.workermanage import WorkerController
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 
 def restore_groups(items: Iterable[pytest.Item]) -> None:
@@ -25,7 +25,7 @@ def restore_groups(items: Iterable[pytest.Item]) -> None:
             item._id = NodeId.parse(meant)
 
 
-class Scheduling(LoadGroupScheduling):
+class Scheduling(LoadGroupScheduling):  # type: ignore[misc]
     """pytest-xdist's groups, without what has ended: it counts all that a process was ever given after each test."""
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
