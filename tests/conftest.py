@@ -26,6 +26,7 @@ from tests.support.postgres import database_name, fresh_database, postgres_serve
 # A shared machine is slow now and then; how long an example takes is not what the properties are about. Where CI is
 # set, Hypothesis draws the same examples each time; elsewhere others, so that few of them find much after a while.
 settings.register_profile("swarm", deadline=None, max_examples=60)
+settings.register_profile("gate", deadline=None, max_examples=25)  # which is run often
 settings.load_profile("swarm")
 
 # What nobody has configured paints tracebacks with their code and variables, half a second of work for each.
