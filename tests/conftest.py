@@ -16,15 +16,17 @@ from pathlib import Path
 import pytest
 import structlog
 from hypothesis import settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from swarm.store.admin import migrations
 from swarm.store.bridge.database import Database
-from tests.support.groups import restore_groups
+from tests.support.groups import Scheduling, restore_groups
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 
 # A shared machine is slow now and then; how long an example takes is not what the properties are about. Where CI is
 # set, Hypothesis draws the same examples each time; elsewhere others, so that few of them find much after a while.
 settings.register_profile("swarm", deadline=None, max_examples=60)
+settings.register_profile("gate", deadline=None, max_examples=25)  # which is run often
 settings.load_profile("swarm")
 
 # What nobody has configured paints tracebacks with their code and variables, half a second of work for each.
@@ -132,6 +134,10 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     """A migrated database of the test's own, open."""
     async with Database(database_url) as opened:
         yield opened
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return Scheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -38,7 +38,10 @@ CHECKS = (
 REPORT = "tests/artifacts/gate.xml"  # for `python -m tests.house --gate`, which adds up its seconds by part
 
 # Groups come before single tests, the largest first: pytest-xdist sees to that.
-TESTS = ["pytest", "-q", "-n", "4", "--dist", "loadgroup", "-m", "not long", f"--junitxml={REPORT}"]
+TESTS = [
+    *("pytest", "-q", "-n", "4", "--dist", "loadgroup", "-m", "not long"),
+    *("--hypothesis-profile=gate", f"--junitxml={REPORT}"),
+]
 EVERY_TEST = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long", "--engines=both"]
 LONG_TESTS = ["pytest", "-q", "-m", "long", "--engines=both"]
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from swarm.telemetry.journal import GRAVE, NOTEWORTHY
 from swarm.telemetry.metrics import Metrics
 from tests import house
 from tools.tool import discover
+
+pytestmark = pytest.mark.xdist_group("documents")  # the code is parsed once
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -155,12 +158,21 @@ def test_the_operations_page_lists_every_metric_and_no_other() -> None:
     assert len(in_queries) > len(rows)
 
 
+@cache
+def modules() -> list[house.Module]:
+    return house.House(root=ROOT).modules
+
+
 def log_actions() -> set[str]:
     """The actions of all lines that the coordinator writes, but for those of changes at debug."""
-    apart = {ROOT / "swarm" / name for name in ("twin", "demo", "bench")}
-    modules = [path for path in (ROOT / "swarm").rglob("*.py") if not apart & set(path.parents)]
-    codes = [code for path in modules if re.search("action|attempt", code := path.read_text(encoding="utf-8"))]
-    calls = [node for code in codes for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    trees = [
+        module.tree
+        for module in modules()
+        if module.path.parts[0] == "swarm"
+        and module.path.parts[1] not in ("demo", "bench")
+        and re.search("action|attempt", module.text)
+    ]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [word.value for call in calls for word in call.keywords if word.arg == "action"]
     tried = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "attempt"]
     constants = {node.value for node in [*named, *tried] if isinstance(node, ast.Constant)}
@@ -197,7 +209,7 @@ def test_the_glossary_is_short_and_in_order_and_the_readme_leads_to_it() -> None
 def types_of_the_core() -> Counter[str]:
     """How often each name stands for a class or an alias of types at the top of a module."""
     found: Counter[str] = Counter({"SlackTwin": 1})  # it is in the package of the twin
-    for module in house.House(root=ROOT).modules:
+    for module in modules():
         if not house.CORE_APART & set(module.path.parts):
             for node in module.tree.body:
                 if isinstance(node, ast.ClassDef):
@@ -213,4 +225,4 @@ def test_each_term_of_the_glossary_has_one_type_in_the_code() -> None:
 
 
 def test_no_class_name_means_two_things() -> None:
-    assert house.class_names_found_twice(house.House(root=ROOT).modules) == {}
+    assert house.class_names_found_twice(modules()) == {}

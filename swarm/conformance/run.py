@@ -87,9 +87,8 @@ class Examination:
         heard: list[Heard] = []
         asked_at = self._slack.now()
         run_input = _run_input(scenario.prompt, place, self._conversation_of(place))
-        shown = await LiveAnswer(place, self._slack.gateway.streams).show(
-            self._noted(self._agent.run(run_input), heard)
-        )
+        answer = LiveAnswer(place, self._slack.gateway.streams, clock=self._slack.now)
+        shown = await answer.show(self._noted(self._agent.run(run_input), heard))
         await self._post_rest(place, shown)
         messages = await self._slack.messages(place)
         await asyncio.sleep(SETTLING_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -75,13 +75,16 @@ class Workspace:
 
 
 @asynccontextmanager
-async def workspace(watcher: Watcher = NO_WATCHERS) -> AsyncIterator[Workspace]:
+async def workspace(
+    watcher: Watcher = NO_WATCHERS, *, monotonic: Callable[[], float] = time.monotonic
+) -> AsyncIterator[Workspace]:
     """Runs a workspace during a context. Raises OSError if no port is available."""
-    apart = time.time() - time.monotonic()
-    clock = Clock(lambda: apart + time.monotonic())  # a change of the system clock must not disturb the order
+    apart = time.time() - monotonic()
+    clock = Clock(lambda: apart + monotonic())  # a change of the system clock must not disturb the order
     twin = build_twin(clock=clock)
     async with running(twin) as url:
-        gateway = Gateway(DEFAULT.apps[0].bot_token, base_url=f"{url}api/", pacing=Pacing(), watcher=watcher)
+        pacing = Pacing(monotonic=monotonic)
+        gateway = Gateway(DEFAULT.apps[0].bot_token, base_url=f"{url}api/", pacing=pacing, watcher=watcher)
         try:
             async with httpx2.AsyncClient(base_url=f"{url}twin/", timeout=_ANSWER_SECONDS, trust_env=False) as http:
                 yield Workspace(http, gateway, clock, twin.workspace.directory.id_of_user(_PERSON) or "")

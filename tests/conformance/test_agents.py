@@ -18,6 +18,7 @@ from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.errors import Unavailable
 from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
 from tests.support.agui_server import AguiServer, Answer
+from tests.support.idle_time import IdleTimeLoop
 from tests.support.quick import quick
 
 PATIENCE_SECONDS = 60.0
@@ -31,7 +32,10 @@ async def examining(
 ) -> AsyncIterator[Examination]:
     remote = RemoteAgent(name="remote", url=url, dialect=dialect, timeout_seconds=PATIENCE_SECONDS)
     agent = AguiAgent(remote, connect_patience_seconds=0.5)
-    async with workspace(seen) as slack:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, IdleTimeLoop)
+    loop.hurry(10)  # agent and Slack live in this loop: what is left are pauses between calls
+    async with workspace(seen, monotonic=loop.time) as slack:
         yield Examination(
             agent,
             slack,

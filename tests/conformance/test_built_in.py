@@ -18,7 +18,7 @@ from swarm.demo.settings_file import PAPERS
 from tests.support.doors import serving
 from tests.support.processes import processes_in
 
-pytestmark = pytest.mark.req("AGENT-09", "CONF-01", "TOOL-06")
+pytestmark = [pytest.mark.req("AGENT-09", "CONF-01", "TOOL-06"), pytest.mark.xdist_group("processes")]
 
 PAGE: Final = (Path(__file__).parent.parent / "STREAMING_CONFORMANCE.md").read_text(encoding="utf-8")
 ROW: Final = re.compile(

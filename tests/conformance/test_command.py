@@ -19,7 +19,7 @@ from tests.conformance.agents import Seen, content, lines, used_tool
 from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
 from tests.support.processes import Ended, Processes, processes_in
 
-pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.timeout(240), pytest.mark.xdist_group("processes")]
 
 PATIENCE_SECONDS = 200.0
 PAUSE = Drip(b":\n\n", 0.2)

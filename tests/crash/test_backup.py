@@ -14,7 +14,7 @@ from tests.support.scan import files_with
 from tests.support.twin_client import STORED
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.req("SEC-06"), pytest.mark.xdist_group("crash")]
+pytestmark = [pytest.mark.req("SEC-06"), pytest.mark.xdist_group("processes")]
 
 RETRY_SECONDS = 60  # so long a post that Slack refuses for its rate waits
 WORD = "zebra-4711"

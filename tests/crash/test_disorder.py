@@ -10,7 +10,7 @@ import pytest
 from tests.crash.scene import Scene
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("crash")]  # what they share is built once
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("processes")]  # what they share is built once
 
 BOTH_EVENTS = ("app_mention", "message")
 """A mention in a channel is told twice."""

@@ -16,7 +16,7 @@ from tests.crash.scene import Scene, both_engines, lease_of
 from tests.support.twin_client import STORED
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("crash")  # what they share is built once
+pytestmark = pytest.mark.xdist_group("processes")  # what they share is built once
 
 LONG_SECONDS = 600
 """Longer than any test: what is delayed by this never comes by itself."""

@@ -31,7 +31,7 @@ from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.xdist_group("live answers"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(240)]
 
 HTTP_SECONDS = 30
 LONG_SECONDS = 600

@@ -139,7 +139,7 @@ async def begin(stages: list[Stage], http: httpx2.AsyncClient, agent: AguiServer
 
 
 @pytest.mark.long
-@pytest.mark.xdist_group("live answers")
+@pytest.mark.xdist_group("processes")
 @pytest.mark.timeout(120)
 async def test_asleep_for_longer_than_its_lease_it_shows_each_answer_once(
     tmp_path: Path, migrated_sqlite: Path

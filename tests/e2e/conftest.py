@@ -19,11 +19,14 @@ TALKATIVE: Final = {"SWARM_MESSAGES_PER_MINUTE": "0"}
 """The tests that share a demo are one person, who says more within a minute than a person may."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each wait has a limit of its own; that of a whole test, with all that it starts, is for what hangs."""
+    """All in one group. Each wait has a limit of its own; that of a whole test is for what hangs."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300))
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("processes"))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.e2e.demo import Demo
 from tests.support.browser import browser
 from tests.support.twin_client import TwinClient
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("demo")]  # what they share is built once
+pytestmark = pytest.mark.long
 
 
 @pytest.mark.browser

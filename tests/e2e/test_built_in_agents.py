@@ -13,7 +13,7 @@ from tests.support.processes import processes_in
 from tests.support.twin_client import ANSWERED, Conversation, TwinClient
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("built-in agents")]  # what they share is built once
+pytestmark = pytest.mark.long
 
 PATIENCE = 60.0
 

@@ -14,8 +14,6 @@ from swarm.processes.supervisor import process
 from tests.support.processes import SWARM, Processes, free_port
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("crash")  # where there is a process to be forked from, so that none is started
-
 PROBE = """
 import atexit, json, os, signal, sys, threading
 print(json.dumps({

@@ -7,8 +7,7 @@ import os
 import pytest
 
 
-@pytest.mark.xdist_group("groups")
 def test_whoever_deals_out_the_tests_is_told_of_their_groups(request: pytest.FixtureRequest) -> None:
     is_dealt_out_in_groups = getattr(request.config.option, "loadgroup", False)
-    assert request.node.nodeid.endswith("@groups") == is_dealt_out_in_groups
+    assert request.node.nodeid.endswith("@processes") == is_dealt_out_in_groups
     assert not is_dealt_out_in_groups or "PYTEST_XDIST_WORKER" in os.environ

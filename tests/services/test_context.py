@@ -210,7 +210,7 @@ async def test_a_new_message_is_never_cut(world: World) -> None:
 
 
 @pytest.mark.req("LOOP-07")
-async def test_an_entry_can_be_read_whole_by_its_agent_and_by_nobody_else(world: World) -> None:
+async def test_an_inbox_message_can_be_read_whole_by_its_agent_and_by_nobody_else(world: World) -> None:
     lead, other = await world.lead(), await world.lead("other")
     root = await world.says(f"{BOT} hello")
     await world.answers(lead, await world.only(lead), "good morning")

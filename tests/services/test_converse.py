@@ -300,7 +300,7 @@ QUESTION = Interrupted(asked=(Asked(id="i1", prompt="May I?"),))
 
 
 @pytest.mark.req("STREAM-03")
-async def test_a_question_leaves_the_turn_and_its_message_waiting(world: World) -> None:
+async def test_a_question_leaves_the_run_and_its_message_waiting(world: World) -> None:
     ada = Scripted(ends(TextDelta(text="I could deploy.", message_id="1"), QUESTION))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} deploy")

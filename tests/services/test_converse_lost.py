@@ -145,7 +145,7 @@ async def test_a_stop_of_the_coordinator_seals_at_once_and_counts_no_attempt(wor
 
 
 @pytest.mark.req("STREAM-10")
-async def test_a_stop_of_the_coordinator_while_a_turn_is_being_stored_gives_its_work_back(
+async def test_a_stop_of_the_coordinator_while_a_run_is_being_stored_gives_its_work_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, go_on, real = threading.Event(), threading.Event(), runs.start
@@ -248,7 +248,7 @@ async def test_a_crash_at_the_end_of_a_task_keeps_the_whole_result(world: World)
 
 
 @pytest.mark.req("STREAM-10")
-async def test_a_turn_that_could_not_be_ended_is_ended_later_by_the_same_process(
+async def test_a_run_that_could_not_be_ended_is_ended_later_by_the_same_process(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(converse, "RECOVER_SECONDS", 0.05)
@@ -303,7 +303,7 @@ class Away:
 
 
 @pytest.mark.req("STREAM-10", "STREAM-07")
-async def test_the_end_of_a_turn_waits_for_the_database(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_run_waits_for_the_database(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_run, "_AGAIN_SECONDS", 0.01)
     real, tries = run_ends.end_run, 0
 

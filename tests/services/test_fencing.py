@@ -96,7 +96,7 @@ async def test_what_was_not_polled_cannot_be_answered(world: World) -> None:
 
 
 @pytest.mark.req("OPS-04")
-async def test_another_agents_entry_is_as_unknown_as_none(world: World) -> None:
+async def test_another_agents_inbox_message_is_as_unknown_as_none(world: World) -> None:
     lead, other = await world.lead(), await world.lead("other")
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)

@@ -31,7 +31,7 @@ def about(message_id: str) -> ThreadReference:
     return ThreadReference(inbox_message_id=message_id)
 
 
-async def test_an_attachment_is_listed_in_the_entry_and_its_text_can_be_had(world: World) -> None:
+async def test_an_attachment_is_listed_in_the_inbox_message_and_its_text_can_be_had(world: World) -> None:
     lead = await world.lead()
     world.files.keep("F1", b"hello")
     await shares_a_file(world)

@@ -16,7 +16,7 @@ from tests.support.world import BOT, World, said
 pytestmark = pytest.mark.req("LOOP-01")
 
 
-async def test_a_mention_becomes_one_unread_entry_for_the_lead(world: World) -> None:
+async def test_a_mention_becomes_one_unread_inbox_message_for_the_lead(world: World) -> None:
     lead = await world.lead()
     inbox_message = await world.inbox_message(await world.says(f"{BOT} hello"))
     assert (inbox_message.agent_id, inbox_message.status, inbox_message.matched_by) == (
@@ -67,7 +67,7 @@ async def test_a_restart_in_between_adds_nothing(world: World) -> None:
     assert len(await world.inbox_messages(message)) == 1
 
 
-async def test_a_message_to_all_becomes_one_entry_for_each_agent(world: World) -> None:
+async def test_a_message_to_all_becomes_one_inbox_message_for_each_agent(world: World) -> None:
     agents = [await world.lead(), await world.lead("second"), await world.worker()]
     message = await world.says("swarm#all stand-up")
     await world.hears(message)

@@ -58,9 +58,7 @@ async def test_of_several_that_start_one_trigger_at_once_one_does(world: World) 
 
 
 @pytest.mark.parametrize("same", ["trigger", "lease"])
-async def test_a_turn_that_is_not_over_keeps_others_from_its_trigger_and_from_its_lease(
-    world: World, same: str
-) -> None:
+async def test_a_run_that_is_not_over_keeps_others_from_its_trigger_and_from_its_lease(world: World, same: str) -> None:
     lead = await world.lead()
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead, hold=True)
@@ -87,7 +85,7 @@ async def test_what_is_closing_is_known_whole_by_whoever_finds_it(world: World) 
     assert await world.database.read(runs.unfinished) == []
 
 
-async def test_a_process_whose_turn_was_taken_from_it_changes_nothing_any_more(world: World) -> None:
+async def test_a_process_whose_run_was_taken_from_it_changes_nothing_any_more(world: World) -> None:
     _, run = await asked(world, await world.lead())
     assert await world.database.write(runs.end, run.id, RunStep.ABANDON, "its process went away")
     before = await now(world, run)
@@ -98,7 +96,7 @@ async def test_a_process_whose_turn_was_taken_from_it_changes_nothing_any_more(w
     assert await now(world, run) == before
 
 
-async def test_the_timeline_of_a_thread_tells_each_step_of_its_turns(world: World) -> None:
+async def test_the_timeline_of_a_thread_tells_each_step_of_its_runs(world: World) -> None:
     _, run = await asked(world, await world.lead())
     await world.database.write(runs.request_stop, "U2", run_id=run.id)
     await close(world, run.id, RunOutcome.STOPPED)
@@ -144,7 +142,7 @@ async def test_a_stop_and_an_end_at_once_leave_one_truth(world: World) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_is_asked_of_turns_reads_an_index_and_not_all_turns(world: World) -> None:
+async def test_what_is_asked_of_runs_reads_an_index_and_not_all_runs(world: World) -> None:
     asked_of = {name: found for name, found in vars(runs).items() if isinstance(found, Statement)} | runs._MOVES
     del asked_of["_START"]
     for name, statement in asked_of.items():
@@ -251,7 +249,7 @@ async def test_a_text_that_was_made_safe_before_is_not_escaped_again(world: Worl
 
 
 @pytest.mark.req("STREAM-09")
-async def test_the_button_that_stops_a_turn_is_posted_once_and_goes_away(world: World) -> None:
+async def test_the_button_that_stops_a_run_is_posted_once_and_goes_away(world: World) -> None:
     root, run = await asked(world, await world.lead())
     for act in (offered, offered, withdrawn, withdrawn):
         await world.database.write(act, run.thread_id or "", run.id)

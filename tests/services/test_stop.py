@@ -68,7 +68,7 @@ def direct(text: str, *, thread_ts: str | None = None) -> SlackMessage:
 
 
 @pytest.mark.parametrize("text", ["!stop", "!STOP ", f"{BOT} !Stop", f" !stop {BOT}"])
-async def test_it_stops_the_turns_of_its_thread_and_goes_to_no_agent(world: World, text: str) -> None:
+async def test_it_stops_the_runs_of_its_thread_and_goes_to_no_agent(world: World, text: str) -> None:
     root, run = await asked(world, await world.lead())
     stop = await world.says(text, thread=root, by="U2")
     assert await stopped_by(world, run) == "U2"
@@ -142,7 +142,7 @@ async def test_it_cancels_the_tasks_of_its_thread_and_ends_their_runs(world: Wor
     assert not any("failed" in post for post in world.slack.posts)
 
 
-async def test_a_task_that_waits_for_its_turn_or_for_people_is_stopped_as_well(world: World) -> None:
+async def test_a_task_that_waits_for_its_run_or_for_people_is_stopped_as_well(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     await world.says("!stop", thread=handed.root)
@@ -237,7 +237,7 @@ def press(run: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1"
     )
 
 
-async def test_the_button_stops_its_turn_and_a_second_press_is_quiet_while_it_ends(world: World) -> None:
+async def test_the_button_stops_its_run_and_a_second_press_is_quiet_while_it_ends(world: World) -> None:
     _, run = await asked(world, await world.lead())
     buttons = world.buttons
     presses = [press(run), press(run), press(run, key="press:2", by="U2")]
@@ -274,7 +274,7 @@ def session(root: SlackMessage, *, key: str = "Ev1", by: str = "U1") -> SessionS
     return SessionStopped(key=key, channel=root.channel, thread_ts=root.root_ts, user_id=by, message_ts=())
 
 
-async def test_slacks_stop_stops_the_turns_of_its_thread_once(world: World) -> None:
+async def test_slacks_stop_stops_the_runs_of_its_thread_once(world: World) -> None:
     lead = await world.lead()
     root, run = await asked(world, lead)
     _, elsewhere = await asked(world, lead)

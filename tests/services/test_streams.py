@@ -674,7 +674,7 @@ async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_s
 
 
 @pytest.mark.req("STREAM-10")
-async def test_what_looks_for_lost_turns_leaves_an_answer_alone_that_is_being_written(world: World) -> None:
+async def test_what_looks_for_lost_runs_leaves_an_answer_alone_that_is_being_written(world: World) -> None:
     """Also one that was opened so recently that nobody has begun to show it."""
     lead = await world.lead()
     async with playing(world) as show:
@@ -761,7 +761,7 @@ async def test_a_process_that_has_lost_its_office_does_not_end_an_answer_that_fa
         assert (await writing.over(show)).text == "All of it."
 
 
-async def test_what_was_told_is_tidied_away_with_its_turn(world: World) -> None:
+async def test_what_was_told_is_tidied_away_with_its_run(world: World) -> None:
     lead = await world.lead()
     async with playing(world) as show:
         writing = await begun(world, lead)

@@ -3,6 +3,9 @@
 pytest-xdist tells the process that deals out the tests of a group by the end of a test's id. It writes that end into an
 attribute that pytest does not read any more, and nothing fails: each process starts everything that a group shares
 (https://github.com/pytest-dev/pytest-xdist/issues/1386).
+
+The group ``processes`` has what starts coordinators, demos and commands. These tests wait more than they work: one
+process of pytest does them all, while the others keep the processors busy, and loads the code for them once.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from collections.abc import Iterable
 
 import pytest
 from _pytest.nodeid import NodeId
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 
 def restore_groups(items: Iterable[pytest.Item]) -> None:
@@ -18,3 +23,13 @@ def restore_groups(items: Iterable[pytest.Item]) -> None:
     for item in items:
         if meant := vars(item).get("_nodeid"):
             item._id = NodeId.parse(meant)
+
+
+class Scheduling(LoadGroupScheduling):  # type: ignore[misc]
+    """pytest-xdist's groups, without what has ended: it counts all that a process was ever given after each test."""
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]

@@ -29,6 +29,7 @@ class _IdleSelector(selectors.EpollSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = self._left_at = time.monotonic()
+        self.speed = 1.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self.now += min(time.monotonic() - self._left_at, _MOST_OF_A_TURN_SECONDS)
@@ -42,8 +43,8 @@ class _IdleSelector(selectors.EpollSelector):
 
     def _wait(self, seconds: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         begun = time.monotonic()
-        ready = super().select(seconds)
-        waited = time.monotonic() - begun
+        ready = super().select(None if seconds is None else seconds / self.speed)
+        waited = (time.monotonic() - begun) * self.speed
         if seconds is None:
             self.now += waited
         elif ready:
@@ -67,6 +68,10 @@ class IdleTimeLoop(asyncio.SelectorEventLoop):
     def skip(self, seconds: float) -> None:
         """So much time has passed."""
         self._idle.now += seconds
+
+    def hurry(self, speed: float) -> None:
+        """From now on, idle time passes that many times as fast."""
+        self._idle.speed = speed
 
 
 def time_passes(seconds: float) -> None:

@@ -203,7 +203,7 @@ def test_a_bundle_gives_each_message_a_fence_in_order_and_the_history_only_their
 
 
 @pytest.mark.req("LOOP-05")
-def test_the_head_says_who_what_which_entry_under_which_lease_and_what_to_call() -> None:
+def test_the_head_says_who_what_which_inbox_message_under_which_lease_and_what_to_call() -> None:
     head = render(PLAIN, MARKER).split("<new_message")[0]
     for fact in ('"scout"', "a lead agent", '"general"', "a new message", "entry-1", "lease-77", "attempt 1", MARKER):
         assert fact in head

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import uvicorn
 from slack_bolt import App
-from slack_bolt.adapter.socket_mode import SocketModeHandler
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.async_app import AsyncApp
@@ -20,7 +19,7 @@ from starlette.routing import Route
 
 from slack_twin.server import listen
 from tests.acting import actions, button, modal, options, plain, posted, text_input
-from tests.world import APP_TOKEN, PATIENCE_SECONDS, World
+from tests.world import APP_TOKEN, PATIENCE_SECONDS, World, connected_with_threads
 
 pytestmark = pytest.mark.req("TWIN-01")
 
@@ -108,14 +107,8 @@ async def by_socket(world: World) -> AsyncIterator[None]:
         await handler.close_async()  # type: ignore[no-untyped-call]
 
 
-@contextlib.asynccontextmanager
-async def by_socket_with_threads(world: World) -> AsyncIterator[None]:
-    handler = SocketModeHandler(sync_app(world), APP_TOKEN, trace_enabled=False)
-    await asyncio.to_thread(handler.connect)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(handler.close)
+def by_socket_with_threads(world: World) -> AbstractAsyncContextManager[None]:
+    return connected_with_threads(lambda: sync_app(world))
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,6 @@ import pytest
 import uvicorn
 from slack_bolt import App
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler as AiohttpHandler
-from slack_bolt.adapter.socket_mode.builtin import SocketModeHandler as BuiltinHandler
 from slack_bolt.adapter.socket_mode.websockets import AsyncSocketModeHandler as WebsocketsHandler
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.adapter.starlette.handler import SlackRequestHandler
@@ -25,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from slack_twin.server import listen
-from tests.world import APP_TOKEN, PATIENCE_SECONDS, World
+from tests.world import APP_TOKEN, PATIENCE_SECONDS, World, connected_with_threads
 
 pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")
 SECRET = "s3cret"
@@ -64,16 +63,6 @@ def async_app(world: World) -> AsyncApp:
     app.event("app_mention")(answer)
     app.event("message")(listen_only)
     return app
-
-
-@contextlib.asynccontextmanager
-async def over_builtin_socket(world: World) -> AsyncIterator[None]:
-    handler = await asyncio.to_thread(lambda: BuiltinHandler(sync_app(world), APP_TOKEN))
-    await asyncio.to_thread(handler.connect)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(handler.close)
 
 
 @contextlib.asynccontextmanager
@@ -138,7 +127,7 @@ async def over_async_http(world: World) -> AsyncIterator[None]:
 
 Link = Callable[[World], AbstractAsyncContextManager[None]]
 LINKS: dict[str, Link] = {
-    "sync app, builtin socket": over_builtin_socket,
+    "sync app, builtin socket": lambda world: connected_with_threads(lambda: sync_app(world)),
     "async app, aiohttp socket": lambda world: over_async_socket(world, AiohttpHandler),
     "async app, websockets socket": lambda world: over_async_socket(world, WebsocketsHandler),
     "sync app, signed http": over_sync_http,

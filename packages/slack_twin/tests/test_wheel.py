@@ -15,6 +15,7 @@ from slack_sdk import WebClient
 
 pytestmark = [pytest.mark.long, pytest.mark.req("TWIN-06"), pytest.mark.xdist_group("wheel"), pytest.mark.timeout(600)]
 
+PATIENCE_SECONDS = 60  # a busy machine may take long to load everything
 PACKAGE = Path(__file__).parent.parent
 GUIDE = PACKAGE / "docs" / "testing-slack-apps.md"
 IMPORT_ALL = """
@@ -76,8 +77,8 @@ def test_its_command_serves_the_sdk_and_the_page(environment: Path, tmp_path: Pa
             client = WebClient(printed["SLACK_BOT_TOKEN"], base_url=printed["SLACK_API_URL"])
             posted = client.chat_postMessage(channel="#general", text="hello")
             history = client.conversations_history(channel=posted["channel"])
-            page = httpx2.get(lines[5].removeprefix("Open "))
-            script = httpx2.get(f"{page.url}static/app.js")
+            page = httpx2.get(lines[5].removeprefix("Open "), timeout=PATIENCE_SECONDS)
+            script = httpx2.get(f"{page.url}static/app.js", timeout=PATIENCE_SECONDS)
         finally:
             twin.terminate()
     assert [message["text"] for message in history["messages"]] == ["hello"]

@@ -1,13 +1,16 @@
 """The tests' access to the twin: its control API, the real SDK, and a bare Socket Mode connection."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 import orjson
+from slack_bolt import App
+from slack_bolt.adapter.socket_mode import SocketModeHandler
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.client import WebClient
 
@@ -109,3 +112,27 @@ async def new_world() -> AsyncIterator[World]:
         yield world
         for line in world.lines:
             await line.socket.close()
+
+
+@asynccontextmanager
+async def connected_with_threads(app: Callable[[], App]) -> AsyncIterator[None]:
+    """Connect an app by the SDK's built-in client. It is made in a thread, since it may call Slack."""
+    handler = await asyncio.to_thread(lambda: SocketModeHandler(app(), APP_TOKEN))
+    await asyncio.to_thread(handler.connect)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(close, handler)
+
+
+def close(handler: SocketModeHandler) -> None:
+    """Close a handler for certain.
+
+    ``SocketModeClient.close`` of slack_sdk 3.47 marks the session as terminated and joins the thread that runs it. That
+    thread may begin the session once more in between, which takes the mark away, and then neither of them ever ends.
+    """
+    closing = threading.Thread(target=handler.close)
+    closing.start()
+    while closing.is_alive():
+        handler.client.current_session_state.terminated = True
+        closing.join(0.05)

@@ -316,7 +316,7 @@ async def answered(client: AgentClient, text: str, session_id: str, display: Dis
     """Ask an agent and show its answer, to the end of ``display``. Returns the run's end. Cancellation ends the run."""
     run_input = RunInput(
         run_id="",
-        run_id=new_id(),
+        agui_run_id=new_id(),
         trace_id=new_trace_id(),
         conversation_id=session_id,
         messages=(InputMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     ModelMessage,
@@ -92,7 +92,6 @@ CALLS = st.integers(1, 4).flatmap(lambda number: st.sampled_from(call(f"c{number
 MESSAGES = st.builds(said, st.sampled_from([USER, ASSISTANT, SYSTEM]), st.sampled_from(["a", "b", " "])) | CALLS
 
 
-@settings(max_examples=40)
 @given(st.lists(MESSAGES, max_size=15))
 def test_roles_alternate_and_no_result_is_away_from_its_call(stored: list[SessionMessage]) -> None:
     """For whatever a session holds that the runs of an agent have added: a call stands together with its result."""

@@ -52,7 +52,7 @@ def test_a_task_without_a_thread_has_a_session_of_its_own() -> None:
     ],
 )
 @pytest.mark.parametrize("scope", SessionScope)
-def test_the_door_of_a_session_is_that_of_its_turns(made: RunInput, scope: SessionScope) -> None:
+def test_the_door_of_a_session_is_that_of_its_runs(made: RunInput, scope: SessionScope) -> None:
     assert door_of(session_of(made, scope)) is made.origin.door
     task = replace(made, origin=replace(made.origin, door=Door.SLACK, channel=""))
     assert door_of(session_of(task, scope)) is Door.SLACK

@@ -7,7 +7,7 @@ import time
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.agents.prompts.renderer import Renderer
@@ -89,7 +89,6 @@ PIECES = st.sampled_from(
 
 
 @given(pieces=st.lists(PIECES, max_size=20))
-@settings(max_examples=60)
 async def test_any_text_becomes_a_prompt_or_an_error_about_it(renderer: Renderer, pieces: list[str]) -> None:
     problems = []
     try:

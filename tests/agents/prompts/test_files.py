@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -65,7 +65,6 @@ def test_each_text_may_stand_in_a_file_of_its_own(own: Path, key: str) -> None:
 
 
 @given(chosen=st.sets(st.sampled_from(KEYS)))
-@settings(max_examples=30)
 def test_any_keys_win_together(tmp_path_factory: pytest.TempPathFactory, chosen: set[str]) -> None:
     path = tmp_path_factory.mktemp("prompts") / "prompts_config.yaml"
     tree: dict[str, object] = {}

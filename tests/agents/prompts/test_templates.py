@@ -47,7 +47,6 @@ async def test_missing_keys_render_as_nothing_at_any_depth(renderer: Renderer) -
     assert await renderer.render(template(text), {"user": {}, "client_context": {"a": {}}}) == "[]"
 
 
-@settings(max_examples=30)
 @given(path=st.lists(IDENTIFIERS, min_size=1, max_size=5))
 async def test_any_missing_key_is_falsy_whatever_it_is_called(path: list[str]) -> None:
     dotted, by_key = ".".join(path), "".join(f"['{name}']" for name in path)
@@ -81,7 +80,6 @@ async def test_the_last_newlines_of_a_template_stay(renderer: Renderer, ending: 
     assert await renderer.render(template("Hello {{ user.name }}" + ending), {}) == "Hello " + ending
 
 
-@settings(max_examples=40)
 @given(value=JSON)
 async def test_values_are_never_rendered_themselves(value: object) -> None:
     assert here("{{ user.name }}", user={"name": value}) == str(value)
@@ -94,7 +92,6 @@ async def test_markers_in_values_are_data(renderer: Renderer, value: str) -> Non
     assert await renderer.render(template(text), variables) == "|".join([value] * 4)
 
 
-@settings(max_examples=40)
 @given(value=JSON)
 async def test_values_can_be_quoted_so_that_they_stay_on_one_line(value: object) -> None:
     quoted = here("{{ user.name|tojson }}", user={"name": value})

@@ -119,7 +119,8 @@ async def test_each_of_many_slow_templates_has_its_own_time(hasty: Renderer) -> 
     slow = [asyncio.create_task(hasty.render(endless(number), {})) for number in range(AT_ONCE + 2)]
     errors = [await its_error(task) for task in slow]
     assert [error.name for error in errors] == [f"endless{number}" for number in range(AT_ONCE + 2)]
-    assert {(error.line, error.problem) for error in errors} == {(2, "it takes longer than 0.4 s")}
+    assert {error.problem for error in errors} == {"it takes longer than 0.4 s"}
+    assert {error.line for error in errors} <= {2, None}  # on a busy machine the parent may be the first to look
 
 
 async def test_a_rendering_that_is_cancelled_is_killed(patient: Renderer) -> None:

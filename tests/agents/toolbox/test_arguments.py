@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -218,7 +218,6 @@ KEYWORDS = st.sampled_from(["type", "properties", "required", "$ref", "enum", "i
 ANY_SCHEMA = st.dictionaries(KEYWORDS, JSON | PARTS | st.dictionaries(NAMES, JSON | PARTS), max_size=4)
 
 
-@settings(max_examples=40)
 @given(SCHEMAS, st.dictionaries(NAMES, JSON))
 def test_arguments_that_fit_are_left_as_they_are(wanted: dict[str, Any], arguments: dict[str, Any]) -> None:
     found = mended(wanted, arguments)
@@ -228,7 +227,6 @@ def test_arguments_that_fit_are_left_as_they_are(wanted: dict[str, Any], argumen
     assert json.loads(json.dumps(found)) == found
 
 
-@settings(max_examples=40)
 @given(SCHEMAS, st.dictionaries(NAMES, JSON))
 def test_what_is_fine_fits_the_schema_and_only_empty_texts_are_refused_beyond_it(
     wanted: dict[str, Any], arguments: dict[str, Any]
@@ -241,14 +239,12 @@ def test_what_is_fine_fits_the_schema_and_only_empty_texts_are_refused_beyond_it
     assert set(found.missing) <= set(required(wanted))
 
 
-@settings(max_examples=40)
 @given(st.dictionaries(NAMES, st.integers()))
 def test_numbers_that_are_written_as_text_come_out_as_numbers(numbers: dict[str, int]) -> None:
     wanted = schema(**dict.fromkeys(numbers, INTEGER))
     assert mended(wanted, {name: str(number) for name, number in numbers.items()}) == numbers
 
 
-@settings(max_examples=40)
 @given(ANY_SCHEMA, st.dictionaries(NAMES, JSON))
 def test_no_schema_and_no_arguments_raise_anything(wanted: dict[str, Any], arguments: dict[str, Any]) -> None:
     checked(wanted, mended(wanted, arguments))

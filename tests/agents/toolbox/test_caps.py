@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -28,7 +28,6 @@ def test_a_call_too_many_is_answered_normally_in_words_that_name_the_tool(most: 
     assert "Go on without search" in refusal.text
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["one", "two", "free"])), max_size=30))
 def test_each_tool_is_counted_apart_and_a_turn_ends_it_only_if_all_of_its_calls_are_refused(
     wanted: list[tuple[int, str]],
@@ -56,7 +55,6 @@ def test_a_turn_whose_other_calls_never_came_to_a_tool_goes_on() -> None:
     assert not caps.must_conclude(1, 2)  # the other was of a tool that there is not
 
 
-@settings(max_examples=40)
 @given(st.text(alphabet="abc…\n\0\ud800😀", max_size=3000), st.integers(100, 2000))
 def test_an_answer_is_never_longer_than_it_may_be_and_keeps_its_ends(text: str, most: int) -> None:
     short = capped(ToolAnswer(text=text, failed=True), most)

@@ -104,6 +104,7 @@ async def test_nobody_is_pinged_and_nothing_invisible_is_posted_by_an_agent(door
     assert "bank.example@" not in posted
 
 
+@pytest.mark.xdist_group("processes")
 async def test_commands_print_naughty_text_as_text(doors: Doors, lea: Visitor, processes: Processes) -> None:
     await doors.worker()
     (await doors.operator.ask("PATCH", "/agents/lea", json={"description": TITLE})).raise_for_status()

@@ -24,7 +24,7 @@ from tests.support.world import BOT
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
 NO_FLAGS = {"as_json": False, "quiet_when_empty": False, "hook": False}
 
-pytestmark = pytest.mark.req("LOOP-18")
+pytestmark = [pytest.mark.req("LOOP-18"), pytest.mark.xdist_group("processes")]
 
 
 @pytest.fixture

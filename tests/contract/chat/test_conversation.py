@@ -16,7 +16,7 @@ from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import FOREVER, HELLO, PATIENCE_SECONDS, Place, Scripted, Step
 from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, NEW_LINE, pasted, terminal
 
-pytestmark = pytest.mark.req("AGENT-10")
+pytestmark = [pytest.mark.req("AGENT-10"), pytest.mark.xdist_group("processes")]
 
 SESSION = "cli:01900000-0000-7000-8000-000000000001"
 

@@ -13,7 +13,7 @@ from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import Place, Scripted
 from tests.support.processes import Ended, Processes, processes_in
 
-pytestmark = pytest.mark.req("AGENT-10")
+pytestmark = [pytest.mark.req("AGENT-10"), pytest.mark.xdist_group("processes")]
 
 
 @pytest.fixture

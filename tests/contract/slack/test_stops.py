@@ -70,7 +70,7 @@ async def door(gateway: Gateway, workspace: Workspace, people: People) -> AsyncI
 
 
 @pytest.mark.req("CHAN-05", "CHAN-06")
-async def test_the_buttons_below_an_answer_reach_the_door_with_its_turn(
+async def test_the_buttons_below_an_answer_reach_the_door_with_its_run(
     door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))
@@ -89,7 +89,7 @@ async def test_the_buttons_below_an_answer_reach_the_door_with_its_turn(
 
 
 @pytest.mark.req("STREAM-07", "STREAM-09", "STREAM-12")
-async def test_a_delivery_shows_what_stands_below_an_answer_and_a_button_that_stops_its_turn(
+async def test_a_delivery_shows_what_stands_below_an_answer_and_a_button_that_stops_its_run(
     door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.answers.calls import CloseStream, OpenStream, PostPage, Slot, StreamCall, UpdatePage
@@ -131,7 +131,6 @@ def plain(text: str) -> str:
     return re.sub(r"\s|[`~]+p?y?t?h?o?n?", "", text)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     played=runs(),
     plan=st.dictionaries(st.integers(1, 12), FAULTS, max_size=4),
@@ -148,7 +147,6 @@ def test_the_text_in_slack_is_the_text_of_the_agent(
     assert len(run.closings) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(played=runs(), turns=st.sampled_from([0.0, 0.4]))
 def test_without_faults_nothing_is_left_open_or_to_others(
     played: tuple[list[tuple[float, AgentEvent]], str], turns: float
@@ -170,7 +168,6 @@ def test_without_faults_nothing_is_left_open_or_to_others(
         assert not expected[at:].strip()
 
 
-@settings(max_examples=60, deadline=None)
 @given(played=runs(), at=st.floats(0, 60), turns=st.sampled_from([0.0, 0.4, 5.0]))
 def test_a_stop_ends_it_wherever_it_comes(
     played: tuple[list[tuple[float, AgentEvent]], str], at: float, turns: float

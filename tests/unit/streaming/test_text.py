@@ -113,7 +113,6 @@ def test_code_that_begins_behind_an_open_bracket_stays_code() -> None:
     assert fed(["<", "`` <@U1> ", "`` and "])[1] == safe("<`` <@U1> `` and ", ALICE)
 
 
-@settings(max_examples=60, deadline=None)
 @given(text=TEXTS, pauses=st.booleans())
 def test_single_characters_give_what_the_whole_gives(text: str, pauses: bool) -> None:
     """The smallest pieces there are."""
