@@ -12,8 +12,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import IO, Final
 
-from swarm.processes.child import Child
-from swarm.processes.finishing import to_the_end
+from swarm.processes.child import Child, to_the_end
 
 GRACE_SECONDS: Final = 2.0
 """Between SIGTERM, on which a program removes its locks, and the kill."""

@@ -15,7 +15,7 @@ from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.work_tree import ResolvedPath, WorkTree, is_git_data
 from swarm.clock import new_id
-from swarm.processes.finishing import to_the_end
+from swarm.processes.child import to_the_end
 
 MOST_BYTES: Final = 256 * 1024
 """For one read, and for one write."""

@@ -19,7 +19,7 @@ from swarm.agents.tools.answers import ToolRefused, program_answer
 from swarm.agents.tools.git.repository import Repository, remove_abandoned, repository_at
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.processes.captured import Ran, run_program
-from swarm.processes.finishing import to_the_end
+from swarm.processes.child import to_the_end
 
 TIMEOUT_SECONDS: Final = 30.0
 MOST_BYTES: Final = 64 * 1024

@@ -25,7 +25,7 @@ from swarm.agents.tools.git.process import Git, GitOptions, Setting
 from swarm.agents.tools.git.repository import Repository, repository_of
 from swarm.agents.tools.git.subcommands import SUBCOMMANDS, ArgumentKind, Parsed, understood
 from swarm.agents.tools.work_tree import Outside, ResolvedPath, WorkTree, is_git_data
-from swarm.processes.finishing import to_the_end
+from swarm.processes.child import to_the_end
 
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")
