@@ -15,13 +15,12 @@ from swarm.agents.router import decision, tool_results, wording
 from swarm.agents.router.decision import PlannedCall as RouterCall
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
-from swarm.demo import settings_file, work_tree
+from swarm.demo import home, settings_file
 from swarm.demo.calculator import calculator
 from swarm.demo.rules import router_rules
 from swarm.demo.rules.asked import Asked, Call, Calls, Said, Text
 from swarm.demo.rules.assistant_rules import WHAT_I_AM
-from swarm.demo.rules.model import reply
-from swarm.demo.rules.model_server import pieces
+from swarm.demo.rules.model_server import pieces, reply
 from swarm.demo.settings_file import Wanted
 from tests.support.every import every
 
@@ -255,13 +254,13 @@ def test_the_demos_work_tree_lies_apart_from_where_it_is_started_or_there_is_non
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "here" / ".git"))
-    with work_tree.made(tmp_path / "here") as tree:
+    with home.made(tmp_path / "here") as tree:
         assert tree
         assert tree.parent == tmp_path / "temporary"
         assert (tree / ".git").is_dir()
     assert not tree.exists()
     assert list((tmp_path / "here").iterdir()) == []
-    with work_tree.made(tmp_path / "here", tmp_path) as tree:
+    with home.made(tmp_path / "here", tmp_path) as tree:
         assert tree is None
 
 

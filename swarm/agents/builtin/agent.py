@@ -19,7 +19,7 @@ from swarm.agents.builtin.recorder import Recorder
 from swarm.agents.builtin.run import BuiltinRun, Stumbled
 from swarm.agents.builtin.sessions import questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
-from swarm.agents.remote.whole_answers import collected
+from swarm.agents.remote.translation.translator import collected
 from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput

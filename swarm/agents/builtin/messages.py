@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from swarm.agents.toolbox.calls import shortened
+from swarm.agents.toolbox.tool import shortened
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.prompts.fences import said_by
 

@@ -13,8 +13,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.toolbox.arguments import Checked, checked, mended
-from swarm.agents.toolbox.calls import CONCLUDE, CallCaps, answered
-from swarm.agents.toolbox.tool import Tool, ToolAnswer, not_for_strangers
+from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, not_for_strangers
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """The arguments are checked by us, against the tool's own schema."""

@@ -23,7 +23,7 @@ from swarm.agents.failures import refused
 from swarm.agents.http import AgentRequest
 from swarm.agents.remote.thread_text import thread_text
 from swarm.agents.remote.translation.endings import TOOL_CALL
-from swarm.agents.remote.translation.values import id_of, is_object
+from swarm.agents.remote.translation.wire import id_of, is_object
 from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
 from swarm.domain.prompts.client_context import SOURCE, THREAD_CONTEXT
@@ -32,7 +32,7 @@ from swarm.domain.text.characters import data_for_model
 DISMISSED: Final = "User dismissed the input form without providing values."
 """CAIPE's ``form_data`` when a person declines to answer."""
 
-TOOL_APPROVAL: Final = "tool_approval"
+_TOOL_APPROVAL: Final = "tool_approval"
 """The reason of CAIPE's interrupts that ask for permission to call a tool."""
 
 _PROTOCOL: Final = "agui"
@@ -69,10 +69,10 @@ class Requests(Protocol):
 
 def requests_of(agent: RemoteAgent) -> Requests:
     """Returns the requests of an agent's dialect."""
-    return CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else AguiRequests(agent)
+    return _CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else _AguiRequests(agent)
 
 
-class AguiRequests:
+class _AguiRequests:
     """AG-UI 1.0: one address, and a ``RunAgentInput`` with everything. https://docs.ag-ui.com/sdk/python/core/types"""
 
     def __init__(self, agent: RemoteAgent) -> None:
@@ -119,7 +119,7 @@ class AguiRequests:
         )
 
 
-class CaipeRequests:
+class _CaipeRequests:
     """CAIPE's chat API. A key that does not apply is absent, never null; the message is the person's text only, unless
     the settings put the thread before it.
 
@@ -229,8 +229,8 @@ def _resume_data(decided: tuple[Decided, ...]) -> str:
     """Returns the answers as JSON text with their type: a form, or a tool's approval."""
     answers = [one.values for one in decided if one.values is not None]
     values = {name: value for answer in answers for name, value in answer.items()}
-    if any(one.raw.get("reason") == TOOL_APPROVAL for one in decided):
-        return _json({"type": TOOL_APPROVAL, **(values or {"decision": "reject"})}).decode()
+    if any(one.raw.get("reason") == _TOOL_APPROVAL for one in decided):
+        return _json({"type": _TOOL_APPROVAL, **(values or {"decision": "reject"})}).decode()
     return _json({"type": "form_input", **({"values": values} if answers else {"dismissed": True})}).decode()
 
 

@@ -17,12 +17,10 @@ from swarm.agents.builtin.sessions import asked
 from swarm.agents.router import wording
 from swarm.agents.router.decision import PlannedCall
 from swarm.agents.router.meter import Meter
-from swarm.agents.toolbox.calls import CallCaps, answered
-from swarm.agents.toolbox.tool import ToolAnswer, not_for_strangers
+from swarm.agents.toolbox.tool import CallCaps, ToolAnswer, answered, not_for_strangers
 
 ANSWER: Final = "answer"
 AS_IT_IS: Final = "result"
-
 Results = Sequence[tuple[PlannedCall, ToolAnswer]]
 
 _log = structlog.get_logger(__name__)

@@ -6,11 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from swarm.agents.router.decision import AskBack, PlannedCall
-from swarm.agents.router.examples import example, kind
+from swarm.agents.router.decision import AskBack, PlannedCall, example, kind
 from swarm.agents.toolbox.arguments import parameters
-from swarm.agents.toolbox.calls import shortened
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, shortened
 
 MOST_TOOLS_NAMED: Final = 12
 DESCRIPTION_CHARACTERS: Final = 120

@@ -13,7 +13,6 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.coding_programs import (
     CLAUDE_OPTIONS,
     CODEX_OPTIONS,
@@ -24,19 +23,18 @@ from swarm.agents.tools.coding_programs import (
     could_not_connect,
     kiro_cli,
 )
-from swarm.agents.tools.work_tree import WorkTree
+from swarm.agents.tools.work_tree import ToolRefused, WorkTree, answering, plain
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
 from swarm.telemetry.redaction import HIDDEN
 
-TIMEOUT_SECONDS: Final = 300.0
-KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
-MOST_TASK_BYTES: Final = 100_000
+_TIMEOUT_SECONDS: Final = 300.0
+_KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
+_MOST_TASK_BYTES: Final = 100_000
 """Linux accepts 128 KiB in one argument; a longer task belongs in a file."""
 
-ATTEMPTS: Final = 2
-PAUSE_SECONDS: Final = 2.0  # before the second
-
+_ATTEMPTS: Final = 2
+_PAUSE_SECONDS: Final = 2.0  # before the second
 _SECRET: Final = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _PLAIN_TERMINAL: Final = {"TERM": "dumb", "NO_COLOR": "1"}
 
@@ -55,13 +53,13 @@ def delegate_tools(
     root: Path,
     *,
     env: Mapping[str, str],
-    kiro_path: Path = KIRO_PATH,
+    kiro_path: Path = _KIRO_PATH,
     claude: Path = Path("claude"),
     codex: Path = Path("codex"),
     claude_options: Sequence[str] = CLAUDE_OPTIONS,
     codex_options: Sequence[str] = CODEX_OPTIONS,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    pause_seconds: float = PAUSE_SECONDS,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+    pause_seconds: float = _PAUSE_SECONDS,
 ) -> Delegates:
     """Returns a tool for each coding program that is installed.
 
@@ -212,9 +210,9 @@ def _task(value: str) -> str:
     task = plain(value, "The task").strip()
     if not task:
         raise ToolRefused("The task is empty; say what is to be done.")
-    if (size := len(task.encode())) > MOST_TASK_BYTES:
+    if (size := len(task.encode())) > _MOST_TASK_BYTES:
         raise ToolRefused(
-            f"The task has {size:,} bytes, and {MOST_TASK_BYTES:,} are the most; put the rest into a file."
+            f"The task has {size:,} bytes, and {_MOST_TASK_BYTES:,} are the most; put the rest into a file."
         )
     return task
 

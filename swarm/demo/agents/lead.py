@@ -41,7 +41,7 @@ class Lead:
 
     async def _answer(self, trigger: dict[str, Any], tools: Tools) -> None:
         entries = trigger["inbox_messages"]
-        text = words(entries)
+        text = _words(entries)
         for pattern, worker, title in _JOBS:
             found = pattern.search(text)
             if found and await self._delegate(entries[-1], worker, title.format(**found.groupdict()), text, tools):
@@ -60,7 +60,7 @@ class Lead:
         return True
 
 
-def words(entries: Sequence[dict[str, Any]]) -> str:
+def _words(entries: Sequence[dict[str, Any]]) -> str:
     """Returns the messages without the addressed names."""
     text = " ".join(str(entry["text"]) for entry in entries)
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", text).strip().lower()
@@ -69,7 +69,7 @@ def words(entries: Sequence[dict[str, Any]]) -> str:
 def answer(name: str, entries: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
     """Returns the answer to the new messages."""
     text = " ".join(str(entry["text"]) for entry in entries)
-    said = words(entries)
+    said = _words(entries)
     person = entries[-1]["user"]["name"]
     earlier = sum(1 for message in context if message["kind"] == "agent")
     if re.search(r"\bhelp\b", said):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.agentcore import AgentCoreOptions
-from swarm.agents.tools.agentcore.calls import bounded, failed
-from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients, bounded, failed
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
 
-LANGUAGES: Final = ("python", "javascript", "typescript")
+_LANGUAGES: Final = ("python", "javascript", "typescript")
 
 _DESCRIPTION: Final = (
     "Run a piece of code in a sandbox and get what it prints. Use it to calculate, to convert and to analyse. Print "
@@ -23,7 +22,7 @@ _DESCRIPTION: Final = (
 _PARAMETERS: Final = object_schema(
     {
         "code": {"type": "string", "minLength": 1, "description": "the whole program"},
-        "language": {"type": "string", "enum": list(LANGUAGES), "default": "python"},
+        "language": {"type": "string", "enum": list(_LANGUAGES), "default": "python"},
     },
     required=("code",),
 )
@@ -74,8 +73,8 @@ def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreO
 
     async def execute(arguments: Mapping[str, Any]) -> ToolAnswer:
         code, language = str(arguments["code"]), str(arguments.get("language") or "python").lower()
-        if language not in LANGUAGES:
-            return failed(f"There is no interpreter of '{language}'; there is one of {', '.join(LANGUAGES)}.")
+        if language not in _LANGUAGES:
+            return failed(f"There is no interpreter of '{language}'; there is one of {', '.join(_LANGUAGES)}.")
 
         def run(interpreter: CodeInterpreter) -> ToolAnswer:
             return _read(clients.execute(interpreter, code, language), options.most_characters)
