@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _AgentCoreOptions:
+class AgentCoreOptions:
     """The operator's decisions: region and resources of AgentCore, and time limits."""
 
     region: str | None = None  # None: AWS_REGION, or the region in AWS's configuration

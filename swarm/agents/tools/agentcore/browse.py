@@ -51,7 +51,7 @@ _PARAMETERS: Final = object_schema(
         "task": {
             "type": "string",
             "default": _TASK,
-            "description": "what to find out from the page, in its words",
+            "description": "what you want to know from the page, in its words",
         },
     },
     required=("url",),
