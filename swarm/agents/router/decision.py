@@ -50,7 +50,7 @@ _BY_TYPE: Final[Mapping[object, object]] = {
 }
 
 
-MOST_CHOICES: Final = 20
+_MOST_CHOICES: Final = 20
 """The longest closed list of values to repeat beside the schema, which has them all."""
 
 ASK: Final = "swarm_ask"
@@ -105,7 +105,7 @@ def _parameter(name: str, schema: Mapping[str, Any]) -> str:
     meaning = str(schema.get("description") or "").strip().rstrip(".")
     choices = schema.get("enum")
     options = (
-        ", one of " + ", ".join(map(repr, choices[:MOST_CHOICES])) if isinstance(choices, list) and choices else ""
+        ", one of " + ", ".join(map(repr, choices[:_MOST_CHOICES])) if isinstance(choices, list) and choices else ""
     )
     return f"{name} ({kind(schema)}{options}, e.g. {example(name, schema)!r})" + (f" - {meaning}" if meaning else "")
 
