@@ -181,8 +181,8 @@ def _trouble_of_model(line: bytes) -> str:
     """Returns the trouble of a silent model in a line of the coordinator's log; empty for other lines."""
     if b'"model_check"' not in line:
         return ""
-    said = orjson.loads(line)
-    return f"{said.get('trouble', '')} {said.get('hint', '')}".strip()
+    entry = orjson.loads(line)
+    return f"{entry.get('trouble', '')} {entry.get('hint', '')}".strip()
 
 
 async def _start_agents(demo: _Plan, parts: Parts) -> None:

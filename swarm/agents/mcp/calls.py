@@ -71,8 +71,8 @@ def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
     """The server has answered with an error of the protocol, or has gone away."""
     if _is_gone(error):
         return failed(f"The server {server!r} went away during the call; it may or may not have been carried out.")
-    said = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
-    return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {said}")
+    message = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
+    return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
 
 
 def _is_gone(error: MCPError) -> bool:
@@ -226,8 +226,8 @@ def _says(texts: Sequence[str], structured: Any) -> bool:
     values = [structured]
     if isinstance(structured, dict) and len(structured) == 1:
         values += structured.values()  # {"result": …}, around a value other than a mapping
-    said: list[Any] = ["\n".join(texts), _parsed("\n".join(texts)), [_parsed(text) for text in texts], list(texts)]
-    return bool(texts) and any(value in said for value in values)
+    forms: list[Any] = ["\n".join(texts), _parsed("\n".join(texts)), [_parsed(text) for text in texts], list(texts)]
+    return bool(texts) and any(value in forms for value in values)
 
 
 def _parsed(text: str) -> Any:

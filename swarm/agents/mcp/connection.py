@@ -53,7 +53,7 @@ class McpConnection:
         self._timeouts = timeouts
         self._client: Client | None = None  # None while disconnected
         self._detail = _NOT_TRIED
-        self._said: object = None  # the status of the tools as last logged
+        self._logged: object = None  # the status of the tools as last logged
         self._mode = 0  # index in `_MODES` of the last mode that worked, or the next one to try
         self._scope: anyio.CancelScope | None = None  # around everything that the client opens
         self._closing = asyncio.Event()
@@ -206,9 +206,9 @@ class McpConnection:
         self.tools = tools
         status = self.status()
         missing = [] if self.server.shares_list else [name for name in self.server.allowed if name not in tools]
-        if self._said == (said := (status.allowed, status.others)):
+        if self._logged == (now := (status.allowed, status.others)):
             return
-        self._said = said
+        self._logged = now
         _log.log(
             logging.WARNING if missing or not status.allowed else logging.INFO,
             "The tools of an MCP server: those that may be used, and those that allowedTools does not name.",

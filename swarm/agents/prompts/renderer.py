@@ -95,8 +95,8 @@ class _ForkServer:
         except TimeoutError as error:
             raise _Lost(f"it was not ready within {_START_SECONDS:g} s") from error
         if not ready:
-            said = (await self._process.stderr.read()).decode(errors="replace").strip()
-            raise _Lost(said.rpartition("\n")[2] or "it ended before it was ready")
+            errors = (await self._process.stderr.read()).decode(errors="replace").strip()
+            raise _Lost(errors.rpartition("\n")[2] or "it ended before it was ready")
 
     @property
     def is_alive(self) -> bool:
@@ -295,13 +295,13 @@ def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered
     if not answer.startswith(b"{"):
         raise _dumped(answer, template, limits)
     try:
-        said = json.loads(answer)
+        result = json.loads(answer)
     except ValueError as error:  # the process was killed while it wrote
         raise PromptError(template.name, "it was ended before it was done") from error
-    if "problem" in said:
-        raise PromptError(template.name, said["problem"], line=said["line"])
-    text = said["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
-    return Rendered(text=text, code=said.get("code", ""))
+    if "problem" in result:
+        raise PromptError(template.name, result["problem"], line=result["line"])
+    text = result["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
+    return Rendered(text=text, code=result.get("code", ""))
 
 
 def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptError:

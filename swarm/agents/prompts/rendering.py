@@ -181,17 +181,17 @@ def words(error: BaseException, limits: RenderLimits) -> str:
     """Words an error as a clause, with names from the template and types of values, but no values."""
     match error:
         case OutOfTime():
-            said = f"it takes longer than {limits.seconds:g} s"
+            reason = f"it takes longer than {limits.seconds:g} s"
         case _TooMuchText():
-            said = f"it makes more than {limits.output_bytes // 1024} KiB of text"
+            reason = f"it makes more than {limits.output_bytes // 1024} KiB of text"
         case MemoryError():
-            said = "it needs too much memory"
+            reason = "it needs too much memory"
         case RecursionError():
-            said = "it is nested too deeply, or calls itself without end"
+            reason = "it is nested too deeply, or calls itself without end"
         case TemplateError():
-            said = error.message or type(error).__name__
+            reason = error.message or type(error).__name__
         case ArithmeticError() | TypeError():
-            said = str(error)
+            reason = str(error)
         case _:
-            said = type(error).__name__
-    return " ".join(said.split()).rstrip(".")[:_MOST_WORDS]
+            reason = type(error).__name__
+    return " ".join(reason.split()).rstrip(".")[:_MOST_WORDS]

@@ -195,9 +195,9 @@ class _Children:
 
     def _take(self) -> bool:
         """Forks a child for the next connection. False: no more connections will come."""
-        said, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
-        if not said or not descriptors:
-            return bool(said)
+        data, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+        if not data or not descriptors:
+            return bool(data)
         connection = socket.socket(fileno=descriptors[0])
         process = os.fork()
         if process == 0:

@@ -217,11 +217,11 @@ def _health(status: int, *, is_well: bool) -> Health:
 
 def _messages(turn: RunInput) -> list[Message]:
     """Returns the conversation. A resumed run continues from the waiting tool calls, so these come last."""
-    said = [_message(message) for message in (*turn.history, *turn.messages)]
+    messages = [_message(message) for message in (*turn.history, *turn.messages)]
     waited = [call for decided in turn.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
     if not waited:
-        return said
-    return [*said, AssistantMessage(id=f"{turn.run_id}-calls", role="assistant", tool_calls=waited)]
+        return messages
+    return [*messages, AssistantMessage(id=f"{turn.run_id}-calls", role="assistant", tool_calls=waited)]
 
 
 def _message(message: InputMessage) -> Message:

@@ -95,11 +95,13 @@ def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
     )
 
 
-def could_not_connect(ran: Ran, said: ProgramOutput) -> bool:
+def could_not_connect(ran: Ran, output: ProgramOutput) -> bool:
     """Whether a run failed to connect before any work was done: a second run may succeed."""
-    failed = not ran.timed_out and (ran.code != 0 or not said.is_done)
+    failed = not ran.timed_out and (ran.code != 0 or not output.is_done)
     return (
-        failed and not said.has_worked and bool(_UNCONNECTED.search(f"{said.text[-_LATELY:]}\n{ran.errors[-_LATELY:]}"))
+        failed
+        and not output.has_worked
+        and bool(_UNCONNECTED.search(f"{output.text[-_LATELY:]}\n{ran.errors[-_LATELY:]}"))
     )
 
 
@@ -151,9 +153,9 @@ def _events(ran: Ran) -> ProgramOutput:
     messages = [str(item.get("text", "")) for item in items if item.get("type") == "agent_message"]
     kinds = [event.get("type") for event in events]
     is_done = "turn.completed" in kinds and "turn.failed" not in kinds
-    told = [*messages[-1:], *([] if is_done else _problems(events)[-1:])]
+    texts = [*messages[-1:], *([] if is_done else _problems(events)[-1:])]
     return ProgramOutput(
-        text=_clean("\n\n".join(told)),
+        text=_clean("\n\n".join(texts)),
         is_done=is_done,
         has_worked=any(item.get("type") != "error" for item in items),
         note=_tokens(events),

@@ -142,8 +142,8 @@ class _Delegate:
         task = _task(arguments["task"])
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             _log.info("work is handed over", action="tool_delegate", tool=self.name, folder=folder.path)
-            ran, said = await self._ran(task, folder.by_descriptor)
-        answer = self._answer(ran, said)
+            ran, output = await self._ran(task, folder.by_descriptor)
+        answer = self._answer(ran, output)
         _log.info("work has come back", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed)
         return answer
 
@@ -151,14 +151,14 @@ class _Delegate:
         """Runs the program, and again if it could not connect and has done nothing. Both runs share one time limit."""
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         ran = await self._run(task, folder, self.timeout_seconds)
-        said = await asyncio.to_thread(self.program.heard, ran)  # the output may be long
-        if could_not_connect(ran, said):
+        output = await asyncio.to_thread(self.program.heard, ran)  # the output may be long
+        if could_not_connect(ran, output):
             await asyncio.sleep(min(self.pause_seconds, self._left(deadline)))
             if (left := self._left(deadline)) > 0:
                 _log.info("a second attempt", action="tool_delegate_again", tool=self.name)
                 ran = await self._run(task, folder, left)
-                said = await asyncio.to_thread(self.program.heard, ran)
-        return ran, said
+                output = await asyncio.to_thread(self.program.heard, ran)
+        return ran, output
 
     @staticmethod
     def _left(deadline: float) -> float:
@@ -180,10 +180,10 @@ class _Delegate:
                 f"{self.path} cannot be started ({error.strerror or error}); the operator has to install it again."
             ) from error
 
-    def _answer(self, ran: Ran, said: ProgramOutput) -> ToolAnswer:
-        why = _why(ran, said, Path(self.path).name, self.timeout_seconds)
-        text = self._hidden(said.text) or ("" if why else "It is done, and said nothing.")
-        note = f"[{self.program.name}: {said.note}]" if said.note else ""
+    def _answer(self, ran: Ran, output: ProgramOutput) -> ToolAnswer:
+        why = _why(ran, output, Path(self.path).name, self.timeout_seconds)
+        text = self._hidden(output.text) or ("" if why else "It is done, and said nothing.")
+        note = f"[{self.program.name}: {output.note}]" if output.note else ""
         return ToolAnswer(text="\n\n".join(filter(None, (why, text, note))), failed=bool(why))
 
     def _hidden(self, text: str) -> str:
@@ -217,16 +217,16 @@ def _task(value: str) -> str:
     return task
 
 
-def _why(ran: Ran, said: ProgramOutput, name: str, timeout_seconds: float) -> str:
+def _why(ran: Ran, output: ProgramOutput, name: str, timeout_seconds: float) -> str:
     """Returns the reason of a failure; empty without a failure."""
     if ran.timed_out:
         return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."
-    if could_not_connect(ran, said):
+    if could_not_connect(ran, output):
         return f"{name} could not connect, twice; try again later."
     if ran.code is None or ran.code < 0:
         return f"{name} was ended by the system. What it changed until then is still there."
     if ran.code:
         return f"{name} failed (exit code {ran.code})."
-    if not said.is_done:
+    if not output.is_done:
         return f"{name} did not come to its end."
     return ""

@@ -48,7 +48,7 @@ _REPORT_CHARACTERS: Final = 13_000
 _SHOWN: Final = 5
 _LARGEST: Final = 3
 _Events = AsyncIterator[BaseEvent]
-_Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 TOOL_SECONDS: Final = 0.7
 """The shortest time of a tool: otherwise people could not see it run."""

@@ -111,8 +111,8 @@ def _best(answer: str) -> str:
 
 def _page(answer: str) -> _Page | None:
     head, _, text = answer.partition("\n\n")
-    told = _parsed(head)
-    return _Page(id=str(told["id"]), title=str(told.get("title") or told["id"]), text=text) if "id" in told else None
+    page = _parsed(head)
+    return _Page(id=str(page["id"]), title=str(page.get("title") or page["id"]), text=text) if "id" in page else None
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
@@ -132,9 +132,9 @@ def _told_of_documents(pages: Sequence[_Page]) -> str:
     most = _PARAGRAPHS_OF_ONE if len(pages) == 1 else _PARAGRAPHS_OF_SEVERAL
     parts = []
     for page in pages:
-        said = "\n\n".join(_paragraphs(page.text, most))
+        text = "\n\n".join(_paragraphs(page.text, most))
         heading = f"**{page.title}**\n\n" if len(pages) > 1 else ""
-        parts.append(f"{heading}{said}\n\n_From “{page.title}” (`{page.id}`)_")
+        parts.append(f"{heading}{text}\n\n_From “{page.title}” (`{page.id}`)_")
     return "\n\n".join(parts)
 
 
@@ -142,8 +142,8 @@ def _paragraphs(text: str, most: int) -> Iterator[str]:
     """Yields the first paragraphs of a Markdown text in a line each, without headings and introductions of lists."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", text)]
     lines = (block if block.startswith("-") else " ".join(block.split()) for block in blocks)
-    told = (line for line in lines if line and not line.startswith("#") and not line.endswith(":"))
-    for _, block in zip(range(most), told, strict=False):
+    content = (line for line in lines if line and not line.startswith("#") and not line.endswith(":"))
+    for _, block in zip(range(most), content, strict=False):
         yield block
 
 
@@ -209,8 +209,8 @@ def _git(asked: Asked) -> Reply | None:
 
 def _joke(asked: Asked) -> Reply:
     """Tells a different joke each time."""
-    told = sum("joke" in heard.lower() for heard in asked.heard)
-    return Text(text=_JOKES[(told - 1) % len(_JOKES)])
+    asked_before = sum("joke" in heard.lower() for heard in asked.heard)
+    return Text(text=_JOKES[(asked_before - 1) % len(_JOKES)])
 
 
 def _greet(asked: Asked) -> Reply:

@@ -39,8 +39,8 @@ def told_now(asked: Asked) -> Reply | None:
 
 def known(asked: Asked, what: str) -> str:
     """Returns the latest statement about a subject; empty without one."""
-    told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
-    return told[-1] if told else ""
+    values = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
+    return values[-1] if values else ""
 
 
 def _facts_in(text: str) -> Sequence[str]:

@@ -176,7 +176,7 @@ def _reason(answer: Reply) -> str:
 
 def _used(asked: Asked) -> int:
     """Estimates the tokens that a model would have read."""
-    return _tokens("".join(said.text for said in asked.messages))
+    return _tokens("".join(message.text for message in asked.messages))
 
 
 def _usage(read: int, answer: Reply) -> Mapping[str, int]:

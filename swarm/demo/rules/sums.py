@@ -197,8 +197,8 @@ def is_number(text: str) -> bool:
 
 def language_of(text: str) -> Language:
     """Returns the language of a text about sums; English by default."""
-    told = [language for language in _OTHERS if re.search(language.marks, text, re.IGNORECASE)]
-    return told[0] if told and not re.search(_ENGLISH.marks, text, re.IGNORECASE) else _ENGLISH
+    languages = [language for language in _OTHERS if re.search(language.marks, text, re.IGNORECASE)]
+    return languages[0] if languages and not re.search(_ENGLISH.marks, text, re.IGNORECASE) else _ENGLISH
 
 
 def _shown(number: _Number) -> str:

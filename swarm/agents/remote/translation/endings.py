@@ -86,8 +86,8 @@ class Endings:
 
 def failed(message: object, code: str = "") -> Failed:
     """Returns an agent's error for people: in one short line, without secrets."""
-    said = _REDACTOR.text(message[:_READ_CHARACTERS]) if isinstance(message, str) else ""
-    return Failed(message=line_of(said, _ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
+    text = _REDACTOR.text(message[:_READ_CHARACTERS]) if isinstance(message, str) else ""
+    return Failed(message=line_of(text, _ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
 
 
 def text_in(value: object) -> str | None:
@@ -122,8 +122,8 @@ def asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]
 
 
 def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str:
-    said = first(payload, "prompt", "message", "question") or interrupt.message or first(extra, "prompt")
-    return text_of(said, _PROMPT_CHARACTERS)
+    prompt = first(payload, "prompt", "message", "question") or interrupt.message or first(extra, "prompt")
+    return text_of(prompt, _PROMPT_CHARACTERS)
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:

@@ -191,9 +191,9 @@ def _title(item: object) -> str:
 def _status(item: object) -> StepStatus:
     if not is_object(item):
         return StepStatus.PENDING
-    said = first(item, "status", "state")
-    if isinstance(said, str):
-        word = "".join(_letters(said[:40]))
+    status = first(item, "status", "state")
+    if isinstance(status, str):
+        word = "".join(_letters(status[:40]))
         return StepStatus[_STATUSES.get(word, "PENDING")]
     return StepStatus.COMPLETE if first(item, "done", "completed") is True else StepStatus.PENDING
 
@@ -229,5 +229,5 @@ class Steps:
 
 
 def _warning(value: object) -> str:
-    said = first(value, "message", "warning", "text") if is_object(value) else value
-    return text_of(said, _WARNING_CHARACTERS) or "a warning without words"
+    text = first(value, "message", "warning", "text") if is_object(value) else value
+    return text_of(text, _WARNING_CHARACTERS) or "a warning without words"

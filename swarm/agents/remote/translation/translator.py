@@ -229,25 +229,25 @@ def answer_in(body: bytes) -> RunEnd:
 
 async def collected(events: AsyncIterable[AgentEvent]) -> RunEnd:
     """Returns the end of a run; a successful one has the text of all messages as its result."""
-    said: list[str] = []
+    texts: list[str] = []
     message_id, is_own = "", True
     async for event in events:
         match event:
             case SourceChanged(sub_agent=sub_agent):
                 is_own = sub_agent is None
             case TextDelta() if is_own:
-                said.append("\n\n" if said and event.message_id != message_id else "")
-                said.append(event.text)
+                texts.append("\n\n" if texts and event.message_id != message_id else "")
+                texts.append(event.text)
                 message_id = event.message_id
             case Finished(result=result):
-                return Finished(result=_joined("".join(said), result) or None)
+                return Finished(result=_joined("".join(texts), result) or None)
             case Interrupted() | Cancelled() | Failed() | Broken():
                 return event
     return _BROKE_OFF
 
 
-def _joined(said: str, result: str | None) -> str:
+def _joined(text: str, result: str | None) -> str:
     """Joins the texts and the result, without repeating a result that was written before."""
-    if not result or result.strip() in said:
-        return said
-    return f"{said}\n\n{result}" if said else result
+    if not result or result.strip() in text:
+        return text
+    return f"{text}\n\n{result}" if text else result

@@ -236,9 +236,9 @@ def _interrupt(interrupt: Fields, fields: Fields) -> Fields:
 
 
 def _message(fields: Fields) -> None:
-    said = first(fields, "message", "error", "detail")
-    said = first(said, "message", "detail") if is_object(said) else said
-    fields["message"] = said if isinstance(said, str) else ""
+    text = first(fields, "message", "error", "detail")
+    text = first(text, "message", "detail") if is_object(text) else text
+    fields["message"] = text if isinstance(text, str) else ""
     code = fields.get("code")
     fields["code"] = str(code) if isinstance(code, str | int) else None
 

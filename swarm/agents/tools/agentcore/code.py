@@ -63,8 +63,8 @@ class _Outcome:
             return failed("The interpreter ended without a result.")
         is_failed = self.is_error or self.exit_code not in (None, 0)
         why = f"The code failed with exit code {self.exit_code}." if self.exit_code else "The code failed."
-        said = [str(self.printed), f"Errors:\n{self.errors}" if str(self.errors) else "", *self.others]
-        parts = [why if is_failed else "", *said]
+        outputs = [str(self.printed), f"Errors:\n{self.errors}" if str(self.errors) else "", *self.others]
+        parts = [why if is_failed else "", *outputs]
         return ToolAnswer(text="\n\n".join(filter(None, parts)) or "It ran and printed nothing.", failed=is_failed)
 
 
