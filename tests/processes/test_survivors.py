@@ -73,7 +73,8 @@ async def main(server, folder):
     servers = McpServers([McpServer(name="plain", reached=program, allowed=("echo",))])
     await servers.start()
     assert servers.status()[0].is_up, servers.status()
-    assert await Renderer(RenderLimits(seconds=60.0)).render(Template(name="quick", text="fine"), {}) == "fine"
+    renderer = Renderer(RenderLimits(seconds=60.0))
+    assert await renderer.render(Template(name="quick", text="fine"), {}) == "fine"
     parts = Parts(place / "logs")
     await parts.start("part", ["tests.processes.hostile", "forks twice", folder], {})
     script = "trap '' TERM HUP; (trap '' TERM HUP; exec setsid sleep 1000) & : > $PLACE/tool.$$; wait; sleep 1000"
