@@ -109,8 +109,10 @@ class Child:
             child.pid = await asyncio.shield(child._started)
             await to_the_end(child._connect(line_bytes))
         except BaseException as error:
-            await to_the_end(child.kill())
-            child.close()
+            try:
+                await to_the_end(child.kill())
+            finally:  # another cancellation is raised here
+                child.close()
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, argv[0]) from None
             raise

@@ -74,7 +74,7 @@ async def main(server, folder):
     await servers.start()
     assert servers.status()[0].is_up, servers.status()
     renderer = Renderer(RenderLimits(seconds=60.0))
-    assert await renderer.render(Template(name="quick", text="fine"), {}) == "fine"
+    assert await renderer.render(Template(name="quick", text="{{ user }}"), {"user": "Ada"}) == "Ada"
     parts = Parts(place / "logs")
     await parts.start("part", ["tests.processes.hostile", "forks twice", folder], {})
     script = "trap '' TERM HUP; (trap '' TERM HUP; exec setsid sleep 1000) & : > $PLACE/tool.$$; wait; sleep 1000"
