@@ -109,10 +109,7 @@ class Child:
             child.pid = await asyncio.shield(child._started)
             await to_the_end(child._connect(line_bytes))
         except BaseException as error:
-            try:
-                await to_the_end(child.kill())
-            finally:  # another cancellation is raised here
-                child.close()
+            await child._abandon()
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, argv[0]) from None
             raise
@@ -127,6 +124,12 @@ class Child:
         """Kill all processes. Returns when none is left. Killing goes on after cancellation. Idempotent."""
         self._ask(b"k")
         await self._is_over(0.0)
+
+    async def _abandon(self) -> None:
+        try:
+            await to_the_end(self.kill())
+        finally:  # another cancellation is raised here
+            self.close()
 
     async def is_gone_within(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the end of the program and its descendants."""
