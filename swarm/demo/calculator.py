@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-Number = int | float
+_Number = int | float
 
 
 def calculator() -> MCPServer:
@@ -21,7 +21,7 @@ def calculator() -> MCPServer:
 
 def add(
     a: Annotated[float, Field(description="The first number")], b: Annotated[float, Field(description="The second one")]
-) -> Number:
+) -> _Number:
     """Add two numbers."""
     return _plain(a + b)
 
@@ -29,14 +29,14 @@ def add(
 def subtract(
     a: Annotated[float, Field(description="What to subtract from")],
     b: Annotated[float, Field(description="What to subtract")],
-) -> Number:
+) -> _Number:
     """Subtract the second number from the first."""
     return _plain(a - b)
 
 
 def multiply(
     a: Annotated[float, Field(description="The first number")], b: Annotated[float, Field(description="The second one")]
-) -> Number:
+) -> _Number:
     """Multiply two numbers."""
     return _plain(a * b)
 
@@ -44,14 +44,14 @@ def multiply(
 def divide(
     a: Annotated[float, Field(description="What to divide")],
     b: Annotated[float, Field(description="What to divide by")],
-) -> Number:
+) -> _Number:
     """Divide the first number by the second."""
     if b == 0:
         raise ToolError("nothing can be divided by 0; give another number")
     return _plain(a / b)
 
 
-def _plain(number: float) -> Number:
+def _plain(number: float) -> _Number:
     """Returns a whole number without its point."""
     return int(number) if number.is_integer() else number
 

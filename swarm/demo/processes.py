@@ -13,9 +13,9 @@ from typing import Final
 
 from swarm.processes.child import Child
 
-STOP_SECONDS: Final = 8
-DRAIN_SECONDS: Final = 1
-LAST_LINES: Final = 20
+_STOP_SECONDS: Final = 8
+_DRAIN_SECONDS: Final = 1
+_LAST_LINES: Final = 20
 
 
 class Died(Exception):
@@ -27,7 +27,7 @@ class Died(Exception):
         self.last_lines = tuple(last_lines)
 
 
-class Part:
+class _Part:
     """One child process. Its output goes to a log file, and the last lines are kept."""
 
     def __init__(self, name: str, process: Child, log: Path) -> None:
@@ -35,7 +35,7 @@ class Part:
         self.process = process
         self._log = log
         self._begins_at = log.stat().st_size if log.exists() else 0
-        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -63,7 +63,7 @@ class Part:
 
     async def _drain(self) -> None:
         """Reads the last output, without waiting for a grandchild that holds the pipe open."""
-        await asyncio.wait({self._reading}, timeout=DRAIN_SECONDS)
+        await asyncio.wait({self._reading}, timeout=_DRAIN_SECONDS)
 
 
 class Parts:
@@ -71,7 +71,7 @@ class Parts:
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
-        self._parts: list[Part] = []
+        self._parts: list[_Part] = []
 
     async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts ``python -P -m …``, so that a package in the working directory cannot replace one of ours.
@@ -85,9 +85,9 @@ class Parts:
             stdout=PIPE,
             stderr=STDOUT,
             line_bytes=2**20,
-            grace_seconds=STOP_SECONDS,
+            grace_seconds=_STOP_SECONDS,
         )
-        self._parts.append(Part(name, process, self._logs / f"{name}.log"))
+        self._parts.append(_Part(name, process, self._logs / f"{name}.log"))
 
     def log_of(self, name: str) -> Sequence[bytes]:
         """Returns the output of a part so far, line by line."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-LARGEST_BYTES: Final = 1_000_000
+_LARGEST_BYTES: Final = 1_000_000
 """Larger files are left out."""
 
 _LOOKED_AT_BYTES: Final = 1_024
@@ -56,7 +56,7 @@ def folders(root: Path) -> Iterator[Path]:
 def files(folder: Path) -> Iterator[Path]:
     """Returns the files of one folder, by name, without very large ones."""
     for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_BYTES:
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST_BYTES:
             yield path
 
 

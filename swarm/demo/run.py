@@ -16,18 +16,18 @@ from typing import Final
 import httpx2
 import orjson
 
-from swarm.demo import home, settings_file, work_tree
+from swarm.demo import home, settings_file
 from swarm.demo.processes import Died, Parts
 from swarm.demo.rules.asked import MODEL
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
 from swarm.demo.tools import Tools
 
-READY_SECONDS: Final = 60
-TOOL_SECONDS: Final = 20
-DEATH_SECONDS: Final = 2
+_READY_SECONDS: Final = 60
+_TOOL_SECONDS: Final = 20
+_DEATH_SECONDS: Final = 2
 """The time after a failed call in which the end of a part may still explain the failure."""
 
-AGENTS: Final = (
+_AGENTS: Final = (
     ("lead", "lead", "Answers by rules, and hands work to the workers; a stand-in for a real agent."),
     ("counter", "worker", "Counts lines of code in the folder where the demo was started."),
     ("finder", "worker", "Finds words in the files of that folder."),
@@ -36,7 +36,7 @@ AGENTS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class _Plan:
     """The places and settings of a demo."""
 
     port: int
@@ -73,9 +73,9 @@ class NotReady(Exception):
     """A part did not start in time."""
 
 
-def plan(environment: Mapping[str, str]) -> Plan:
+def plan(environment: Mapping[str, str]) -> _Plan:
     """Returns the plan from the environment, without files. Raises ValueError for a bad port."""
-    return Plan(
+    return _Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
         writer_port=_free_port(),
@@ -90,7 +90,7 @@ def plan(environment: Mapping[str, str]) -> Plan:
     )
 
 
-async def run(demo: Plan) -> int:
+async def run(demo: _Plan) -> int:
     """Runs until Ctrl-C (exit code 0) or until a part dies (exit code 1)."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -99,7 +99,7 @@ async def run(demo: Plan) -> int:
     try:
         with (
             home.held(demo.home, begins_anew=not demo.slack and demo.database_url is None),
-            work_tree.made(Path.cwd(), demo.home) as tree,
+            home.made(Path.cwd(), demo.home) as tree,
         ):
             return await _run_parts(replace(demo, work_tree=tree), stop)
     except home.InUse as error:
@@ -107,7 +107,7 @@ async def run(demo: Plan) -> int:
         return 1
 
 
-async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
+async def _run_parts(demo: _Plan, stop: asyncio.Event) -> int:
     parts = Parts(demo.home / "logs")
     try:
         return await _run(demo, parts, stop)
@@ -122,7 +122,7 @@ async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
         await parts.stop()
 
 
-async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
+async def _run(demo: _Plan, parts: Parts, stop: asyncio.Event) -> int:
     ports = (demo.port,) if demo.slack else (demo.port, demo.twin_port)
     for port in ports:
         _check_free(port)
@@ -152,7 +152,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     raise await death
 
 
-async def _start(demo: Plan, parts: Parts) -> None:
+async def _start(demo: _Plan, parts: Parts) -> None:
     """Starts all parts side by side: the coordinator takes longest, and needs the others last."""
     is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
     environment = _settings(demo, is_scripted=is_scripted)
@@ -163,7 +163,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
     await parts.start("coordinator", ["swarm.cli.main", "up"], environment)
     _say(f"starting the agent {WRITER}")
     await parts.start(
-        WRITER, ["swarm.demo.agents.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()}
+        WRITER, ["swarm.demo.agents.writer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()}
     )
     if is_scripted:
         _say("starting rules in place of a model; set LLM_MODEL and a key to have a real one")
@@ -181,13 +181,13 @@ def _trouble_of_model(line: bytes) -> str:
     """Returns the trouble of a silent model in a line of the coordinator's log; empty for other lines."""
     if b'"model_check"' not in line:
         return ""
-    said = orjson.loads(line)
-    return f"{said.get('trouble', '')} {said.get('hint', '')}".strip()
+    entry = orjson.loads(line)
+    return f"{entry.get('trouble', '')} {entry.get('hint', '')}".strip()
 
 
-async def _start_agents(demo: Plan, parts: Parts) -> None:
+async def _start_agents(demo: _Plan, parts: Parts) -> None:
     """Starts the polling agents; they load while the coordinator does, and wait for their tokens."""
-    for name, _, _ in AGENTS:
+    for name, _, _ in _AGENTS:
         _token_file(demo, name).unlink(missing_ok=True)  # of an earlier run, no longer valid
         _say(f"starting the agent {name}")
         settings = {
@@ -199,21 +199,21 @@ async def _start_agents(demo: Plan, parts: Parts) -> None:
         await parts.start(name, ["swarm.demo.agents.agent"], settings)
 
 
-async def _employ_agents(demo: Plan, parts: Parts) -> None:
+async def _employ_agents(demo: _Plan, parts: Parts) -> None:
     """Registers the polling agents, hands them their tokens, and waits until all are online."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
-        for name, role, description in AGENTS:
+        for name, role, description in _AGENTS:
             token = await _token(parts, http, name, role, description)
             _hand_over(token, _token_file(demo, name))
         await _until_online(parts, http)
     await _try_tools(demo, token)
 
 
-async def _try_tools(demo: Plan, token: str) -> None:
+async def _try_tools(demo: _Plan, token: str) -> None:
     """Calls an MCP tool as an agent does: without working tools no agent could answer. Raises NotReady."""
     try:
-        async with asyncio.timeout(TOOL_SECONDS), Tools.connected(demo.base_url, token, lease_token="") as tools:
+        async with asyncio.timeout(_TOOL_SECONDS), Tools.connected(demo.base_url, token, lease_token="") as tools:
             await tools.call("tray")
     except Exception as error:  # the library wraps errors in groups
         cause: BaseException = error
@@ -222,7 +222,7 @@ async def _try_tools(demo: Plan, token: str) -> None:
         raise NotReady(f"The agents cannot use their MCP tools: {cause or type(cause).__name__}.") from error
 
 
-def _token_file(demo: Plan, name: str) -> Path:
+def _token_file(demo: _Plan, name: str) -> Path:
     return demo.home / f"{name}.token"
 
 
@@ -240,7 +240,7 @@ def _root() -> str:
     return str(Path.cwd())
 
 
-def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
+def _settings(demo: _Plan, *, is_scripted: bool) -> dict[str, str]:
     """Returns the coordinator's settings. With the twin they include a separate database, regardless of files."""
     file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
     wanted = Wanted(
@@ -266,7 +266,7 @@ def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     return settings | _twin_tokens(demo) | of_twin
 
 
-def _rules(demo: Plan) -> dict[str, str]:
+def _rules(demo: _Plan) -> dict[str, str]:
     """Returns settings that replace the model by the rules, regardless of files. The rules get no real key."""
     return {
         "LLM_MODEL": MODEL,
@@ -276,7 +276,7 @@ def _rules(demo: Plan) -> dict[str, str]:
     }
 
 
-def _operator_token(demo: Plan) -> str:
+def _operator_token(demo: _Plan) -> str:
     """Returns the coordinator's token: from the environment, else from its file. Raises NotReady without one."""
     if demo.operator_token:
         return demo.operator_token
@@ -290,7 +290,7 @@ def _operator_token(demo: Plan) -> str:
         ) from error
 
 
-def _twin_tokens(demo: Plan) -> dict[str, str]:
+def _twin_tokens(demo: _Plan) -> dict[str, str]:
     """Returns the tokens of the twin's default seed."""
     from slack_twin.seed import DEFAULT
 
@@ -321,7 +321,7 @@ async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, d
 async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
     """Returns the reason of a failed call: usually the death of a part."""
     try:
-        return await asyncio.wait_for(parts.first_death(), DEATH_SECONDS)
+        return await asyncio.wait_for(parts.first_death(), _DEATH_SECONDS)
     except TimeoutError:
         return NotReady(f"The coordinator did not answer: {type(error).__name__} {error}.")
 
@@ -341,7 +341,7 @@ async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
         agents = (await http.get("/agents")).raise_for_status().json()["agents"]
         online = {agent["name"] for agent in agents if agent["status"] == "online"}
         built_in = {agent["name"] for agent in agents if agent["reach"] == "builtin"}
-        return online >= {WRITER, *(name for name, _, _ in AGENTS)} | built_in
+        return online >= {WRITER, *(name for name, _, _ in _AGENTS)} | built_in
 
     await _wait_for(parts, all_online, "An agent")
 
@@ -350,13 +350,13 @@ async def _wait_for(parts: Parts, condition: Callable[[], Awaitable[bool]], what
     """Waits until a condition holds; a failed call means not yet. Raises Died or NotReady."""
     death = asyncio.create_task(parts.first_death())
     try:
-        async with asyncio.timeout(READY_SECONDS):
+        async with asyncio.timeout(_READY_SECONDS):
             while not await _holds(condition):
                 await asyncio.wait({death}, timeout=0.1)
                 if death.done():
                     raise death.result()
     except TimeoutError as error:
-        raise NotReady(f"{what} was not ready within {READY_SECONDS} seconds.") from error
+        raise NotReady(f"{what} was not ready within {_READY_SECONDS} seconds.") from error
     finally:
         death.cancel()
 

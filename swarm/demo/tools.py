@@ -38,6 +38,6 @@ class Tools:
         """Returns the tool's result. Raises Refused with the tool's message."""
         result = await self._client.call_tool(tool, arguments)
         if result.is_error:
-            said = " ".join(part.text for part in result.content if part.type == "text")
-            raise Refused(f"{tool}: {said}")
+            text = " ".join(part.text for part in result.content if part.type == "text")
+            raise Refused(f"{tool}: {text}")
         return result.structured_content or {}

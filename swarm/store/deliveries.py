@@ -243,8 +243,8 @@ def is_wanted(tx: Transaction, idempotency_key: str) -> bool:
 
 
 def take_down(tx: Transaction, thread: Thread, idempotency_key: str) -> bool:
-    """Queues the deletion of the message posted under ``idempotency_key``. Returns False without one, or if the
-    deletion is queued already.
+    """Queues the deletion of the message posted under ``idempotency_key``. Returns False without one, or if the deletion is
+    queued already.
     """
     first = _BY_ONCE_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:

@@ -104,7 +104,7 @@ async def test_of_several_presses_at_once_one_counts_and_the_others_hear_so(worl
     said = await asyncio.gather(*map(buttons.press, presses))
     assert (said.count(None), said.count(RETRIED_TEXT)) == (1, 2)
     assert len(await world.poll(lead)) == 1
-    told = await world.rows("SELECT change FROM history WHERE change IN ('run.retry', 'inbox.retry') ORDER BY change")
+    told = await world.rows("SELECT change FROM history WHERE change IN ('turn.retry', 'inbox.retry') ORDER BY change")
     assert [row["change"] for row in told] == ["inbox.retry", "turn.retry"]
 
 

@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.agents.builtin.fence import fenced
+from swarm.agents.builtin.messages import fenced
 from swarm.agents.prompts.files import PromptFiles
-from swarm.agents.router import decision, tool_results, wording
+from swarm.agents.router import decision, router
 from swarm.agents.router.decision import PlannedCall as RouterCall
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
-from swarm.demo import settings_file, work_tree
+from swarm.demo import home, settings_file
 from swarm.demo.calculator import calculator
 from swarm.demo.rules import router_rules
 from swarm.demo.rules.asked import Asked, Call, Calls, Said, Text
 from swarm.demo.rules.assistant_rules import WHAT_I_AM
-from swarm.demo.rules.model import reply
-from swarm.demo.rules.model_server import pieces
+from swarm.demo.rules.model_server import pieces, reply
 from swarm.demo.settings_file import Wanted
 from tests.support.every import every
 
@@ -113,9 +112,9 @@ def test_results_are_worded_from_what_the_router_really_sends(asked: str, told: 
 
     tool = Tool(name="multiply", description="", parameters=TWO, call=never)
     call = RouterCall(id="1", tool=tool, arguments={"a": 6, "b": 7})
-    sent = f"{asked}\n\n{fenced(router_rules.RESULTS, wording.for_model([(call, ToolAnswer(text='42'))]))}"
+    sent = f"{asked}\n\n{fenced(router_rules.RESULTS, router.for_model([(call, ToolAnswer(text='42'))]))}"
     assert reply(Asked(messages=(Said(role="user", text=sent),))) == Text(text=told)
-    assert f'"{router_rules.RESULTS}"' in Path(tool_results.__file__).read_text(encoding="utf-8")
+    assert f'"{router_rules.RESULTS}"' in Path(router.__file__).read_text(encoding="utf-8")
 
 
 def test_several_results_and_failed_ones_are_told_each() -> None:
@@ -130,7 +129,7 @@ def test_several_results_and_failed_ones_are_told_each() -> None:
     ]
     made = [RouterCall(id="1", tool=tool, arguments={"a": 6, "b": 7}) for tool in tools[:2]]
     made.append(RouterCall(id="3", tool=tools[2], arguments={}))
-    sent = f"go\n\n{fenced(router_rules.RESULTS, wording.for_model(list(zip(made, told, strict=True))))}"
+    sent = f"go\n\n{fenced(router_rules.RESULTS, router.for_model(list(zip(made, told, strict=True))))}"
     assert reply(Asked(messages=(Said(role="user", text=sent),))) == Text(
         text="6 times 7 is **42**.\n`divide` did not work: nothing can be divided by 0\nThe result is **sunny**."
     )
@@ -255,13 +254,13 @@ def test_the_demos_work_tree_lies_apart_from_where_it_is_started_or_there_is_non
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "here" / ".git"))
-    with work_tree.made(tmp_path / "here") as tree:
+    with home.made(tmp_path / "here") as tree:
         assert tree
         assert tree.parent == tmp_path / "temporary"
         assert (tree / ".git").is_dir()
     assert not tree.exists()
     assert list((tmp_path / "here").iterdir()) == []
-    with work_tree.made(tmp_path / "here", tmp_path) as tree:
+    with home.made(tmp_path / "here", tmp_path) as tree:
         assert tree is None
 
 

@@ -11,8 +11,7 @@ from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
 
 from swarm.demo import settings_file
 from swarm.demo.agents import writer
-from swarm.demo.agents.reports import overview, report
-from swarm.demo.agents.writer import QUESTION, Writer, pieces
+from swarm.demo.agents.writer import QUESTION, Writer, overview, pieces, report
 from swarm.demo.repository import counted, listed
 
 

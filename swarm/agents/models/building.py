@@ -20,10 +20,10 @@ from swarm.domain.model.models import OLLAMA_BASE_URL, ModelSpec, Provider
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-OPENAI_ADDRESS: Final = "https://api.openai.com/v1"
-ANTHROPIC_ADDRESS: Final = "https://api.anthropic.com"
+_OPENAI_ADDRESS: Final = "https://api.openai.com/v1"
+_ANTHROPIC_ADDRESS: Final = "https://api.anthropic.com"
 
-COMPATIBLE: Final = "openai-compatible"
+_COMPATIBLE: Final = "openai-compatible"
 """pydantic-ai's name for servers other than OpenAI with OpenAI's protocol: pydantic-ai then assumes fewer abilities."""
 
 KEY_VARIABLES: Final[Mapping[Provider, str]] = {
@@ -93,13 +93,13 @@ def _openai(spec: ModelSpec, settings: ModelSettings, opened: AsyncExitStack) ->
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    address = spec.base_url or OPENAI_ADDRESS
+    address = spec.base_url or _OPENAI_ADDRESS
     http = open_http(spec, address)
     opened.push_async_callback(http.aclose)
     client = openai_client(spec, address, http)
     if _is_openai(address):
         return OpenAIChatModel(spec.name, provider=OpenAIProvider(openai_client=client), settings=settings)
-    compatible = OpenAICompatibleProvider(COMPATIBLE, openai_client=client)
+    compatible = OpenAICompatibleProvider(_COMPATIBLE, openai_client=client)
     return OpenAIChatModel(spec.name, provider=compatible, settings=settings)
 
 
@@ -112,7 +112,7 @@ def _anthropic(spec: ModelSpec, settings: ModelSettings, opened: AsyncExitStack)
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    address = spec.base_url or ANTHROPIC_ADDRESS
+    address = spec.base_url or _ANTHROPIC_ADDRESS
     http = open_http(spec, address)
     opened.push_async_callback(http.aclose)
     provider = AnthropicProvider(anthropic_client=anthropic_client(spec, address, http))

@@ -13,24 +13,24 @@ from pydantic_ai.messages import ModelRequest, ModelResponse
 from pydantic_ai.settings import ModelSettings
 
 from swarm.agents.models.building import KEY_VARIABLES, Models
-from swarm.agents.models.pricing import is_priced
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
+from swarm.agents.models.usage import is_priced
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
-CHECK_SECONDS: Final = 10.0
+_CHECK_SECONDS: Final = 10.0
 """For a model to answer. A model that is still starting, such as Ollama's after a restart, is no error."""
 
 QUESTION: Final = "Answer with the single word OK."
 
-ANSWER_TOKENS: Final = 256
+_ANSWER_TOKENS: Final = 256
 """Enough for a model that thinks before it answers: some treat the end of their tokens as an error."""
 
 _log = structlog.get_logger(__name__)
 
 
 async def check(
-    specs: Sequence[ModelSpec], *, limits: RunLimits | None = None, within_seconds: float = CHECK_SECONDS
+    specs: Sequence[ModelSpec], *, limits: RunLimits | None = None, within_seconds: float = _CHECK_SECONDS
 ) -> None:
     """Asks each model for one word, all at the same time.
 
@@ -46,7 +46,7 @@ async def check(
     lasting = [(spec, trouble) for spec, trouble in troubles if trouble.is_lasting]
     if lasting and len(troubles) == len(specs):
         spec, trouble = lasting[0]
-        raise ConfigurationError(trouble.message, hint=hint_of(spec, trouble))
+        raise ConfigurationError(trouble.message, hint=_hint_of(spec, trouble))
     for spec, trouble in troubles:
         _log.warning(
             "A model does not answer.",
@@ -54,11 +54,11 @@ async def check(
             model=spec.label,
             code=trouble.code,
             trouble=trouble.message,
-            hint=hint_of(spec, trouble),
+            hint=_hint_of(spec, trouble),
         )
 
 
-def hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
+def _hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
     """Returns a hint for the operator that solves this trouble; empty if our settings are not the cause."""
     hint = _hint(spec, trouble)
     return f"{hint} {spec.guess}".strip() if hint else ""
@@ -87,7 +87,7 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
 
 async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> ModelTrouble | None:
     (spec,) = models.specs
-    most = min(ANSWER_TOKENS, spec.max_tokens or ANSWER_TOKENS)
+    most = min(_ANSWER_TOKENS, spec.max_tokens or _ANSWER_TOKENS)
     try:
         async with asyncio.timeout(within_seconds):
             response = await model_request(

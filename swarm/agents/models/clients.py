@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from openai import AsyncOpenAI
 
-CONNECT_SECONDS: Final = 5.0
+_CONNECT_SECONDS: Final = 5.0
 """For one attempt to connect, TLS included."""
 
-IDLE_CONNECTIONS: Final = 20
+_IDLE_CONNECTIONS: Final = 20
 
-NO_KEY: Final = "no-key"
+_NO_KEY: Final = "no-key"
 """Sent to the operator's own servers that need no key. Without a value, the libraries would send a key from their
 environment variables, and so to the wrong server.
 """
@@ -39,10 +39,10 @@ def open_http(spec: ModelSpec, address: str) -> httpx2.AsyncClient:
     """
     silence = spec.timeout_seconds
     return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(silence, connect=min(CONNECT_SECONDS, silence)),
+        timeout=httpx2.Timeout(silence, connect=min(_CONNECT_SECONDS, silence)),
         verify=address.lower().startswith("https:"),  # certificates take a tenth of a second to load
         follow_redirects=False,
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS),
         mounts=dict.fromkeys(_LOOPBACK),
     )
 
@@ -52,7 +52,7 @@ def openai_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> As
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(
-        base_url=address, api_key=spec.api_key or NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
+        base_url=address, api_key=spec.api_key or _NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
     )
 
 
@@ -61,7 +61,7 @@ def anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) ->
     from anthropic import AsyncAnthropic
 
     return AsyncAnthropic(
-        base_url=address, api_key=spec.api_key or NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
+        base_url=address, api_key=spec.api_key or _NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
     )
 
 
@@ -77,10 +77,10 @@ def bedrock_client(spec: ModelSpec) -> Any:
     from botocore.exceptions import InvalidRegionError, NoRegionError, ProfileNotFound  # type: ignore[import-untyped]
 
     config = Config(
-        connect_timeout=min(CONNECT_SECONDS, spec.timeout_seconds),
+        connect_timeout=min(_CONNECT_SECONDS, spec.timeout_seconds),
         read_timeout=spec.timeout_seconds,
         retries={"mode": "standard", "total_max_attempts": 1},
-        max_pool_connections=2 * IDLE_CONNECTIONS,
+        max_pool_connections=2 * _IDLE_CONNECTIONS,
     )
     try:
         session = boto3.Session(botocore_session=_late_session(), region_name=bedrock_region(spec))

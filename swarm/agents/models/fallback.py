@@ -48,7 +48,7 @@ _PASSING: Final = (ModelRateLimitError, ModelUnavailableError, ModelServerError,
 _log = structlog.get_logger(__name__)
 
 
-class RetryingModel(WrapperModel):
+class _RetryingModel(WrapperModel):
     """A model that is asked after a pause."""
 
     def __init__(self, wrapped: Served, pause_seconds: float) -> None:
@@ -90,7 +90,7 @@ def in_order(models: Sequence[Served], *, pauses_seconds: Sequence[float]) -> Mo
     *before, last = models
     for model in before:
         model.may_rest = True
-    patient = FallbackModel(last, *(RetryingModel(last, pause) for pause in pauses_seconds), fallback_on=_again)
+    patient = FallbackModel(last, *(_RetryingModel(last, pause) for pause in pauses_seconds), fallback_on=_again)
     return FallbackModel(*before, patient, fallback_on=_next_after(last)) if before else patient
 
 

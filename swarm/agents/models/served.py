@@ -25,8 +25,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
-from swarm.agents.models.pricing import mark, mark_if_free
 from swarm.agents.models.reading import messages_for_model, parameters_for_model
+from swarm.agents.models.usage import mark, mark_if_free
 from swarm.domain.model.models import ModelSpec
 
 REST_SECONDS: Final = 60.0
@@ -108,12 +108,12 @@ class Served(WrapperModel):
             yield
         except Exception as error:
             self._remember(error)
-            sign(error, self.spec)
+            _sign(error, self.spec)
             raise
 
     def _remember(self, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
-        if kept_silent(error) or was_out_of_reach(error):
+        if kept_silent(error) or _was_out_of_reach(error):
             self._rests_until = now + REST_SECONDS
         elif isinstance(error, ModelAPIError) and 0 < (error.retry_after or 0) <= PATIENCE_SECONDS:
             self._waits_until = max(self._waits_until, now + (error.retry_after or 0))
@@ -136,12 +136,12 @@ def kept_silent(error: Exception) -> bool:
     return isinstance(error, ModelTimeoutError | ModelRequestTimeout)
 
 
-def was_out_of_reach(error: Exception) -> bool:
+def _was_out_of_reach(error: Exception) -> bool:
     """Whether no connection could be made."""
     return isinstance(error, ModelConnectionError) and error.phase in ("connect", "pool")
 
 
-def sign(error: Exception, spec: ModelSpec) -> None:
+def _sign(error: Exception, spec: ModelSpec) -> None:
     """Notes the model in an error; a signed error stays unchanged."""
     if not hasattr(error, _SPEC):
         setattr(error, _SPEC, spec)

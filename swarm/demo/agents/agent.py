@@ -23,32 +23,32 @@ from swarm.demo.agents.lead import Lead
 from swarm.demo.agents.workers import Counter, Finder
 from swarm.demo.tools import Refused, Tools
 
-POLL_SECONDS: Final = 25
-RENEW_SECONDS: Final = 5
+_POLL_SECONDS: Final = 25
+_RENEW_SECONDS: Final = 5
 """Leases last a minute; the demo renews more often, so that notices of follow-ups come soon."""
 
-PAUSE_AFTER_FAILURE_SECONDS: Final = 1.0
+_PAUSE_AFTER_FAILURE_SECONDS: Final = 1.0
 
-TOKEN_SECONDS: Final = 0.1
+_TOKEN_SECONDS: Final = 0.1
 """The interval of looking for a token that is not there yet."""
 
 Trigger = dict[str, Any]
-Act = Callable[[Trigger, Tools], Awaitable[None]]
+_Act = Callable[[Trigger, Tools], Awaitable[None]]
 
 _log = structlog.get_logger(__name__)
 
 
-class DemoAgent:
+class _DemoAgent:
     """Polls until stopped, and works on each trigger in a separate task."""
 
-    def __init__(self, base_url: str, token: str, act: Act) -> None:
+    def __init__(self, base_url: str, token: str, act: _Act) -> None:
         self._base_url = base_url.rstrip("/")
         self._token = token
         self._act = act
         self._http = httpx2.AsyncClient(
             base_url=self._base_url,
             headers={"Authorization": f"Bearer {token}"},
-            timeout=POLL_SECONDS + 15,
+            timeout=_POLL_SECONDS + 15,
             trust_env=False,  # a proxy does not reach this machine
             verify=base_url.startswith("https:"),  # certificates take a tenth of a second to load
         )
@@ -69,11 +69,11 @@ class DemoAgent:
 
     async def _poll(self) -> None:
         try:
-            answer = await self._http.get("/poll", params={"wait_seconds": POLL_SECONDS, "limit": 5})
+            answer = await self._http.get("/poll", params={"wait_seconds": _POLL_SECONDS, "limit": 5})
             answer.raise_for_status()
         except httpx2.HTTPError as error:
             _log.warning("the coordinator did not answer", action="poll", error=str(error))
-            await asyncio.sleep(PAUSE_AFTER_FAILURE_SECONDS)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE_SECONDS)
             return
         self._take(answer.json()["triggers"])
 
@@ -115,7 +115,7 @@ class DemoAgent:
     async def _renew(self, token: str) -> None:
         """Renews the lease, and takes the notices in the answers, such as a follow-up to a running task."""
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(_RENEW_SECONDS)
             try:
                 answer = await self._http.post("/leases/renew", json={"tokens": [token]})
                 answer.raise_for_status()
@@ -125,7 +125,7 @@ class DemoAgent:
                 self._take(answer.json()["notices"])
 
 
-def agent(name: str, root: str) -> Act:
+def agent(name: str, root: str) -> _Act:
     """Returns the behaviour of the demo's agent of this name."""
     match name:
         case "counter":
@@ -142,7 +142,7 @@ async def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     token = os.environ.get("SWARM_AGENT_TOKEN") or await _token_in(Path(os.environ["SWARM_AGENT_TOKEN_FILE"]), stop)
-    demo_agent = DemoAgent(
+    demo_agent = _DemoAgent(
         os.environ.get("SWARM_URL", "http://127.0.0.1:8080"),
         token,
         agent(os.environ.get("SWARM_AGENT_NAME", "lead"), os.environ.get("DEMO_ROOT", ".")),
@@ -156,7 +156,7 @@ async def _token_in(file: Path, stop: asyncio.Event) -> str:
         with contextlib.suppress(FileNotFoundError):
             return (await asyncio.to_thread(file.read_text, "utf-8")).strip()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), TOKEN_SECONDS)
+            await asyncio.wait_for(stop.wait(), _TOKEN_SECONDS)
     return ""
 
 

@@ -41,7 +41,7 @@ class Lead:
 
     async def _answer(self, trigger: dict[str, Any], tools: Tools) -> None:
         inbox_messages = trigger["inbox_messages"]
-        text = words(inbox_messages)
+        text = _words(inbox_messages)
         for pattern, worker, title in _JOBS:
             found = pattern.search(text)
             if found and await self._delegate(
@@ -68,7 +68,7 @@ class Lead:
         return True
 
 
-def words(inbox_messages: Sequence[dict[str, Any]]) -> str:
+def _words(inbox_messages: Sequence[dict[str, Any]]) -> str:
     """Returns the messages without the addressed names."""
     text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", text).strip().lower()
@@ -77,7 +77,7 @@ def words(inbox_messages: Sequence[dict[str, Any]]) -> str:
 def answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
     """Returns the answer to the new messages."""
     text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
-    said = words(inbox_messages)
+    said = _words(inbox_messages)
     person = inbox_messages[-1]["user"]["name"]
     earlier = sum(1 for message in context if message["kind"] == "agent")
     if re.search(r"\bhelp\b", said):

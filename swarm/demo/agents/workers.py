@@ -11,17 +11,17 @@ from typing import Any, Final
 from swarm.demo.repository import files, folders
 from swarm.demo.tools import Tools
 
-PAUSE_SECONDS: Final = 0.25
+_PAUSE_SECONDS: Final = 0.25
 """Between two folders: otherwise the work would end before people could follow it."""
 
 _SHOWN: Final = 10
 
 
-class Stopped(Exception):
+class _Stopped(Exception):
     """A person in the thread asks to stop the work."""
 
 
-class Worker:
+class _Worker:
     """Does one kind of task, folder by folder; reports progress and accepts messages meanwhile."""
 
     verb: str
@@ -66,7 +66,7 @@ class Worker:
                 )
                 await asyncio.to_thread(self.look, task, folder)
                 await _pause(stop)
-        except Stopped:
+        except _Stopped:
             if wish := self._wishes.get(task["id"]):  # without a reason, its canceller has ended the task
                 await tools.call("cancel-task", task_id=task["id"], reason=wish)
             return
@@ -98,7 +98,7 @@ class Worker:
         raise NotImplementedError
 
 
-class Counter(Worker):
+class Counter(_Worker):
     """Counts lines, by kind of file."""
 
     verb = "count lines"
@@ -121,7 +121,7 @@ class Counter(Worker):
         return f"**{tally['.py']} lines of Python** in `{self._root.name}`. By kind of file:\n{rows}"
 
 
-class Finder(Worker):
+class Finder(_Worker):
     """Finds a word in the files."""
 
     verb = "find words in files"
@@ -155,7 +155,7 @@ def _wanted(task: dict[str, Any]) -> str:
 async def _pause(stop: asyncio.Event) -> None:
     """Pauses. Raises Stopped when the work is to end."""
     try:
-        await asyncio.wait_for(stop.wait(), PAUSE_SECONDS)
+        await asyncio.wait_for(stop.wait(), _PAUSE_SECONDS)
     except TimeoutError:
         return
-    raise Stopped
+    raise _Stopped

@@ -1,17 +1,21 @@
-"""The demo's writer: answers over AG-UI, word by word, and shows its steps. Rules in place of a model.
+"""The demo's writer: a web service that answers over AG-UI, word by word, and shows its steps.
 
-A run is a sequence of events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events.
+Rules write Markdown about a repository; an agent of your own would use a model in their place. A run is a sequence of
+events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events. The service is independent of the coordinator: one
+address, and events.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
 
+import uvicorn
 from ag_ui.core import (
     BaseEvent,
     EventType,
@@ -29,29 +33,115 @@ from ag_ui.core import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
+from ag_ui.encoder import EventEncoder
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
 
-from swarm.demo.agents.reports import overview, report
-from swarm.demo.repository import File, counted, listed
+from swarm.demo.repository import File, Group, by_folder, by_kind, by_part, counted, listed
 
-Events = AsyncIterator[BaseEvent]
-Item = TypeVar("Item")
+_REPORT_CHARACTERS: Final = 13_000
+"""A long report exceeds one message of Slack, however small the folder is."""
+
+_SHOWN: Final = 5
+_LARGEST: Final = 3
+_Events = AsyncIterator[BaseEvent]
+_Item = TypeVar("_Item")
 
 TOOL_SECONDS: Final = 0.7
 """The shortest time of a tool: otherwise people could not see it run."""
 
 PIECE_SECONDS: Final = 0.04
+
 LONGEST_TEXT_SECONDS: Final = 12.0
 """A long text comes in larger pieces."""
 
 STEPS: Final = ("List the files", "Count their lines", "Write it up")
 QUESTION: Final = "Which part of the repository shall I look at: the code, the tests, or the documents?"
-FAILURE: Final = "I was asked to fail, and I did; Retry shows that it can go well"
+_FAILURE: Final = "I was asked to fail, and I did; Retry shows that it can go well"
 
 _HELP: Final = (
     "I am **writer**, a small rule-driven program that answers over AG-UI while it writes. Try `tell me about this "
     "repository`, `write a long report`, `ask me something` or `fail`. In this thread you need not name me."
 )
+
 _WORDS: Final = re.compile(r"\s*\S+\s*")
+
+_STOP_SECONDS = 2
+"""The time for runs to end when the demo is stopped."""
+
+
+def overview(name: str, found: Sequence[File]) -> str:
+    """Writes a page: the kinds of files as a table, the folders as a drawing."""
+    total = sum(file.lines for file in found)
+    return (
+        f"**{name}** has {len(found):,} text files with {total:,} lines. I have counted them just now.\n\n"
+        f"{_kinds(found)}\n\n"
+        "Most of it is in these folders:\n\n"
+        f"```\n{_drawing(by_part(found)[:_SHOWN])}\n```\n\n"
+        f"{_longest(found)} Ask for `a long report`, and I go through all folders one by one."
+    )
+
+
+def report(name: str, found: Sequence[File]) -> str:
+    """Writes folder by folder, the largest first, up to a length; small repositories get openly declared padding."""
+    places = by_folder(found)
+    text = f"# {name}, folder by folder\n\n{len(found):,} files in {len(places)} folders.\n\n{_kinds(found)}"
+    for number, place in enumerate(places):
+        if len(text) > _REPORT_CHARACTERS:
+            return f"{text}\n\nThe other {len(places) - number} folders are smaller."
+        text += "\n\n" + _chapter(place, [file for file in found if file.folder == place.name])
+    return text + _padding(_REPORT_CHARACTERS - len(text))
+
+
+def _kinds(found: Sequence[File]) -> str:
+    rows = (f"| `{kind.name}` | {kind.files:,} | {kind.lines:,} |" for kind in by_kind(found)[:_SHOWN])
+    return "\n".join(["| kind | files | lines |", "|---|---:|---:|", *rows])
+
+
+def _drawing(parts: Sequence[Group]) -> str:
+    most = max((part.lines for part in parts), default=0) or 1
+    width = max((len(part.name) for part in parts), default=0)
+    rows = (f"{part.name:<{width}} {part.lines:>8,} {'█' * max(1, 20 * part.lines // most)}" for part in parts)
+    return "\n".join(rows)
+
+
+def _chapter(place: Group, found: Sequence[File]) -> str:
+    rows = (
+        f"{file.lines:>7,}  {Path(file.path).name}" for file in sorted(found, key=lambda file: file.path)[: 4 * _SHOWN]
+    )
+    listing = "\n".join(rows)
+    return (
+        f"## {place.name}\n\n"
+        f"There are {place.files:,} files with {place.lines:,} lines here, {place.lines // place.files:,} on average. "
+        f"{_longest(found)}\n\n"
+        f"```\n{listing}\n```"
+    )
+
+
+def _longest(found: Iterable[File]) -> str:
+    longest = sorted(found, key=lambda file: (-file.lines, file.path))[:_LARGEST]
+    if not longest:
+        return "There is nothing to count yet."
+    return "The longest: " + ", ".join(f"`{file.path}` ({file.lines:,})" for file in longest) + "."
+
+
+def _padding(characters: int) -> str:
+    return "".join(_paragraphs(characters))
+
+
+def _paragraphs(characters: int) -> Iterator[str]:
+    number = 0
+    while characters > 0:
+        number += 1
+        paragraph = (
+            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is here "
+            "only to be streamed: it shows how an answer goes on in another message before the first is too long."
+        )
+        characters -= len(paragraph)
+        yield paragraph
 
 
 class Writer:
@@ -61,7 +151,7 @@ class Writer:
         self._root = Path(root).resolve()
         self._failed: set[str] = set()
 
-    async def run(self, asked: RunAgentInput) -> Events:
+    async def run(self, asked: RunAgentInput) -> _Events:
         """Yields one run, from its first event to its last."""
         yield RunStartedEvent(type=EventType.RUN_STARTED, thread_id=asked.thread_id, run_id=asked.run_id)
         async for event in self._answer(asked):
@@ -70,19 +160,19 @@ class Writer:
                 return
         yield RunFinishedEvent(type=EventType.RUN_FINISHED, thread_id=asked.thread_id, run_id=asked.run_id)
 
-    def _answer(self, asked: RunAgentInput) -> Events:
+    def _answer(self, asked: RunAgentInput) -> _Events:
         text = words(asked)
-        rules: tuple[tuple[str, Callable[[], Events]], ...] = (
+        rules: tuple[tuple[str, Callable[[], _Events]], ...] = (
             (r"\bfail\b", lambda: self._fail(asked.thread_id)),
             (r"\bask me\b", lambda: _ask(asked)),
             (r"\breport\b", lambda: self._write(report)),
             (r"\babout\b|\brepository\b", lambda: self._write(overview)),
         )
-        if asked.resume or QUESTION in said_before(asked):
-            return _say(f"So it is “{chosen(asked)}”. I would look at that first, if I could.")
+        if asked.resume or QUESTION in _said_before(asked):
+            return _say(f"So it is “{_chosen(asked)}”. I would look at that first, if I could.")
         return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
 
-    async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
+    async def _write(self, compose: Callable[[str, list[File]], str]) -> _Events:
         """Yields three steps and two tools; then the text."""
         yield _plan(done=0)
         paths: list[Path] = []
@@ -97,7 +187,7 @@ class Writer:
             yield event
         yield _plan(done=3)
 
-    async def _fail(self, conversation: str) -> Events:
+    async def _fail(self, conversation: str) -> _Events:
         """Fails the first time in each conversation; the second time succeeds."""
         if conversation in self._failed:
             self._failed.discard(conversation)
@@ -107,27 +197,27 @@ class Writer:
         self._failed.add(conversation)
         async for event in _say("I begin to answer, and then"):
             yield event
-        yield RunErrorEvent(type=EventType.RUN_ERROR, message=FAILURE, code="demo")
+        yield RunErrorEvent(type=EventType.RUN_ERROR, message=_FAILURE, code="demo")
 
 
 def words(asked: RunAgentInput) -> str:
     """Returns the last message without the addressed names."""
-    return re.sub(r"(?:@|swarm#)[\w-]+", " ", last_message(asked)).strip().lower()
+    return re.sub(r"(?:@|swarm#)[\w-]+", " ", _last_message(asked)).strip().lower()
 
 
-def last_message(asked: RunAgentInput) -> str:
+def _last_message(asked: RunAgentInput) -> str:
     """Returns the person's last message."""
     texts = [message.content for message in asked.messages if message.role == "user"]
     return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
-def said_before(asked: RunAgentInput) -> str:
+def _said_before(asked: RunAgentInput) -> str:
     """Returns the writer's last message in this conversation."""
     texts = [message.content for message in asked.messages if message.role == "assistant"]
     return texts[-1] or "" if texts else ""
 
 
-def chosen(asked: RunAgentInput) -> str:
+def _chosen(asked: RunAgentInput) -> str:
     """Returns the person's choice, from a form or a message."""
     for entry in asked.resume or []:
         if isinstance(entry.payload, dict) and entry.payload:
@@ -135,7 +225,7 @@ def chosen(asked: RunAgentInput) -> str:
     return words(asked) if not asked.resume else "nothing"
 
 
-async def _ask(asked: RunAgentInput) -> Events:
+async def _ask(asked: RunAgentInput) -> _Events:
     question = Interrupt(
         id=str(uuid4()),
         reason="a choice",
@@ -154,7 +244,7 @@ async def _ask(asked: RunAgentInput) -> Events:
     )
 
 
-async def _say(text: str) -> Events:
+async def _say(text: str) -> _Events:
     id = str(uuid4())
     yield TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id=id, role="assistant")
     for piece in pieces(text):
@@ -171,7 +261,7 @@ def pieces(text: str) -> Iterator[str]:
         yield "".join(split[start : start + at_once])
 
 
-async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Callable[[list[Item]], None]) -> Events:
+async def _tool(name: str, work: Callable[[], Awaitable[list[_Item]]], take: Callable[[list[_Item]], None]) -> _Events:
     """Yields a tool call, and passes on its result."""
     id = str(uuid4())
     yield ToolCallStartEvent(type=EventType.TOOL_CALL_START, tool_call_id=id, tool_call_name=name)
@@ -188,3 +278,35 @@ def _plan(*, done: int) -> StateSnapshotEvent:
     status = ["completed" if n < done else "in_progress" if n == done else "pending" for n in range(len(STEPS))]
     todos = [{"content": step, "status": how} for step, how in zip(STEPS, status, strict=True)]
     return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"todos": todos})
+
+
+def _application(writer: Writer) -> Starlette:
+    """Returns the service: a run is posted to ``/`` as a ``RunAgentInput``, its events come as server-sent events."""
+    encoder = EventEncoder()
+
+    async def run(request: Request) -> Response:
+        try:
+            asked = RunAgentInput.model_validate_json(await request.body())
+        except ValidationError as error:
+            return PlainTextResponse(str(error), status_code=422)
+        return StreamingResponse(events(asked), media_type=encoder.get_content_type())
+
+    async def events(asked: RunAgentInput) -> AsyncIterator[str]:
+        async for event in writer.run(asked):
+            yield encoder.encode(event)
+
+    async def alive(request: Request) -> Response:
+        return PlainTextResponse("POST a RunAgentInput here.")
+
+    return Starlette(routes=[Route("/", run, methods=["POST"]), Route("/", alive, methods=["GET"])])
+
+
+def main() -> None:
+    """Serves at the port given by WRITER_PORT; DEMO_ROOT is the folder to write about."""
+    app = _application(Writer(os.environ.get("DEMO_ROOT", ".")))
+    port = int(os.environ["WRITER_PORT"])
+    uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=_STOP_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

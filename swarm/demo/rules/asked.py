@@ -57,17 +57,17 @@ class Asked:
     @property
     def instructions(self) -> str:
         """The texts of systems and developers, on one line."""
-        return " ".join(" ".join(said.text for said in self.messages if said.role == "system").split())
+        return " ".join(" ".join(message.text for message in self.messages if message.role == "system").split())
 
     @property
     def heard(self) -> Sequence[str]:
         """The people's messages, oldest first, without the addressed names."""
-        return [words(said.text) for said in self.messages if said.role == "user"]
+        return [words(message.text) for message in self.messages if message.role == "user"]
 
     @property
     def data(self) -> Mapping[str, str]:
         """The marked data in the last message of a person, by its title."""
-        texts = [said.text for said in self.messages if said.role == "user"]
+        texts = [message.text for message in self.messages if message.role == "user"]
         return {found["title"]: unescape(found["text"]) for found in _FENCE.finditer(texts[-1])} if texts else {}
 
     @property
@@ -79,28 +79,30 @@ class Asked:
     @property
     def said_before(self) -> str:
         """The model's last text before the last message; empty without one."""
-        texts = [said.text for said in self._until_last() if said.role == "assistant" and said.text]
+        texts = [message.text for message in self._until_last() if message.role == "assistant" and message.text]
         return texts[-1] if texts else ""
 
     @property
     def answered(self) -> Sequence[Answered]:
         """The tools' answers since the last message, oldest first."""
         since = self.messages[len(self._until_last()) :]
-        calls = {call.id: call for said in since for call in said.calls}
+        calls = {call.id: call for message in since for call in message.calls}
         return [
-            Answered(call=calls[said.call_id], text=said.text)
-            for said in since
-            if said.role == "tool" and said.call_id in calls
+            Answered(call=calls[message.call_id], text=message.text)
+            for message in since
+            if message.role == "tool" and message.call_id in calls
         ]
 
     @property
     def facts(self) -> str:
         """All texts with possible facts: people's messages, and summaries of them."""
-        return "\n".join(_FENCE.sub("", said.text) for said in self.messages if said.role in ("system", "user"))
+        return "\n".join(
+            _FENCE.sub("", message.text) for message in self.messages if message.role in ("system", "user")
+        )
 
     def _until_last(self) -> Sequence[Said]:
         """Returns the messages up to the last one of a person."""
-        places = [place for place, said in enumerate(self.messages) if said.role == "user"]
+        places = [place for place, message in enumerate(self.messages) if message.role == "user"]
         return self.messages[: places[-1] + 1] if places else ()
 
 

@@ -21,7 +21,7 @@ _AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTAL
 def remembered(asked: Asked) -> Reply | None:
     """Answers a question about the person, or a statement of the person; None for other messages."""
     if _ALL.search(asked.last):
-        return Text(text=_listed(facts_in(asked.facts)))
+        return Text(text=_listed(_facts_in(asked.facts)))
     if question := _ASKED.search(asked.last):
         return _recalled(asked, " ".join(question["what"].split()).lower())
     return told_now(asked)
@@ -29,7 +29,7 @@ def remembered(asked: Asked) -> Reply | None:
 
 def told_now(asked: Asked) -> Reply | None:
     """Replies to a person's new statement; None without one."""
-    new = facts_in(asked.last)
+    new = _facts_in(asked.last)
     if not new:
         return None
     name = next((fact["value"] for fact in _FACT.finditer(asked.last) if fact["what"].lower() == "name"), "")
@@ -39,11 +39,11 @@ def told_now(asked: Asked) -> Reply | None:
 
 def known(asked: Asked, what: str) -> str:
     """Returns the latest statement about a subject; empty without one."""
-    told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
-    return told[-1] if told else ""
+    values = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
+    return values[-1] if values else ""
 
 
-def facts_in(text: str) -> Sequence[str]:
+def _facts_in(text: str) -> Sequence[str]:
     """Returns a text's statements of a person, each once, in the order of their last mention."""
     notes = [found["note"].strip() for found in _NOTE.finditer(text) if not _FACT.search(found["note"])]
     latest = {found["what"].strip().lower(): found["value"].strip() for found in _FACT.finditer(text)}
@@ -52,7 +52,7 @@ def facts_in(text: str) -> Sequence[str]:
 
 def summary(conversation: str) -> str:
     """Summarises a conversation, given as a paragraph for each message: the facts, and the last question."""
-    facts = facts_in(conversation)
+    facts = _facts_in(conversation)
     asked = [found for part in conversation.split("\n\n") if (found := _question(part))]
     listed = "\n".join(f"- remember: {fact}" if not fact.startswith("my ") else f"- {fact}" for fact in facts)
     return (

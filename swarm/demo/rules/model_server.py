@@ -1,6 +1,10 @@
-"""The demo's model as a server on this machine with OpenAI's chat completions, streamed and whole.
+"""The demo's model: openly declared rules in place of a language model, as a server on this machine.
 
-Source: https://platform.openai.com/docs/api-reference/chat and …/chat-streaming. Any of their clients works.
+The rules infer the kind of request from its content and tools, as a model would: the router offers decisions as tools,
+and requests to word results and to summarise carry marked data; all others are an assistant's.
+
+The server has OpenAI's chat completions, streamed and whole, so any of their clients works. Source:
+https://platform.openai.com/docs/api-reference/chat and …/chat-streaming.
 """
 
 from __future__ import annotations
@@ -18,28 +22,46 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from swarm.demo.rules import assistant_rules, router_rules
 from swarm.demo.rules.asked import MODEL, Asked, Call, Calls, Reply, Said, Text
-from swarm.demo.rules.model import reply
+from swarm.demo.rules.memory import summary
 
-WORD_SECONDS: Final = 0.04
-LONGEST_TEXT_SECONDS: Final = 6.0
+_CONVERSATION: Final = "The conversation"
+"""The title of a conversation to summarise."""
+
+_ONE_WORD: Final = re.compile(r"\bsingle word (\w+)", re.IGNORECASE)
+_WORD_SECONDS: Final = 0.04
+
+_LONGEST_TEXT_SECONDS: Final = 6.0
 """A long text comes in larger pieces."""
 
-STOP_SECONDS: Final = 2
-
+_STOP_SECONDS: Final = 2
 _CHARACTERS_PER_TOKEN: Final = 4
 _ARGUMENT_CHARACTERS: Final = 8  # of the arguments of a call, in one piece
 _WORDS: Final = re.compile(r"\s*\S+\s*")
 _CREATED: Final = 1_790_000_000
 
 
-def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
+def reply(asked: Asked) -> Reply:
+    """Returns the model's reply; there always is one."""
+    if router_rules.REFUSE in asked.tools:
+        return router_rules.decide(asked)
+    if not asked.tools and router_rules.RESULTS in asked.data:
+        return router_rules.word(asked)
+    if not asked.tools and _CONVERSATION in asked.data:
+        return Text(text=summary(asked.data[_CONVERSATION]))
+    if word := _ONE_WORD.search(asked.last):
+        return Text(text=word[1])
+    return assistant_rules.answer(asked)
+
+
+def application(*, word_seconds: float = _WORD_SECONDS) -> Starlette:
     """Returns the service. ``word_seconds`` is the pause after each word of a streamed answer."""
 
     async def complete(request: Request) -> Response:
         try:
             body = orjson.loads(await request.body())
-            asked = asked_in(body)
+            asked = _asked_in(body)
         except (ValueError, KeyError, TypeError, AttributeError):
             return _refused("This is not a request for a chat completion.")
         answer, used = reply(asked), _used(asked)
@@ -55,7 +77,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
     )
 
 
-def asked_in(body: Mapping[str, Any]) -> Asked:
+def _asked_in(body: Mapping[str, Any]) -> Asked:
     """Parses a request. Raises ValueError, KeyError, TypeError or AttributeError for an invalid one."""
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     return Asked(
@@ -118,10 +140,10 @@ async def _streamed(
     yield b"data: [DONE]\n\n"
 
 
-def pieces(text: str, word_seconds: float = WORD_SECONDS) -> Iterator[str]:
+def pieces(text: str, word_seconds: float = _WORD_SECONDS) -> Iterator[str]:
     """Yields words, or several at once where single ones would take too long. Joined they are the text."""
     split = _WORDS.findall(text)
-    at_once = max(1, round(len(split) * word_seconds / LONGEST_TEXT_SECONDS))
+    at_once = max(1, round(len(split) * word_seconds / _LONGEST_TEXT_SECONDS))
     for start in range(0, len(split), at_once):
         yield "".join(split[start : start + at_once])
 
@@ -154,7 +176,7 @@ def _reason(answer: Reply) -> str:
 
 def _used(asked: Asked) -> int:
     """Estimates the tokens that a model would have read."""
-    return _tokens("".join(said.text for said in asked.messages))
+    return _tokens("".join(message.text for message in asked.messages))
 
 
 def _usage(read: int, answer: Reply) -> Mapping[str, int]:
@@ -184,7 +206,7 @@ def _refused(message: str) -> Response:
 def main() -> None:
     """Serves at the port given by MODEL_PORT."""
     port = int(os.environ["MODEL_PORT"])
-    uvicorn.run(application(), host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
+    uvicorn.run(application(), host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=_STOP_SECONDS)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from swarm.agents.models.pricing import is_free
-from swarm.agents.models.usage import limits_of, usage_of
+from swarm.agents.models.usage import is_free, limits_of, usage_of
 from swarm.domain.model.models import ModelSpec, ModelUsage, Provider, RunLimits
 from tests.agents.models.asking import ask, ask_whole, models
 from tests.support.providers import Call, Cut, Reply, Say, Used, anthropic_server, ollama_server, openai_server
