@@ -1,6 +1,6 @@
 """Agents that the coordinator runs itself: built-in agents, and remote services with AG-UI.
 
 `agui` is the client of a remote agent; `conversation` computes the ids under which agents know our threads. Below the
-client: `dialects` (the requests), `exchange` with `credentials` and `http` (their transport), `sse` and
-`whole_answers` (the answers), `failures` (errors in words for people), and `translation` (AG-UI's events as ours).
+client: `dialects` (the requests), `exchange` and `http` (their transport), `failures` (errors in words for people), and
+`translation` (AG-UI's events and whole answers as ours).
 """

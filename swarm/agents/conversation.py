@@ -7,7 +7,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from swarm.domain.answers.agents import Dialect, RemoteAgent
 
-NAMESPACE: Final = UUID("0d2f3c68-8a5e-5b0c-9d3a-6f1f5f0f7c11")
+_NAMESPACE: Final = UUID("0d2f3c68-8a5e-5b0c-9d3a-6f1f5f0f7c11")
 """The namespace of all our conversation ids. It never changes: agents store conversations under the ids made with it.
 """
 
@@ -15,7 +15,7 @@ CAIPE_NAMESPACE: Final = uuid5(NAMESPACE_URL, "slack.caipe.io")
 """The namespace of the conversation ids that CAIPE's own Slack bot makes."""
 
 
-def conversation_id(team: str, channel: str, thread_ts: str, *, namespace: UUID = NAMESPACE) -> str:
+def conversation_id(team: str, channel: str, thread_ts: str, *, namespace: UUID = _NAMESPACE) -> str:
     """Returns one UUID for all runs in a thread, different from every other thread's (RFC 9562, version 5)."""
     return str(uuid5(namespace, f"{team}/{channel}/{thread_ts}"))
 
@@ -29,4 +29,4 @@ def conversation_with(agent: RemoteAgent, *, team: str, channel: str, thread_ts:
     """Returns the id of an agent's conversation in a thread, by the agent's dialect and namespace."""
     if agent.dialect is Dialect.CAIPE:
         return caipe_conversation_id(thread_ts, namespace=agent.namespace or CAIPE_NAMESPACE)
-    return conversation_id(team, channel, thread_ts, namespace=agent.namespace or NAMESPACE)
+    return conversation_id(team, channel, thread_ts, namespace=agent.namespace or _NAMESPACE)

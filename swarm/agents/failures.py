@@ -95,7 +95,7 @@ def _words(status: int) -> str:
 
 def not_sent(error: Exception) -> GaveUp:
     """Returns the error for an exception that the HTTP client raised instead of an answer."""
-    return GaveUp(unreached(error), may_still_run=not never_arrived(error))
+    return GaveUp(unreached(error), may_still_run=not _never_arrived(error))
 
 
 def unreached(error: Exception) -> str:
@@ -115,7 +115,7 @@ def unreached(error: Exception) -> str:
     return "its address is not valid" if isinstance(error, _INVALID) else NO_ANSWER
 
 
-def never_arrived(error: Exception) -> bool:
+def _never_arrived(error: Exception) -> bool:
     """Whether a request certainly had no effect, because no connection could be made."""
     return isinstance(error, (*_UNCONNECTED, *_INVALID, httpx2.ProxyError))
 

@@ -36,8 +36,8 @@ CONNECT_SECONDS: Final = 10.0
 CONNECT_PATIENCE_SECONDS: Final = 5.0
 """An unreachable agent is tried again for this time; it may be restarting."""
 
-ERROR_BODY_BYTES: Final = 4096
-ERROR_BODY_SECONDS: Final = 5.0
+_ERROR_BODY_BYTES: Final = 4096
+_ERROR_BODY_SECONDS: Final = 5.0
 
 _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
@@ -167,14 +167,14 @@ async def _beginning(response: httpx2.Response) -> str:
     """Returns the beginning of an error's text, as far as it arrives soon."""
     body = b""
     try:
-        async with asyncio.timeout(ERROR_BODY_SECONDS):
+        async with asyncio.timeout(_ERROR_BODY_SECONDS):
             async for chunk in response.aiter_raw():
                 body += chunk
-                if len(body) >= ERROR_BODY_BYTES:
+                if len(body) >= _ERROR_BODY_BYTES:
                     break
     except (httpx2.HTTPError, GaveUp, TimeoutError):
         pass  # the answer is an error with or without text
-    return body[:ERROR_BODY_BYTES].decode(errors="replace")
+    return body[:_ERROR_BODY_BYTES].decode(errors="replace")
 
 
 async def whole_body(response: httpx2.Response) -> bytes:

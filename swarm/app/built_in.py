@@ -32,9 +32,8 @@ from swarm.store.bridge.database import Database
 if TYPE_CHECKING:
     from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
     from swarm.agents.models.building import Models
-    from swarm.agents.prompts.files import PromptFiles
+    from swarm.agents.prompts.files import PromptFiles, Template
     from swarm.agents.prompts.renderer import Renderer
-    from swarm.agents.prompts.template import Template
     from swarm.agents.router.router import FindWordings, Wordings
     from swarm.agents.toolbox.tool import Tool
     from swarm.app.built_in_tools import Toolbox
@@ -234,7 +233,7 @@ class _Shared:
 
     def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
         """The current prompt: an edited file counts from the next run."""
-        from swarm.agents.prompts.template import Template
+        from swarm.agents.prompts.files import Template
 
         if chosen.prompt is None:
             return self.prompts.current().assistant
@@ -285,7 +284,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
 
     from swarm.agents.builtin.agent import Trouble
     from swarm.agents.models.troubles import is_transport_error, trouble_of
-    from swarm.agents.prompts.template import PromptError
+    from swarm.agents.prompts.files import PromptError
 
     if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which the error names
         return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)

@@ -68,8 +68,8 @@ def _router_names() -> Iterable[str]:
 
 async def _servers(settings: Settings, reserved: Sequence[str], closings: ShutdownStack) -> McpServers:
     """The MCP servers; none without a file, unless the settings name the file."""
+    from swarm.agents.mcp.server import read
     from swarm.agents.mcp.servers import McpServers
-    from swarm.agents.mcp.servers_file import read
 
     path = settings.tools.servers_config
     if path == SERVERS_CONFIG and not path.is_file():
@@ -142,7 +142,7 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
 
 
 def _git(chosen: GitSettings, root: Path) -> Tool:
-    from swarm.agents.tools.git.process import GitOptions
+    from swarm.agents.tools.git.repository import GitOptions
     from swarm.agents.tools.git.tool import git_tool
     from swarm.processes.captured import clean_environment
 

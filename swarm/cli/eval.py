@@ -21,12 +21,10 @@ from swarm.domain.errors import ConfigurationError
 from swarm.telemetry import log
 
 if TYPE_CHECKING:
-    from swarm.agents.router.evaluation.cases import Suite
-    from swarm.agents.router.evaluation.evaluate import Judged
+    from swarm.agents.router.evaluation import Judged, Suite
     from swarm.config import Settings
 
 evaluation = App(name="eval", help="Measure how well the configured model does what the built-in agents need.")
-
 _out = Terminal()
 
 
@@ -53,7 +51,7 @@ def router(
     category
         Only the sentences of this category; may be given several times.
     sentences
-        Sentences of your own, in the form of swarm/agents/router/evaluation/sentences.yaml.
+        Sentences of your own, in the form of swarm/agents/router/sentences.yaml.
     parallel
         Number of sentences at once.
     at_least
@@ -61,7 +59,7 @@ def router(
     as_json
         Print everything as JSON.
     """
-    from swarm.agents.router.evaluation.cases import SENTENCES, load
+    from swarm.agents.router.evaluation import SENTENCES, load
     from swarm.config import load as settings
 
     log.configure("error")
@@ -90,7 +88,7 @@ async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judge
     from swarm.agents.models.usage import usage_of
     from swarm.agents.prompts.files import PromptFiles
     from swarm.agents.prompts.renderer import Renderer
-    from swarm.agents.router.evaluation.evaluate import Forgets, evaluate
+    from swarm.agents.router.evaluation import Forgets, evaluate
     from swarm.agents.router.router import Router
     from swarm.app import built_in, settings_mapping
 
@@ -119,7 +117,7 @@ def _progress() -> Progress:
 
 
 def _show(judged: Sequence[Judged]) -> None:
-    from swarm.agents.router.evaluation.evaluate import Got, confusion
+    from swarm.agents.router.evaluation import Got, confusion
 
     table = Table("expected", *(got.value for got in Got), title="What was decided", title_justify="left")
     for label, counts in confusion(judged).items():

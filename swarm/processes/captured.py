@@ -12,10 +12,9 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import IO, Final
 
-from swarm.processes.child import Child
-from swarm.processes.finishing import to_the_end
+from swarm.processes.child import Child, to_the_end
 
-GRACE_SECONDS: Final = 2.0
+_GRACE_SECONDS: Final = 2.0
 """Between SIGTERM, on which a program removes its locks, and the kill."""
 
 _KEPT: Final = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
@@ -41,7 +40,7 @@ async def run_program(
     timeout_seconds: float,
     most_bytes: int,
     errors_apart: bool = False,
-    grace_seconds: float = GRACE_SECONDS,
+    grace_seconds: float = _GRACE_SECONDS,
 ) -> Ran:
     """Run a program to its end, or for ``timeout_seconds``, and end all its descendants in any case.
 

@@ -18,16 +18,15 @@ import sys
 import threading
 import time
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import structlog
 
 from swarm.processes import supervisor
-from swarm.processes.finishing import to_the_end
 
 LINE_BYTES: Final = 64 * 1024
 SUPERVISOR_SECONDS: Final = supervisor.KILL_SECONDS + 5.0
@@ -36,6 +35,8 @@ SUPERVISOR_SECONDS: Final = supervisor.KILL_SECONDS + 5.0
 _ORPHANS_SECONDS: Final = 5.0
 _RECEIVED_BYTES: Final = 1 << 18
 _INHERITED: Final = ("LD_LIBRARY_PATH",)  # needed by Python itself, and nothing of the program's
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 _lock = threading.Lock()
@@ -64,6 +65,7 @@ class Child:
         self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._heard = bytearray()
         self._last: list[int] | None = None  # the numbers of the supervisor's last line
+        self._pipes = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe]  # without a transport
         self._transports: list[asyncio.BaseTransport] = []
         self._following: asyncio.Task[None] | None = None
 
@@ -101,22 +103,13 @@ class Child:
             ValueError: An argument or a variable has a NUL character, or cannot be encoded.
         """
         program = marshal.dumps((_encoded(argv), _encoded_env(env), grace_seconds, captured, most_bytes))
-        ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)
-            try:
-                process = _supervised(theirs.fileno(), cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
-            except BaseException:
-                ours.close()
-                raise
-        child = cls(process, ours, grace_seconds)
-        child._following = asyncio.create_task(child._follow(program), name=f"supervisor {process.pid}")
+        child = cls(*_supervised(cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr), grace_seconds)
+        child._following = asyncio.create_task(child._follow(program), name=f"supervisor {child._process.pid}")
         try:
             child.pid = await asyncio.shield(child._started)
-            await child._connect(line_bytes)
+            await to_the_end(child._connect(line_bytes))
         except BaseException as error:
-            await to_the_end(child.kill())
-            child.close()
+            await child._abandon()
             if isinstance(error, OSError):
                 raise OSError(error.errno, error.strerror, argv[0]) from None
             raise
@@ -132,6 +125,12 @@ class Child:
         self._ask(b"k")
         await self._is_over(0.0)
 
+    async def _abandon(self) -> None:
+        try:
+            await to_the_end(self.kill())
+        finally:  # another cancellation is raised here
+            self.close()
+
     async def is_gone_within(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the end of the program and its descendants."""
         assert self._following
@@ -142,22 +141,27 @@ class Child:
         """Close our ends of the streams. Unread output is lost."""
         for transport in self._transports:
             transport.close()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe and not self._transports:  # otherwise the transports own the pipes
-                pipe.close()
+        for pipe in self._pipes:
+            pipe.close()
 
     async def _connect(self, line_bytes: int) -> None:
         loop, process = asyncio.get_running_loop(), self._process
         for name in ("stdout", "stderr"):
             if pipe := getattr(process, name):
                 reader = StreamReader(line_bytes)
-                self._transports.append((await loop.connect_read_pipe(lambda: StreamReaderProtocol(reader), pipe))[0])  # noqa: B023 -- called at once
+                transport, _ = await loop.connect_read_pipe(lambda: StreamReaderProtocol(reader), pipe)  # noqa: B023 -- called at once
+                self._own(transport, pipe)
                 setattr(self, name, reader)
         if process.stdin:
             idle = StreamReader()
-            transport, protocol = await loop.connect_write_pipe(lambda: StreamReaderProtocol(idle), process.stdin)
-            self._transports.append(transport)
-            self.stdin = StreamWriter(transport, protocol, None, loop)
+            writing, protocol = await loop.connect_write_pipe(lambda: StreamReaderProtocol(idle), process.stdin)
+            self._own(writing, process.stdin)
+            self.stdin = StreamWriter(writing, protocol, None, loop)
+
+    def _own(self, transport: asyncio.BaseTransport, pipe: IO[bytes]) -> None:
+        """From now on the transport closes the pipe."""
+        self._transports.append(transport)
+        self._pipes.remove(pipe)
 
     def _ask(self, request: bytes) -> None:
         with suppress(OSError):  # ended already
@@ -231,21 +235,26 @@ def _encoded_env(env: Mapping[str, str]) -> dict[bytes, bytes]:
     return dict(zip(_encoded(list(env)), _encoded(list(env.values())), strict=True))
 
 
-def _supervised(control: int, **popen: Any) -> subprocess.Popen[bytes]:
-    """Start a supervisor, which waits for its program."""
-    command = [sys.executable, "-I", "-S", supervisor.__file__, str(control)]
-    with _lock:  # orphans are recognised as children that are no known supervisors
-        supervisor.become_subreaper()
-        process = subprocess.Popen(  # noqa: S603 -- our own interpreter, and our own script
-            command,
-            env={name: os.environ[name] for name in _INHERITED if name in os.environ},
-            pass_fds=(control,),
-            start_new_session=True,  # Ctrl-C at a terminal is for us alone
-            bufsize=0,
-            **popen,
-        )
-        _supervisors.add(process.pid)
-    return process
+def _supervised(**popen: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start a supervisor, which waits for its program. Returns our end of its control socket too."""
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs, _lock:  # orphans are recognised as children that are no known supervisors
+            ours.setblocking(False)
+            supervisor.become_subreaper()
+            process = subprocess.Popen(  # noqa: S603 -- our own interpreter, and our own script
+                [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())],
+                env={name: os.environ[name] for name in _INHERITED if name in os.environ},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C at a terminal is for us alone
+                bufsize=0,
+                **popen,
+            )
+            _supervisors.add(process.pid)
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours
 
 
 def _end_orphans(since: int, program: int) -> None:
@@ -274,3 +283,21 @@ def _orphans(since: int) -> list[supervisor.Process]:
         for one in supervisor.processes()
         if one.parent == own and one.session != session and one.started >= since and one.pid not in _supervisors
     ]
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end in spite of cancellations, even several; the cancellation is raised afterwards.
+
+    For work of bounded time: ending of processes, or a write in a thread, which nothing can interrupt.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # marks the error as seen, so that it is not reported as lost
+        raise cancelled
+    return task.result()

@@ -106,7 +106,7 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option})")
 
 
-class CapturedOutput:
+class _CapturedOutput:
     """The beginning and the end of a program's output. The bytes between are counted and dropped."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -134,7 +134,7 @@ class CapturedOutput:
         return bytes(self._head) + b"\n[... %d bytes left out ...]\n" % missing + tail, True
 
 
-class Supervisor:
+class _Supervisor:
     """One program and all its descendants. ``captured``: 0; 1, output and errors together; 2, each apart."""
 
     def __init__(self, control: int, *, grace_seconds: float, captured: int, most_bytes: int) -> None:
@@ -148,8 +148,8 @@ class Supervisor:
         self._wakeup = _children_wake()
         self._poll.register(self._wakeup, select.POLLIN)
         self._poll.register(control, select.POLLIN)
-        self._kept = [CapturedOutput(most_bytes) for _ in range(captured)]
-        self._readers: dict[int, CapturedOutput] = {}
+        self._kept = [_CapturedOutput(most_bytes) for _ in range(captured)]
+        self._readers: dict[int, _CapturedOutput] = {}
         self._buffer = bytearray(_READ_BYTES)
 
     def run(self, argv: list[bytes], env: dict[bytes, bytes]) -> None:
@@ -332,7 +332,7 @@ def main(control: int) -> None:
     specification = _received(control, size)
     if size and len(specification) == size:
         argv, env, grace_seconds, captured, most_bytes = marshal.loads(specification)  # noqa: S302 -- our owner's
-        supervisor = Supervisor(control, grace_seconds=grace_seconds, captured=captured, most_bytes=most_bytes)
+        supervisor = _Supervisor(control, grace_seconds=grace_seconds, captured=captured, most_bytes=most_bytes)
         supervisor.run(argv, env)
 
 

@@ -11,7 +11,7 @@ import pytest
 import stamina
 
 from swarm.agents import failures
-from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES
+from swarm.agents.remote.exchange import BODY_BYTES, EVENT_BYTES
 from swarm.domain.answers.events import Broken, Cancelled, Failed, Finished, TextDelta
 from tests.agents.asking import reached, run, run_input, text_of
 from tests.support.agui_server import (

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 import structlog
 
-from swarm.agents.remote.credentials import NO_TOKEN
+from swarm.agents.remote.exchange import NO_TOKEN
 from swarm.clock import ManualClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 from swarm.domain.answers.events import Broken, Finished

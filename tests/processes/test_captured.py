@@ -8,13 +8,16 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
+from typing import Any
 
 import pytest
 
 from swarm.processes import supervisor
 from swarm.processes.captured import Ran, clean_environment, run_program
+from swarm.processes.child import Child
 from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
 
@@ -371,3 +374,36 @@ async def test_no_descriptor_is_left_open(running: Running) -> None:
     with pytest.raises(FileNotFoundError):
         await running.ran("true", cwd="/absent")
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize("connected", [0, 1, 2])
+async def test_a_start_that_is_cancelled_leaves_no_pipe_open(
+    running: Running, monkeypatch: pytest.MonkeyPatch, connected: int
+) -> None:
+    """Cancelled while the next of the three pipes is connected."""
+    gc.collect()  # what other tests have left
+    before = len(os.listdir("/proc/self/fd"))
+    loop = asyncio.get_running_loop()
+    kinds: list[str] = []
+
+    def cancels(kind: str, connect: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        def connecting(*args: Any) -> Awaitable[Any]:
+            if len(kinds) == connected:
+                starting.cancel()
+            kinds.append(kind)
+            return connect(*args)
+
+        return connecting
+
+    for kind in ("connect_read_pipe", "connect_write_pipe"):
+        monkeypatch.setattr(loop, kind, cancels(kind, getattr(loop, kind)))
+    argv = ["sh", "-c", ": > $PIDS/$$; sleep 1000"]
+    starting = asyncio.create_task(
+        Child.start(argv, env=running.env, stdin=PIPE, stdout=PIPE, stderr=PIPE, grace_seconds=0.1)
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await asyncio.sleep(0)  # a transport closes its pipe in the next round of the loop
+    assert len(kinds) > connected
+    assert len(os.listdir("/proc/self/fd")) <= before
+    await running.gone()

@@ -57,17 +57,47 @@ async def main(hostile, folder, *manners):
 asyncio.run(main(*sys.argv[1:]))
 """
 
+OF_EVERY_KIND = """
+import asyncio, os, pathlib, sys
+from swarm.agents.mcp.server import McpServer, Program
+from swarm.agents.mcp.servers import McpServers
+from swarm.agents.prompts.files import Template
+from swarm.agents.prompts.limits import RenderLimits
+from swarm.agents.prompts.renderer import Renderer
+from swarm.demo.processes import Parts
+from swarm.processes.captured import run_program
+
+async def main(server, folder):
+    place = pathlib.Path(folder)
+    program = Program(command=sys.executable, args=("-I", "-S", server, folder, "deaf", "child", "daemon"))
+    servers = McpServers([McpServer(name="plain", reached=program, allowed=("echo",))])
+    await servers.start()
+    assert servers.status()[0].is_up, servers.status()
+    renderer = Renderer(RenderLimits(seconds=60.0))
+    assert await renderer.render(Template(name="quick", text="{{ user }}"), {"user": "Ada"}) == "Ada"
+    parts = Parts(place / "logs")
+    await parts.start("part", ["tests.processes.hostile", "forks twice", folder], {})
+    script = "trap '' TERM HUP; (trap '' TERM HUP; exec setsid sleep 1000) & : > $PLACE/tool.$$; wait; sleep 1000"
+    env = {**os.environ, "PLACE": folder}
+    await run_program(["sh", "-c", script], cwd=folder, env=env, timeout_seconds=600, most_bytes=9)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+SERVER = Path(__file__).parents[1] / "agents" / "mcp" / "programs" / "plain_server.py"
+
 
 class Coordinator:
     """A process that has started one program of each manner."""
 
-    def __init__(self, folder: Path, manners: tuple[str, ...]) -> None:
+    def __init__(
+        self, folder: Path, manners: tuple[str, ...], program: Path = HOSTILE, code: str = COORDINATOR
+    ) -> None:
         become_subreaper()
         self._others = {one.pid for one in processes() if one.parent == os.getpid()}
         self._folder = folder
         self._manners = manners
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COORDINATOR, str(HOSTILE), str(folder), *manners],
+            [sys.executable, "-c", code, str(program), str(folder), *manners],
             env={**os.environ, "PYTHONPATH": str(Path.cwd())},
             stdin=subprocess.PIPE,
         )
@@ -153,4 +183,22 @@ async def test_no_process_is_left(tmp_path: Path, how: str) -> None:
             case _:
                 coordinator.process.kill()
                 coordinator.process.wait()
+        await coordinator.until_nobody_is_left()
+
+
+async def test_no_child_of_any_kind_outlives_a_coordinator_that_is_killed(tmp_path: Path) -> None:
+    """A tool, an MCP server, the templates' process and a part of the demo, each with what it has started."""
+    (tmp_path / "tools.json").write_text('["echo"]')
+    with Coordinator(tmp_path, (), SERVER, OF_EVERY_KIND) as coordinator:
+        alive = {"sleep 1000": 1, "plain_server.py": 1, "prompts.worker": 1, "hostile": 2}
+
+        async def look() -> list[str]:
+            return coordinator.survivors() if list(tmp_path.glob("tool.*")) else []
+
+        def are_there(commands: list[str]) -> bool:
+            return all(sum(kind in command for command in commands) >= count for kind, count in alive.items())
+
+        await wait_until(look, are_there, within_seconds=60.0, what="one of each kind is there")
+        coordinator.process.kill()
+        coordinator.process.wait()
         await coordinator.until_nobody_is_left()

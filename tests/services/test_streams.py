@@ -75,7 +75,7 @@ async def test_people_see_each_piece_before_the_agent_says_the_next_and_closing_
             await writing.append(f"Line {number}.\n")
             await writing.until_shown(show, f"Line {number}.\n")
         closed = await writing.close("The end.")
-        assert closed == Streamed(run_id=writing.run_id, status="closed", characters=32)
+        assert closed == Streamed(turn_id=writing.run_id, status="closed", characters=32)
         assert await entry_status(writing) is InboxStatus.RESPONDED
         assert await lease_end(world, writing) is LeaseEnd.RESOLVED
         message = await writing.over(show)

@@ -69,4 +69,4 @@ async def begun(world: World, agent: Agent, *, text: str = f"{BOT} hello", hold:
 
 async def begun_for(world: World, agent: Agent, root: SlackMessage, trigger: Trigger) -> Writing:
     opened = await world.services.streams.open(holding(trigger, agent), inbox_message_id=trigger.id)
-    return Writing(world=world, agent=agent, root=root, trigger=trigger, turn_id=opened["turn_id"])
+    return Writing(world=world, agent=agent, root=root, trigger=trigger, run_id=opened["turn_id"])

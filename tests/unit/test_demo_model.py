@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.agents.builtin.fence import fenced
+from swarm.agents.builtin.messages import fenced
 from swarm.agents.prompts.files import PromptFiles
-from swarm.agents.router import decision, tool_results, wording
+from swarm.agents.router import decision, router
 from swarm.agents.router.decision import PlannedCall as RouterCall
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
@@ -112,9 +112,9 @@ def test_results_are_worded_from_what_the_router_really_sends(asked: str, told: 
 
     tool = Tool(name="multiply", description="", parameters=TWO, call=never)
     call = RouterCall(id="1", tool=tool, arguments={"a": 6, "b": 7})
-    sent = f"{asked}\n\n{fenced(router_rules.RESULTS, wording.for_model([(call, ToolAnswer(text='42'))]))}"
+    sent = f"{asked}\n\n{fenced(router_rules.RESULTS, router.for_model([(call, ToolAnswer(text='42'))]))}"
     assert reply(Asked(messages=(Said(role="user", text=sent),))) == Text(text=told)
-    assert f'"{router_rules.RESULTS}"' in Path(tool_results.__file__).read_text(encoding="utf-8")
+    assert f'"{router_rules.RESULTS}"' in Path(router.__file__).read_text(encoding="utf-8")
 
 
 def test_several_results_and_failed_ones_are_told_each() -> None:
@@ -129,7 +129,7 @@ def test_several_results_and_failed_ones_are_told_each() -> None:
     ]
     made = [RouterCall(id="1", tool=tool, arguments={"a": 6, "b": 7}) for tool in tools[:2]]
     made.append(RouterCall(id="3", tool=tools[2], arguments={}))
-    sent = f"go\n\n{fenced(router_rules.RESULTS, wording.for_model(list(zip(made, told, strict=True))))}"
+    sent = f"go\n\n{fenced(router_rules.RESULTS, router.for_model(list(zip(made, told, strict=True))))}"
     assert reply(Asked(messages=(Said(role="user", text=sent),))) == Text(
         text="6 times 7 is **42**.\n`divide` did not work: nothing can be divided by 0\nThe result is **sunny**."
     )

@@ -1,11 +1,14 @@
-"""The assistant: one run of pydantic-ai's agent over the messages of the session."""
+"""The assistant: one run of pydantic-ai's agent over the messages of the session, and its tools.
+
+Calls of tools are checked, counted, cut, shown and remembered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from pydantic_ai import Agent, AgentRunEvents
+from pydantic_ai import Agent, AgentRunEvents, RunContext, ToolDefinition
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     ModelResponse,
@@ -16,26 +19,92 @@ from pydantic_ai.messages import (
     TextPartDelta,
 )
 from pydantic_ai.models import Model
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_core import SchemaValidator, core_schema
 
-from swarm.agents.builtin.fence import fenced
-from swarm.agents.builtin.messages import earlier, model_messages
-from swarm.agents.builtin.run import BuiltinRun, Stumbled
-from swarm.agents.builtin.sessions import asked, unheard
-from swarm.agents.builtin.toolset import RunTools
+from swarm.agents.builtin.messages import earlier, fenced, model_messages
+from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, unheard
 from swarm.agents.models.troubles import label_of
-from swarm.agents.toolbox.tool import Tool
+from swarm.agents.toolbox.arguments import Checked, checked, mended
+from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, not_for_strangers
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
-TOOL_RETRIES: Final = 3
+_ANYTHING = SchemaValidator(core_schema.dict_schema())
+"""The arguments are checked by us, against the tool's own schema."""
+
+_TOOL_RETRIES: Final = 3
 """The number of consecutive calls of unknown tools allowed to a model."""
 
-THREAD_CHARACTERS: Final = 20_000
+_THREAD_CHARACTERS: Final = 20_000
 
-Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
+_Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
 """Renders the system prompt for a run. Raises a SwarmError whose message is for people."""
+
+
+class _RunTools(AbstractToolset[None]):
+    """The tools of one run, unchanged from its start."""
+
+    def __init__(self, run: BuiltinRun, tools: Sequence[Tool], *, most_characters: int) -> None:
+        self._run = run
+        self._tools = {tool.name: tool for tool in tools}
+        self._caps = CallCaps()
+        self._most_characters = most_characters
+
+    @property
+    def id(self) -> str | None:
+        """Returns None: each run has one toolset."""
+        return None
+
+    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+        """Returns all tools at every step: some providers refuse a conversation whose tools have disappeared."""
+        return {name: self._offered(tool, ctx) for name, tool in self._tools.items()}
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
+    ) -> str:
+        """Returns the tool's answer, or the reason why it was not called."""
+        call_id = ctx.tool_call_id or f"{self._run.input.agui_run_id}-{ctx.run_step}"
+        chosen = self._tools[name]
+        arguments = mended(chosen.parameters, tool_args)
+        await self._run.begin_call(call_id, name, arguments)
+        answer = await self._answer(chosen, arguments, ctx.run_step)
+        await self._run.end_call(call_id, name, arguments, answer)
+        return answer.text
+
+    def conclude(self, ctx: RunContext[None]) -> str:
+        """Returns an extra instruction to conclude, once every call of the last step was over the limit."""
+        last = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
+        return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
+
+    async def _answer(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer:
+        if refusal := not_for_strangers(tool, by_strangers=self._run.input.origin.by_strangers):
+            return refusal
+        if refusal := self._caps.refusal(tool, step):
+            return refusal
+        found = checked(tool.parameters, arguments)
+        if found.is_fine:
+            return await answered(tool, arguments, self._most_characters)
+        return ToolAnswer(text=_wrong(tool, found), failed=True)
+
+    def _offered(self, tool: Tool, ctx: RunContext[None]) -> ToolsetTool[None]:
+        return ToolsetTool(
+            toolset=self,
+            tool_def=ToolDefinition(
+                name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters)
+            ),
+            max_retries=3,
+            args_validator=_ANYTHING,
+        )
+
+
+def _wrong(tool: Tool, found: Checked) -> str:
+    """Words the errors for the model, which then tries again with better arguments."""
+    problems = [*(f"{name} is missing" for name in found.missing), *found.problems]
+    return f"{tool.name} was not called, because its arguments do not fit: {'; '.join(problems)}."
 
 
 class Assistant:
@@ -50,7 +119,7 @@ class Assistant:
         *,
         memory: Memory,
         tools: Callable[[], Sequence[Tool]],
-        prompt: Render,
+        prompt: _Render,
         limits: UsageLimits,
         usage_of: Callable[[RunUsage], ModelUsage],
         scope: SessionScope = SessionScope.USER,
@@ -71,13 +140,13 @@ class Assistant:
     async def answer(self, run: BuiltinRun) -> None:
         """Answers one run: thinks, calls tools and writes, within the limits."""
         tools = self._tools()
-        toolset = RunTools(run, tools, most_characters=self._most_characters)
+        toolset = _RunTools(run, tools, most_characters=self._most_characters)
         prompt = await self._prompt(run.input, tools)
         agent: Agent[None, str] = Agent(
             self._model,
             instructions=[prompt, toolset.conclude],
             toolsets=[toolset],
-            retries=TOOL_RETRIES,
+            retries=_TOOL_RETRIES,
         )
         remembered = await self._memory.get_messages(run.session_id, run_id=run.input.run_id)
         usage = RunUsage()
@@ -103,7 +172,7 @@ class Assistant:
         thread = unheard(run_input, remembered)
         if not thread:
             return said
-        return f"{fenced('Said before in this conversation', thread[-THREAD_CHARACTERS:])}\n\n{said}"
+        return f"{fenced('Said before in this conversation', thread[-_THREAD_CHARACTERS:])}\n\n{said}"
 
 
 def _label(events: AgentRunEvents[str]) -> str:

@@ -14,11 +14,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage
 
-from swarm.agents.builtin.agent import Trouble
-from swarm.agents.builtin.fence import fenced
-from swarm.agents.builtin.messages import in_words
-from swarm.agents.builtin.recorder import recorded
-from swarm.agents.builtin.sessions import door_of
+from swarm.agents.builtin.agent import Trouble, recorded
+from swarm.agents.builtin.messages import fenced, in_words
+from swarm.agents.builtin.run import door_of
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import limits_of, usage_of
@@ -28,7 +26,7 @@ from swarm.domain.model.models import ModelUsageRecord, RunLimits, UsageOutcome,
 from swarm.domain.model.sessions import SessionMessage
 
 
-class NotSummarised(Unavailable):
+class _NotSummarised(Unavailable):
     """The summary failed. The message gives the reason, without any text of the session."""
 
 
@@ -80,7 +78,7 @@ class Summariser:
             await self._note(session_id, spent, outcome, trouble.message if trouble else OUR_FAULT)
             if trouble is None:
                 raise
-            raise NotSummarised(trouble.message) from error
+            raise _NotSummarised(trouble.message) from error
         await self._note(session_id, spent, UsageOutcome.ANSWERED, "")
         return summary
 
@@ -97,7 +95,7 @@ class Summariser:
             finally:
                 spent.model = _label(said)
         if not result.output.strip():
-            raise NotSummarised("The model had nothing to say.")
+            raise _NotSummarised("The model had nothing to say.")
         return result.output
 
     def _trouble(self, error: Exception) -> Trouble | None:

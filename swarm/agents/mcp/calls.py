@@ -1,4 +1,7 @@
-"""One call of an MCP server's tool, and its result as text for a model.
+"""One call of an MCP server's tool: its result as text for a model, and its failures.
+
+Failures are sentences for models and people, and clauses for operators: a reason is a clause that follows the server's
+name, "it cannot be reached".
 
 https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result
 """
@@ -7,20 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import httpx2
 import mcp_types as types
 import structlog
 from mcp import Client, MCPError
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import TypeAdapter, ValidationError
 
-from swarm.agents.mcp import failures
+from swarm.agents.failures import OUR_FAULT, GaveUp, unreached
 from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.telemetry.redaction import HIDDEN
 
+_MOST_CHARACTERS: Final = 1_000
+"""A server's error message is cut at this length."""
+
+_GONE: Final = ("Connection closed", "SSE stream ")  # the library's words
 _SPARE_SECONDS: Final = 30.0  # the library's own limit comes after ours: its timeout does not notify the server
+
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
@@ -34,6 +45,97 @@ _NOTHING_FAILED: Final = "The tool has failed and does not say why."
 _log = structlog.get_logger(__name__)
 
 
+class McpServerUnusable(Exception):
+    """The server cannot be used; the message is the reason."""
+
+
+def failed(text: str) -> ToolAnswer:
+    """Returns a failed answer."""
+    return ToolAnswer(text=text, failed=True)
+
+
+def unavailable(tool: str, server: str) -> ToolAnswer:
+    """The tool is missing or not allowed, or its server is away; callers are not told which."""
+    return failed(f"The tool {tool!r} of the server {server!r} is not available at the moment.")
+
+
+def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
+    """The call has timed out."""
+    return failed(
+        f"The tool {tool!r} of the server {server!r} did not answer within {seconds:g} s. "
+        "It may or may not have been carried out."
+    )
+
+
+def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
+    """The server has answered with an error of the protocol, or has gone away."""
+    if _is_gone(error):
+        return failed(f"The server {server!r} went away during the call; it may or may not have been carried out.")
+    message = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
+    return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
+
+
+def _is_gone(error: MCPError) -> bool:
+    """Whether the connection has ended. Servers use this error code for other purposes too, so the words count."""
+    return error.code == CONNECTION_CLOSED and error.message.startswith(_GONE)
+
+
+def _not_understood(tool: str, server: str) -> ToolAnswer:
+    """The answer breaks the protocol."""
+    return failed(
+        f"The server {server!r} answered the call of the tool {tool!r} in a form that cannot be understood; "
+        "it may or may not have been carried out."
+    )
+
+
+def _asks_back(tool: str, server: str) -> ToolAnswer:
+    """The server requests input from a person or a model."""
+    return failed(f"The tool {tool!r} of the server {server!r} asks something back, which is not possible here.")
+
+
+def _our_fault(tool: str, server: str) -> ToolAnswer:
+    """An error of the coordinator; the log has the details."""
+    return failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
+
+
+def reason(error: BaseException) -> str:
+    """Returns the reason why a server cannot be used, without any text from the server."""
+    return next((words for cause in leaves(error) if (words := _reason(cause))), OUR_FAULT)
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yields the errors of a group and its subgroups, or the error itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from leaves(part)
+    else:
+        yield error
+
+
+def _reason(error: BaseException) -> str | None:
+    match error:
+        case McpServerUnusable():
+            return str(error)
+        case GaveUp():
+            return error.reason
+        case httpx2.HTTPError() | httpx2.InvalidURL():
+            return unreached(error)
+        case MCPError(code=code) if code == REQUEST_TIMEOUT:
+            return "it did not answer in time"
+        case MCPError() if _is_gone(error):
+            return "it closed the connection"
+        case SubscriptionLost():
+            return "it closed the connection"
+        case MCPError(code=code):
+            return f"it answered with an error (code {code})"
+        case ValidationError() | RuntimeError():
+            return "what it answered could not be understood"
+        case TimeoutError():
+            return "it did not answer in time"
+        case _:
+            return None
+
+
 async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]) -> tuple[ToolAnswer, bool]:
     """Calls the tool once. Returns its answer, and whether the connection still works.
 
@@ -45,7 +147,7 @@ async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[
     except Exception as error:  # noqa: BLE001 - a tool's failure is an answer
         return _hidden(_failure(error, server, tool), server), False
     if isinstance(result, types.InputRequiredResult):
-        return failures.asks_back(tool, server.name), True
+        return _asks_back(tool, server.name), True
     return _hidden(answer_of(result), server), True
 
 
@@ -63,15 +165,15 @@ def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
     ids = {"server": server.name, "tool": tool}
     match error:
         case TimeoutError():
-            answer = failures.no_answer(tool, server.name, server.timeout_seconds)
+            answer = _no_answer(tool, server.name, server.timeout_seconds)
         case MCPError():
-            answer = failures.refused(tool, server.name, error)
+            answer = refused(tool, server.name, error)
         case ValidationError():
-            answer = failures.not_understood(tool, server.name)
+            answer = _not_understood(tool, server.name)
         case _:
             _log.error("A tool could not be called.", action="mcp_call_failed", exc_info=error, **ids)
-            return failures.our_fault(tool, server.name)
-    _log.warning("A call of a tool failed.", action="mcp_call_failed", why=failures.reason(error), **ids)
+            return _our_fault(tool, server.name)
+    _log.warning("A call of a tool failed.", action="mcp_call_failed", why=reason(error), **ids)
     return answer
 
 
@@ -124,8 +226,8 @@ def _says(texts: Sequence[str], structured: Any) -> bool:
     values = [structured]
     if isinstance(structured, dict) and len(structured) == 1:
         values += structured.values()  # {"result": …}, around a value other than a mapping
-    said: list[Any] = ["\n".join(texts), _parsed("\n".join(texts)), [_parsed(text) for text in texts], list(texts)]
-    return bool(texts) and any(value in said for value in values)
+    forms: list[Any] = ["\n".join(texts), _parsed("\n".join(texts)), [_parsed(text) for text in texts], list(texts)]
+    return bool(texts) and any(value in forms for value in values)
 
 
 def _parsed(text: str) -> Any:

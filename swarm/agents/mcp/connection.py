@@ -24,23 +24,20 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from swarm.agents.failures import OUR_FAULT
-from swarm.agents.mcp.calls import call
-from swarm.agents.mcp.failures import McpServerUnusable, leaves, reason, unavailable
+from swarm.agents.mcp.calls import McpServerUnusable, call, leaves, reason, unavailable
 from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
-from swarm.agents.mcp.stdio import over_stdio
-from swarm.agents.mcp.streamable import Refusals, over_http
+from swarm.agents.mcp.transports import Refusals, over_http, over_stdio
 from swarm.agents.toolbox.tool import ToolAnswer
 
-SETTLE_SECONDS: Final = 0.1
+_SETTLE_SECONDS: Final = 0.1
 """Changes of the list within this time are read together."""
 
-NOT_TRIED: Final = "it has not been reached yet"
-BROKEN: Final = "the connection has broken off"
-CLOSED: Final = "the connection is closed"
-
+_NOT_TRIED: Final = "it has not been reached yet"
+_BROKEN: Final = "the connection has broken off"
+_CLOSED: Final = "the connection is closed"
 _MODES: Final = ("auto", "legacy")  # servers that know only "legacy" should answer "auto", but some break
 
-MOST_PAGES: Final = 100
+_MOST_PAGES: Final = 100
 """A list with more pages counts as endless."""
 
 _log = structlog.get_logger(__name__)
@@ -55,8 +52,8 @@ class McpConnection:
         self.tools: Mapping[str, types.Tool] = {}  # by name, allowed or not; empty while disconnected
         self._timeouts = timeouts
         self._client: Client | None = None  # None while disconnected
-        self._detail = NOT_TRIED
-        self._said: object = None  # the status of the tools as last logged
+        self._detail = _NOT_TRIED
+        self._logged: object = None  # the status of the tools as last logged
         self._mode = 0  # index in `_MODES` of the last mode that worked, or the next one to try
         self._scope: anyio.CancelScope | None = None  # around everything that the client opens
         self._closing = asyncio.Event()
@@ -118,21 +115,21 @@ class McpConnection:
             with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.connect_seconds) as scope:
                 self._scope = scope
                 async with self._open(refusals) as client:
-                    tools = await read_tools(client)
+                    tools = await _read_tools(client)
                     scope.deadline = math.inf
                     try:
                         self._note_up(client, tools)
                         await self._stay(client)
                     finally:
-                        self._client, self.tools, self._detail = None, {}, BROKEN
+                        self._client, self.tools, self._detail = None, {}, _BROKEN
                         scope.deadline = anyio.current_time() + self._timeouts.close_seconds
-                return CLOSED
+                return _CLOSED
         except Exception as error:  # noqa: BLE001 - whatever a server makes the library raise
             return refusals.reason or self._why(error)
         finally:
             self._scope = None
         if self._closing.is_set():
-            return CLOSED
+            return _CLOSED
         return f"it did not answer within {self._timeouts.connect_seconds:g} s"
 
     def _why(self, error: Exception) -> str:
@@ -166,10 +163,10 @@ class McpConnection:
             while not self._closing.is_set():
                 with anyio.move_on_after(self._timeouts.refresh_seconds):
                     await self._wake.wait()
-                    await anyio.sleep(0 if self._closing.is_set() else SETTLE_SECONDS)
+                    await anyio.sleep(0 if self._closing.is_set() else _SETTLE_SECONDS)
                 self._wake.clear()
                 if not self._closing.is_set():
-                    self._note_tools(await read_tools(client))
+                    self._note_tools(await _read_tools(client))
             tasks.cancel_scope.cancel()
 
     async def _listen(self, client: Client) -> None:
@@ -200,7 +197,7 @@ class McpConnection:
         self.settled.set()
 
     def _note_down(self, why: str) -> None:
-        is_news = why not in (self._detail, CLOSED)
+        is_news = why not in (self._detail, _CLOSED)
         self._detail = why
         level = logging.WARNING if is_news else logging.DEBUG
         _log.log(level, "An MCP server is away.", action="mcp_down", server=self.server.name, why=why)
@@ -209,9 +206,9 @@ class McpConnection:
         self.tools = tools
         status = self.status()
         missing = [] if self.server.shares_list else [name for name in self.server.allowed if name not in tools]
-        if self._said == (said := (status.allowed, status.others)):
+        if self._logged == (now := (status.allowed, status.others)):
             return
-        self._said = said
+        self._logged = now
         _log.log(
             logging.WARNING if missing or not status.allowed else logging.INFO,
             "The tools of an MCP server: those that may be used, and those that allowedTools does not name.",
@@ -223,14 +220,14 @@ class McpConnection:
         )
 
 
-async def read_tools(client: Client) -> dict[str, types.Tool]:
+async def _read_tools(client: Client) -> dict[str, types.Tool]:
     """Reads all tools of a server, by name; of two with one name, the first.
 
     Raises MCPError, ValidationError or McpServerUnusable.
     """
     tools: dict[str, types.Tool] = {}
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(_MOST_PAGES):
         page = await _page(client, cursor)
         for tool in page.tools:
             tools.setdefault(tool.name, tool)

@@ -17,10 +17,10 @@ from swarm.agents.toolbox.tool import Tool
 if TYPE_CHECKING:
     from swarm.agents.mcp.connection import McpConnection
 
-INSIST_SECONDS: Final = 0.1
-LONGEST_NAME: Final = 64
+_INSIST_SECONDS: Final = 0.1
+_LONGEST_NAME: Final = 64
 
-_VALID: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}")
+_VALID: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
 _INVALID: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _HASH_CHARACTERS: Final = 8
 
@@ -117,7 +117,7 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
         while waiting := [task for task in tasks if not task.done()]:
             for task in waiting:
                 task.cancel()  # once to leave the current step, once more to skip the closing time
-            await asyncio.wait(waiting, timeout=INSIST_SECONDS)
+            await asyncio.wait(waiting, timeout=_INSIST_SECONDS)
         raise
 
 
@@ -158,9 +158,9 @@ def _is_free(tool: str, taken: Collection[str]) -> bool:
 def _free(key: tuple[str, str], taken: Collection[str]) -> str:
     """Joins the server's name and the tool's, cleaned up; a hash of both makes a taken name unique."""
     plain = "_".join(_INVALID.sub("_", part).strip("_") or "x" for part in key)
-    if plain not in taken and len(plain) <= LONGEST_NAME:
+    if plain not in taken and len(plain) <= _LONGEST_NAME:
         return plain
     mark = sha256("\0".join(key).encode(errors="surrogatepass")).hexdigest()
-    kept = plain[: LONGEST_NAME - _HASH_CHARACTERS - 1]
+    kept = plain[: _LONGEST_NAME - _HASH_CHARACTERS - 1]
     choices = (f"{kept}_{mark[at : at + _HASH_CHARACTERS]}" for at in range(len(mark) - _HASH_CHARACTERS))
     return next(name for name in choices if name not in taken)

@@ -1,7 +1,8 @@
-"""The files with prompts: the built-in ones, and an operator's, which takes precedence key by key.
+"""The prompts of the built-in agents before rendering, and their files: the built-in ones, and an operator's.
 
-``prompts_config.yaml`` has the keys of `template.Prompts`. A text is given directly, or in another file of the same
-folder, named by ``{file: name}``. Files are read unchanged, to the last newline.
+An operator's prompts take precedence, key by key. ``prompts_config.yaml`` has the keys of `Prompts`. A text is given
+directly, or in another file of the same folder, named by ``{file: name}``. Files are read unchanged, to the last
+newline.
 
 An operator's edit takes effect at the next run. While a file cannot be used, the last valid prompts stay in force.
 """
@@ -10,28 +11,89 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import structlog
 import yaml
 
-from swarm.agents.prompts.template import Prompts, RefusalWords, RouterPrompts, Template
-from swarm.domain.errors import ConfigurationError
+from swarm.domain.errors import ConfigurationError, SwarmError
 
+_MARKERS: Final = ("{{", "{%", "{#")
 NAME: Final = "prompts_config.yaml"
 BUILT_IN: Final = Path(__file__).parent / "builtin" / NAME
-
 _KEYS: Final = ("assistant", "router", "server_prompts", "summary")
 _ROUTER_KEYS: Final = ("decide", "result", "refuse", "ask", "stopped")
 _REFUSE_KEYS: Final = ("intro", "outro", "no_tools")
 _FILE_KEYS: Final = ("file",)
 _SERVERS: Final = "server_prompts"
 
-Stamp = tuple[int, int, int] | None
+_Stamp = tuple[int, int, int] | None
 """A file's time of change, size and inode. None: no such file."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Template:
+    """A system prompt as written by its author."""
+
+    name: str  # for errors: the file, and the key in it
+    text: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text is plain and stays unchanged, to the last newline."""
+        return not any(marker in self.text for marker in _MARKERS)
+
+
+class PromptError(SwarmError):
+    """A prompt cannot be rendered.
+
+    ``name`` is the template's. ``line`` counts from 1; None: no particular line. ``problem`` is a clause.
+    """
+
+    def __init__(self, name: str, problem: str, *, line: int | None = None) -> None:
+        place = f"{name}, line {line}" if line else name
+        super().__init__(f"The prompt {place} cannot be rendered: {problem}.")
+        self.name = name
+        self.line = line
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _RefusalWords:
+    """The fixed parts of a refusal, around the tools' descriptions."""
+
+    intro: str  # before the list of tools
+    outro: str  # after it
+    no_tools: str  # instead of both, while no tool is available
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _RouterPrompts:
+    """The prompts of the tool router."""
+
+    decide: Template  # the system prompt of the deciding call
+    result: str  # for wording a tool's result, where its server has no text of its own
+    refuse: _RefusalWords
+    ask: str  # the question, if the model asks without a question
+    stopped: str  # the answer to a person who cancels the request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prompts:
+    """All prompts. Templates are rendered for each run; other texts stay unchanged."""
+
+    assistant: Template  # the assistant's system prompt
+    router: _RouterPrompts
+    server_prompts: Mapping[str, str]  # for wording results, by the name of the MCP server
+    summary: str  # for summarising the older part of a conversation
+
+    def result_of(self, server: str) -> str:
+        """Returns the prompt for results of an MCP server's tools; the empty name is for tools without a server."""
+        return self.server_prompts.get(server, self.router.result)
 
 
 class PromptFiles:
@@ -40,7 +102,7 @@ class PromptFiles:
     def __init__(self, path: Path | None = None) -> None:
         """``path`` is the operator's file, which need not exist yet. Raises ConfigurationError if it cannot be used."""
         self._path = path
-        self._stamps: dict[Path, Stamp] = {}
+        self._stamps: dict[Path, _Stamp] = {}
         self._prompts = self._read()
 
     def current(self) -> Prompts:
@@ -56,7 +118,7 @@ class PromptFiles:
         return self._prompts
 
     def _read(self) -> Prompts:
-        stamps: dict[Path, Stamp] = {}  # replaced as a whole: runs may ask on threads of their own
+        stamps: dict[Path, _Stamp] = {}  # replaced as a whole: runs may ask on threads of their own
         try:
             return _load(self._path, stamps)
         finally:
@@ -71,7 +133,7 @@ def load(path: Path | None = None) -> Prompts:
     return _load(path, {})
 
 
-def _load(path: Path | None, stamps: dict[Path, Stamp]) -> Prompts:
+def _load(path: Path | None, stamps: dict[Path, _Stamp]) -> Prompts:
     built_in = _ConfigFile(BUILT_IN, {})
     own = _ConfigFile(path, stamps) if path else None
     return _prompts([file for file in (own, built_in) if file])
@@ -80,7 +142,7 @@ def _load(path: Path | None, stamps: dict[Path, Stamp]) -> Prompts:
 class _ConfigFile:
     """One file with prompts, its keys checked, and the files named in it."""
 
-    def __init__(self, path: Path, stamps: dict[Path, Stamp]) -> None:
+    def __init__(self, path: Path, stamps: dict[Path, _Stamp]) -> None:
         self._path = path
         self._stamps = stamps
         top = self._mapping("", self._document(), _KEYS)
@@ -156,10 +218,10 @@ def _prompts(files: list[_ConfigFile]) -> Prompts:
     servers: Mapping[str, str] = {}
     for file in reversed(files):
         servers = {**servers, **file.servers}
-    refuse = RefusalWords(**{key: text(f"router.refuse.{key}") for key in _REFUSE_KEYS})
+    refuse = _RefusalWords(**{key: text(f"router.refuse.{key}") for key in _REFUSE_KEYS})
     return Prompts(
         assistant=template("assistant"),
-        router=RouterPrompts(
+        router=_RouterPrompts(
             decide=template("router.decide"),
             result=text("router.result"),
             refuse=refuse,
@@ -171,7 +233,7 @@ def _prompts(files: list[_ConfigFile]) -> Prompts:
     )
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> _Stamp:
     try:
         found = path.stat()
     except OSError:

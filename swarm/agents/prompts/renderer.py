@@ -11,27 +11,153 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import socket
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from subprocess import PIPE
 from typing import Final
 from weakref import WeakValueDictionary
 
 import structlog
 
-from swarm.agents.prompts.fork_server import ForkServer, Lost
-from swarm.agents.prompts.limits import LIMITS, MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES, RenderLimits
-from swarm.agents.prompts.template import PromptError, Template
+from swarm.agents.prompts.files import PromptError, Template
+from swarm.agents.prompts.limits import (
+    LIMITS,
+    MOST_ANSWER_BYTES,
+    MOST_TEMPLATE_BYTES,
+    MOST_VARIABLE_BYTES,
+    RenderLimits,
+)
+from swarm.processes.child import Child
+
+_START_SECONDS: Final = 20.0
+_ROOT: Final = str(Path(__file__).resolve().parents[3])
+
+_PROGRAM: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from swarm.agents.prompts.worker import main
+main()
+"""
+
+_INHERITED: Final = ("LD_LIBRARY_PATH",)
+"""The only variables passed on: Python may need them, and other variables may hold secrets."""
 
 AT_ONCE: Final = 8
 OF_ONE_TEMPLATE: Final = AT_ONCE // 2
-TEMPLATES_KEPT: Final = 32
-
+_TEMPLATES_KEPT: Final = 32
 _IN_TEMPLATE: Final = re.compile(rb'File "<prompt>", line (\d+)')
 _STUCK: Final = b"Stack ("  # the beginning of a requested dump; other dumps are of crashes
 
 _log = structlog.get_logger(__name__)
+
+
+class _Lost(Exception):
+    """The process is gone or does not react; the request may be repeated."""
+
+
+class _ForkServer:
+    """One process, in its own session, that forks a child for each rendering."""
+
+    def __init__(self, process: Child, control: socket.socket, limits: RenderLimits) -> None:
+        self._process = process
+        self._control = control
+        self._limits = limits
+
+    @classmethod
+    async def start(cls, limits: RenderLimits) -> _ForkServer:
+        """Starts the process and waits until it is ready. Raises Lost on failure."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            try:
+                process = await _process(theirs, limits)
+            except OSError as error:
+                ours.close()
+                raise _Lost(str(error)) from error
+        fork_server = cls(process, ours, limits)
+        try:
+            await fork_server._become_ready()
+        except BaseException:
+            await fork_server.close()
+            raise
+        return fork_server
+
+    async def _become_ready(self) -> None:
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                ready = await asyncio.get_running_loop().sock_recv(self._control, 1)
+        except TimeoutError as error:
+            raise _Lost(f"it was not ready within {_START_SECONDS:g} s") from error
+        if not ready:
+            errors = (await self._process.stderr.read()).decode(errors="replace").strip()
+            raise _Lost(errors.rpartition("\n")[2] or "it ended before it was ready")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still holds its end."""
+        try:
+            return bool(self._control.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    async def ask(self, request: bytes) -> bytes:
+        """Returns the answer of a rendering; empty if the rendering was killed. Raises Lost if the deadline passes."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            ours.setblocking(False)
+            with theirs:
+                self._hand_over(theirs)
+            try:
+                async with asyncio.timeout(self._limits.deadline_seconds):
+                    return await _exchange(ours, request)
+            except TimeoutError as error:
+                raise _Lost("it did not react") from error
+            except ConnectionError:
+                return b""
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        try:
+            socket.send_fds(self._control, [b"r"], [connection.fileno()])
+        except OSError as error:
+            raise _Lost(str(error)) from error
+
+    async def close(self) -> None:
+        """Kills the process and all renderings. Idempotent."""
+        self._control.close()
+        await self._process.kill()
+        self._process.close()
+
+
+async def _process(control: socket.socket, limits: RenderLimits) -> Child:
+    """Starts the process isolated (-I): neither the environment nor the working directory changes its imports."""
+    return await Child.start(
+        [sys.executable, "-I", "-c", _PROGRAM, _ROOT, json.dumps(asdict(limits))],
+        stdin=control.fileno(),
+        stderr=PIPE,
+        env={name: os.environ[name] for name in _INHERITED if name in os.environ},
+        cwd="/",
+        grace_seconds=0.0,
+    )
+
+
+async def _exchange(connection: socket.socket, request: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(connection, request)
+    connection.shutdown(socket.SHUT_WR)
+    answer = bytearray()
+    while part := await loop.sock_recv(connection, 65536):
+        answer += part
+        if len(answer) > MOST_ANSWER_BYTES:
+            return b""
+    return bytes(answer)
 
 
 class Renderer:
@@ -39,7 +165,7 @@ class Renderer:
 
     def __init__(self, limits: RenderLimits = LIMITS) -> None:
         self._limits = limits
-        self._fork_server: ForkServer | None = None
+        self._fork_server: _ForkServer | None = None
         self._starting = asyncio.Lock()
         self._closed = False
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -92,7 +218,7 @@ class Renderer:
             self._codes[template.text] = rendered.code
         if template.text in self._codes:
             self._codes.move_to_end(template.text)
-        if len(self._codes) > TEMPLATES_KEPT:
+        if len(self._codes) > _TEMPLATES_KEPT:
             self._codes.popitem(last=False)
 
     async def _answer(self, template: Template, request: bytes) -> bytes:
@@ -102,12 +228,12 @@ class Renderer:
                 fork_server = await self._running(template)
                 if answer := await fork_server.ask(request):
                     return answer
-            except Lost as error:
+            except _Lost as error:
                 _log.warning("The process that renders prompts was lost.", action="prompts", error=str(error))
                 await self._replace(fork_server)
         raise PromptError(template.name, "its process was ended from outside, twice; perhaps memory is short")
 
-    async def _running(self, template: Template) -> ForkServer:
+    async def _running(self, template: Template) -> _ForkServer:
         async with self._starting:
             if self._closed:
                 raise PromptError(template.name, "the coordinator is stopping")
@@ -117,14 +243,14 @@ class Renderer:
                 self._fork_server = await self._started(template)
             return self._fork_server
 
-    async def _started(self, template: Template) -> ForkServer:
+    async def _started(self, template: Template) -> _ForkServer:
         try:
-            return await ForkServer.start(self._limits)
-        except Lost as error:
+            return await _ForkServer.start(self._limits)
+        except _Lost as error:
             _log.warning("The process that renders prompts did not start.", action="prompts", error=str(error))
             raise PromptError(template.name, "the process that renders prompts did not start") from error
 
-    async def _replace(self, lost: ForkServer) -> None:
+    async def _replace(self, lost: _ForkServer) -> None:
         async with self._starting:
             if self._fork_server is lost:
                 await self._discard()
@@ -169,13 +295,13 @@ def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered
     if not answer.startswith(b"{"):
         raise _dumped(answer, template, limits)
     try:
-        said = json.loads(answer)
+        result = json.loads(answer)
     except ValueError as error:  # the process was killed while it wrote
         raise PromptError(template.name, "it was ended before it was done") from error
-    if "problem" in said:
-        raise PromptError(template.name, said["problem"], line=said["line"])
-    text = said["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
-    return Rendered(text=text, code=said.get("code", ""))
+    if "problem" in result:
+        raise PromptError(template.name, result["problem"], line=result["line"])
+    text = result["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
+    return Rendered(text=text, code=result.get("code", ""))
 
 
 def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptError:

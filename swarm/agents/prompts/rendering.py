@@ -30,7 +30,7 @@ from swarm.agents.prompts.limits import RenderLimits
 _READING: Final = frozenset({"get", "items", "keys", "values"})
 """Methods of mappings that a template may call."""
 
-FILE: Final = "<prompt>"
+_FILE: Final = "<prompt>"
 """The file name of a template in tracebacks."""
 
 _STAND_IN: Final = "t_"
@@ -105,7 +105,7 @@ class OutOfTime(BaseException):
     """The rendering takes too long. Not an Exception, since Jinja2 catches exceptions in places."""
 
 
-class TooMuchText(Exception):
+class _TooMuchText(Exception):
     """The rendering makes too much text."""
 
 
@@ -140,7 +140,7 @@ def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
         if isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword | ast.alias | ast.excepthandler):
             node.lineno = node.end_lineno = own(node.lineno)
             node.col_offset = node.end_col_offset = 0
-    return compile(module, FILE, "exec")
+    return compile(module, _FILE, "exec")
 
 
 def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[str, Any], most_bytes: int) -> str:
@@ -151,7 +151,7 @@ def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[
     for part in running:
         left -= len(part) if len(part) > left else len(part.encode("utf-8", "replace"))
         if left < 0:
-            running.throw(TooMuchText())  # type: ignore[attr-defined]  # the line is the generator's
+            running.throw(_TooMuchText())  # type: ignore[attr-defined]  # the line is the generator's
         parts.append(part)
     return "".join(parts)
 
@@ -162,7 +162,7 @@ def line_of(error: BaseException) -> int | None:
         return error.lineno
     found, reading = None, None
     for frame, line in walk_tb(error.__traceback__):
-        if frame.f_code.co_filename == FILE and not frame.f_code.co_name.startswith(_STAND_IN):
+        if frame.f_code.co_filename == _FILE and not frame.f_code.co_name.startswith(_STAND_IN):
             found = line
         else:
             reading = _line_read(frame) or reading
@@ -181,17 +181,17 @@ def words(error: BaseException, limits: RenderLimits) -> str:
     """Words an error as a clause, with names from the template and types of values, but no values."""
     match error:
         case OutOfTime():
-            said = f"it takes longer than {limits.seconds:g} s"
-        case TooMuchText():
-            said = f"it makes more than {limits.output_bytes // 1024} KiB of text"
+            reason = f"it takes longer than {limits.seconds:g} s"
+        case _TooMuchText():
+            reason = f"it makes more than {limits.output_bytes // 1024} KiB of text"
         case MemoryError():
-            said = "it needs too much memory"
+            reason = "it needs too much memory"
         case RecursionError():
-            said = "it is nested too deeply, or calls itself without end"
+            reason = "it is nested too deeply, or calls itself without end"
         case TemplateError():
-            said = error.message or type(error).__name__
+            reason = error.message or type(error).__name__
         case ArithmeticError() | TypeError():
-            said = str(error)
+            reason = str(error)
         case _:
-            said = type(error).__name__
-    return " ".join(said.split()).rstrip(".")[:_MOST_WORDS]
+            reason = type(error).__name__
+    return " ".join(reason.split()).rstrip(".")[:_MOST_WORDS]

@@ -10,30 +10,137 @@ Forking a prepared process takes a millisecond or two; starting a process takes 
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import faulthandler
 import gc
 import json
+import marshal
 import os
 import pprint
 import random
+import resource
 import select
 import signal
 import socket
 import sys
 import textwrap
 import time
-from collections.abc import Container, Iterable
-from typing import Final
+from collections.abc import Container, Iterable, Mapping
+from types import CodeType, FrameType
+from typing import Any, Final, NoReturn
 
-from swarm.agents.prompts.child import STUCK, render_and_exit
-from swarm.agents.prompts.limits import RenderLimits
-from swarm.agents.prompts.rendering import PromptEnvironment, compiled, rendered
+from swarm.agents.prompts.limits import MEBIBYTE, MOST_CODE_BYTES, RenderLimits
+from swarm.agents.prompts.rendering import OutOfTime, PromptEnvironment, compiled, line_of, rendered, words
 
-READY: Final = b"+"
-CONTROL: Final = 0  # the file descriptor
+_CONNECTION: Final = 0  # the file descriptor, in place of the parent's control socket
+
+_STUCK: Final = signal.SIGUSR1
+"""Asks a child to report its position and to end."""
+
+_AGAIN_SECONDS: Final = 0.05
+_SPARE_BYTES: Final = 32 * MEBIBYTE  # for the message that memory was short
+_MOST_DESCRIPTORS: Final = 65536
+_READY: Final = b"+"
+_CONTROL: Final = 0  # the file descriptor
 
 _NEEDED_LATE: Final = (pprint, random, textwrap)
 """Modules that filters import on use; a child can open no file."""
+
+
+def _render_and_exit(descriptor: int, environment: PromptEnvironment, limits: RenderLimits) -> NoReturn:
+    """Answers the request on the connection. Never returns: the process ends."""
+    try:
+        with _alone_with(descriptor) as connection:
+            _answer(connection, environment, limits)
+    finally:
+        os._exit(0)
+
+
+def _alone_with(descriptor: int) -> socket.socket:
+    """Returns the connection. Closes every other file descriptor of the parent, and resets its signal handlers."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(descriptor, _CONNECTION)
+    os.closerange(3, _MOST_DESCRIPTORS)
+    return socket.socket(fileno=_CONNECTION)
+
+
+def _answer(connection: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
+    asked = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
+    faulthandler.enable(_CONNECTION)  # a crash of the interpreter is reported with its position as well
+    _start_clocks(limits)
+    result: dict[str, str | int | None]
+    try:
+        result = _result(asked, environment, limits)
+    except (Exception, OutOfTime) as error:  # noqa: BLE001  # whatever the template does, it is what we answer
+        _stop_clocks()
+        result = {"problem": words(error, limits), "line": line_of(error)}
+    _stop_clocks()
+    connection.sendall(json.dumps(result).encode())
+    connection.shutdown(socket.SHUT_RDWR)  # ends the connection before this process is gone
+
+
+def _result(
+    asked: Mapping[str, Any], environment: PromptEnvironment, limits: RenderLimits
+) -> dict[str, str | int | None]:
+    known = asked["code"]
+    code = _loaded(known) if known else compiled(environment, asked["text"])
+    if asked["only_check"]:
+        return {"text": ""}
+    text = rendered(environment, code, json.loads(asked["variables"]), limits.output_bytes)
+    raw = b"" if known else marshal.dumps(code)
+    return {"text": text, "code": base64.b64encode(raw).decode() if len(raw) <= MOST_CODE_BYTES else ""}
+
+
+def _loaded(code: str) -> CodeType:
+    loaded: CodeType = marshal.loads(base64.b64decode(code))  # noqa: S302  # from a child like this, for the same text
+    return loaded
+
+
+def _start_clocks(limits: RenderLimits) -> None:
+    signal.signal(signal.SIGALRM, _out_of_time)
+    # Repeatedly, since Python can ignore an exception, for instance in a destructor.
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds, _AGAIN_SECONDS)
+    # The parent sends this signal; C code writes the traceback, and the signal then ends the process. A waiting thread
+    # would do the same, but starting and joining a thread takes longer than most templates.
+    faulthandler.register(_STUCK, file=_CONNECTION, all_threads=False, chain=True)
+    memory = _memory_bytes() + limits.memory_bytes
+    _limit(resource.RLIMIT_AS, memory, memory + _SPARE_BYTES)
+    processor_seconds = int(limits.deadline_seconds) + 1
+    _limit(resource.RLIMIT_CPU, processor_seconds, processor_seconds)
+    for not_needed in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
+        _limit(not_needed, 0, 0)
+
+
+def _limit(kind: int, soft: int, hard: int) -> None:
+    """Sets a limit, unless a lower one exists."""
+    most = resource.getrlimit(kind)[1]
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+    resource.setrlimit(kind, (soft, hard))
+
+
+def _stop_clocks() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.unregister(_STUCK)
+    signal.signal(_STUCK, signal.SIG_IGN)
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _out_of_time(_number: int, frame: FrameType | None) -> None:
+    """Ends the rendering if it is still running; later steps are not disturbed."""
+    while frame is not None:
+        if frame.f_code is _result.__code__:
+            raise OutOfTime
+        frame = frame.f_back
+
+
+def _memory_bytes() -> int:
+    """Returns the current size of this process's address space."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def main() -> None:
@@ -45,9 +152,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # existing objects stay shared with the children
     gc.disable()
-    with socket.socket(fileno=CONTROL) as control:
-        control.sendall(READY)
-        Children(control, environment, limits).serve()
+    with socket.socket(fileno=_CONTROL) as control:
+        control.sendall(_READY)
+        _Children(control, environment, limits).serve()
 
 
 def _warm(environment: PromptEnvironment) -> None:
@@ -56,7 +163,7 @@ def _warm(environment: PromptEnvironment) -> None:
     rendered(environment, compiled(environment, text), {"client_context": {"a": 1}}, 1000)
 
 
-class Children:
+class _Children:
     """The running renderings: a process and a connection each."""
 
     def __init__(self, control: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
@@ -88,13 +195,13 @@ class Children:
 
     def _take(self) -> bool:
         """Forks a child for the next connection. False: no more connections will come."""
-        said, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
-        if not said or not descriptors:
-            return bool(said)
+        data, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+        if not data or not descriptors:
+            return bool(data)
         connection = socket.socket(fileno=descriptors[0])
         process = os.fork()
         if process == 0:
-            render_and_exit(connection.fileno(), self._environment, self._limits)
+            _render_and_exit(connection.fileno(), self._environment, self._limits)
         self._processes[process] = (connection, time.monotonic())
         self._poll.register(connection, 0)  # only a hang-up is of interest
         return True
@@ -120,7 +227,7 @@ class Children:
             if now - started >= self._limits.kill_seconds:
                 os.kill(process, signal.SIGKILL)
             elif now - started >= self._limits.watchdog_seconds:
-                os.kill(process, STUCK)
+                os.kill(process, _STUCK)
 
     def _kill(self, processes: Iterable[int]) -> None:
         for process in processes:

@@ -18,16 +18,14 @@ import structlog
 from swarm.agents.failures import OUR_FAULT, GaveUp, not_within
 from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentRequest, whole_body
 from swarm.agents.remote.dialects import requests_of
-from swarm.agents.remote.exchange import Exchange
-from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES, RunDeadline, event_data
-from swarm.agents.remote.translation.translator import Translator
-from swarm.agents.remote.whole_answers import answer_in, collected
+from swarm.agents.remote.exchange import BODY_BYTES, EVENT_BYTES, Exchange, RunDeadline, event_data
+from swarm.agents.remote.translation.translator import Translator, answer_in, collected
 from swarm.clock import MeasuredClock
 from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, RunInput
 
-HEALTH_SECONDS: Final = 5.0
-FAREWELL_SECONDS: Final = 2.0
+_HEALTH_SECONDS: Final = 5.0
+_FAREWELL_SECONDS: Final = 2.0
 """The time limit for notifying an agent that its run was left."""
 
 _log = structlog.get_logger(__name__)
@@ -76,13 +74,13 @@ class AguiAgent:
     async def health(self) -> Health:
         """Whether a run would reach the agent. Takes a few seconds at most, and raises nothing."""
         try:
-            async with asyncio.timeout(HEALTH_SECONDS):
-                status = await self._exchange.look(self._requests.health(), HEALTH_SECONDS)
+            async with asyncio.timeout(_HEALTH_SECONDS):
+                status = await self._exchange.look(self._requests.health(), _HEALTH_SECONDS)
                 return self._requests.health_of(status)
         except GaveUp as error:
             return Health(reachable=False, detail=error.reason)
         except TimeoutError:
-            return Health(reachable=False, detail=not_within(HEALTH_SECONDS))
+            return Health(reachable=False, detail=not_within(_HEALTH_SECONDS))
         except Exception:  # noqa: BLE001 - nothing may come of a question but an answer
             _log.exception("The health of an agent cannot be told.", action="agent_health", agent=self._agent.name)
             return Health(reachable=False, detail=OUR_FAULT)
@@ -159,8 +157,8 @@ class AguiAgent:
         """Notifies the agent that its run was left; without success, the closed connection has to suffice."""
         ids = {"agent": self._agent.name, "run_id": run_id}
         try:
-            async with asyncio.timeout(FAREWELL_SECONDS):
-                status = await self._exchange.look(call, FAREWELL_SECONDS)
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                status = await self._exchange.look(call, _FAREWELL_SECONDS)
                 _log.info("An agent was told that its run was left.", action="agent_cancel", status=status, **ids)
         except (GaveUp, TimeoutError) as error:
             _log.info("An agent was not told that its run was left.", action="agent_cancel", why=str(error), **ids)

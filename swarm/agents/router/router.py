@@ -1,46 +1,229 @@
 """The tool router: one call of the model decides, the tools run, and one more call words their results.
 
 No other call is made: a refusal is built from the tools' descriptions, a question for missing arguments from the
-tool's schema where the model has not worded one, and a failure is shown unchanged.
+tool's schema where the model has not worded one, and a failure is shown unchanged. Calls of the model are single ones,
+so pydantic-ai does not count them.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import dropwhile
 from typing import Final, Protocol
 
 import structlog
-from pydantic_ai.direct import model_request
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    UserPromptPart,
+)
 from pydantic_ai.models import Model
 
-from swarm.agents.builtin.messages import model_messages
-from swarm.agents.builtin.run import BuiltinRun
-from swarm.agents.builtin.sessions import ROLES, asked
-from swarm.agents.router import wording
+from swarm.agents.builtin.messages import fenced, model_messages
+from swarm.agents.builtin.run import ROLES, BuiltinRun, asked
+from swarm.agents.models.troubles import label_of
 from swarm.agents.router.decision import (
     OWN,
     AskBack,
     CallTools,
+    PlannedCall,
     Refuse,
     RouterDecision,
     StopDecision,
     decision_in,
+    example,
+    kind,
     offer,
 )
-from swarm.agents.router.meter import Meter
-from swarm.agents.router.tool_results import ANSWER, Teller
-from swarm.agents.toolbox.tool import Tool
+from swarm.agents.toolbox.arguments import parameters
+from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, answered, not_for_strangers, shortened
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.models import ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
-RECENT_MESSAGES: Final = 20
-"""The number of earlier messages shown to the model: a request that waits for an answer is among the last."""
+_MICRODOLLARS: Final = 1_000_000
+_MOST_TOOLS_NAMED: Final = 12
+_DESCRIPTION_CHARACTERS: Final = 120
+_RAW_CHARACTERS: Final = 4_000
+ANSWER: Final = "answer"
+AS_IT_IS: Final = "result"
+_Results = Sequence[tuple[PlannedCall, ToolAnswer]]
 
 _log = structlog.get_logger(__name__)
+
+_RECENT_MESSAGES: Final = 20
+"""The number of earlier messages shown to the model: a request that waits for an answer is among the last."""
+
+
+class _Meter:
+    """Counts the usage of runs. Raises UsageLimitExceeded, in pydantic-ai's words, for a step beyond a limit."""
+
+    def __init__(self, limits: RunLimits, usage_of: Callable[[ModelResponse], ModelUsage]) -> None:
+        self._limits = limits
+        self._usage_of = usage_of
+
+    def before_request(self, run: BuiltinRun) -> None:
+        """Raises UsageLimitExceeded if the run may not call a model again."""
+        _check("request_limit", self._limits.requests, run.usage.requests + 1)
+
+    def count(self, run: BuiltinRun, response: ModelResponse) -> None:
+        """Counts the usage of a model's answer."""
+        run.used(self._usage_of(response))
+        run.model = label_of(response)
+
+    def after_request(self, run: BuiltinRun) -> None:
+        """Raises UsageLimitExceeded if the answers used too much, which is known only afterwards."""
+        used = run.usage
+        _check("total_tokens_limit", self._limits.tokens, used.input_tokens + used.output_tokens)
+        if used.cost_microdollars is not None:
+            _check("cost_limit", self._limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
+
+    def before_tools(self, run: BuiltinRun, calls: int) -> None:
+        """Counts calls of tools before they are made. Raises UsageLimitExceeded for too many; then none may be made."""
+        _check("tool_calls_limit", self._limits.tool_calls, run.usage.tool_calls + calls)
+        run.used(ModelUsage(tool_calls=calls))
+
+
+def _check(name: str, limit: int | Decimal | None, used: int | Decimal) -> None:
+    if limit is not None and used > limit:
+        raise UsageLimitExceeded(f"This would exceed the {name} of {limit}.")
+
+
+def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
+    """Words a refusal with the available tools, from their own descriptions."""
+    lines = [f"- `{tool.name}`: {_first_sentence(tool.description)}" for tool in tools[:_MOST_TOOLS_NAMED]]
+    if len(tools) > _MOST_TOOLS_NAMED:
+        lines.append(f"- and {len(tools) - _MOST_TOOLS_NAMED} more")
+    return "\n\n".join(part for part in (intro, "\n".join(lines), outro) if part)
+
+
+def question(ask: AskBack, fallback: str) -> str:
+    """Returns the question, in the model's words or from the tool's schema."""
+    if ask.question or ask.tool is None:
+        return ask.question or fallback
+    known = parameters(ask.tool.parameters)
+    wanted = [_wanted(name, known.get(name, {})) for name in ask.missing]
+    if wanted:
+        return f"To run `{ask.tool.name}` I still need {_listed(wanted)}."
+    return f"I cannot run `{ask.tool.name}` with that ({'; '.join(ask.problems)}). What should it be?"
+
+
+def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
+    """Words the unchanged results of the calls for people, for failed calls and where a model cannot word them."""
+    return "\n\n".join(
+        _result(call, shortened(answer.text, _RAW_CHARACTERS), failed=answer.failed, with_arguments=len(results) > 1)
+        for call, answer in results
+    )
+
+
+def for_model(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
+    """Words the results of the calls for the model, with arguments and at full length."""
+    return "\n\n".join(
+        _result(call, answer.text, failed=answer.failed, with_arguments=True) for call, answer in results
+    )
+
+
+def _result(call: PlannedCall, text: str, *, failed: bool, with_arguments: bool) -> str:
+    arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+    name = f"`{call.tool.name}` with {arguments}" if with_arguments and call.arguments else f"`{call.tool.name}`"
+    said = text.strip() or "nothing"
+    return f"{name} did not work: {said}" if failed else f"{name} answered:\n{said}"
+
+
+def _first_sentence(description: str) -> str:
+    text = " ".join(description.split())
+    sentence = text.split(". ", 1)[0].rstrip(".")
+    if len(sentence) > _DESCRIPTION_CHARACTERS:
+        sentence = sentence[: _DESCRIPTION_CHARACTERS - 1] + "…"
+    return sentence or "no description"
+
+
+def _wanted(name: str, schema: object) -> str:
+    part = schema if isinstance(schema, dict) else {}
+    meaning = str(part.get("description") or "").strip().rstrip(".")
+    return f"`{name}` ({meaning or kind(part)}, for example {example(name, part)})"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+class _Teller:
+    """Calls tools and shows results, for one router."""
+
+    def __init__(self, model: Model, meter: _Meter, *, most_characters: int) -> None:
+        self._model = model
+        self._meter = meter
+        self._most_characters = most_characters
+
+    async def tell(self, run: BuiltinRun, calls: Sequence[PlannedCall], result_of: Callable[[str], str]) -> None:
+        """Calls the tools, all at once, and shows their results.
+
+        ``result_of`` gives the instructions for results of an MCP server's tools. The results are shown in any case:
+        unchanged, where the model fails to word them. If every tool failed, the model is not called.
+        """
+        self._meter.before_tools(run, len(calls))
+        caps = CallCaps()
+        answers = await asyncio.gather(*(self._called(run, call, caps) for call in calls))
+        results = list(zip(calls, answers, strict=True))
+        if all(answer.failed for answer in answers) or not await self._worded(run, results, result_of):
+            await run.written(ANSWER)  # closes the part written before the failure
+            await run.write_whole(outcome(results), AS_IT_IS)
+
+    async def _called(self, run: BuiltinRun, call: PlannedCall, caps: CallCaps) -> ToolAnswer:
+        await run.begin_call(call.id, call.tool.name, call.arguments)
+        refusal = not_for_strangers(call.tool, by_strangers=run.input.origin.by_strangers)
+        refusal = refusal or caps.refusal(call.tool, 1)
+        answer = refusal or await answered(call.tool, call.arguments, self._most_characters)
+        await run.end_call(call.id, call.tool.name, call.arguments, answer)
+        return answer
+
+    async def _worded(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> bool:
+        """Has the model word the results. Returns whether the model did so to the end."""
+        try:
+            said = await self._word(run, results, result_of)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the tools have done their work, and it is told
+            # Only the type: a provider's text may hold people's words.
+            _log.warning(
+                "A result is told as it is.", action="route", run_id=run.input.agui_run_id, error=type(error).__name__
+            )
+            return False
+        await run.written(ANSWER)
+        return bool(said.strip())
+
+    async def _word(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> str:
+        self._meter.before_request(run)
+        said = ""
+        async with model_request_stream(self._model, [self._request(run, results, result_of)]) as stream:
+            try:
+                async for event in stream:
+                    match event:
+                        case (
+                            PartStartEvent(part=TextPart(content=text))
+                            | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+                        ):
+                            said += text
+                            await run.write(text, ANSWER)
+            finally:
+                self._meter.count(run, stream.get())
+        return said
+
+    def _request(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> ModelRequest:
+        servers = dict.fromkeys(call.tool.server for call, _ in results)
+        instructions = "\n\n".join(dict.fromkeys(result_of(server) for server in servers))
+        told = fenced("What the tools said", for_model(results))
+        return ModelRequest(parts=[UserPromptPart(content=f"{asked(run.input)}\n\n{told}")], instructions=instructions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +243,7 @@ FindWordings = Callable[[RunInput, Sequence[Tool]], Awaitable[Wordings]]
 """Finds the wordings for a run. Raises a SwarmError whose message is for people."""
 
 
-class Recalls(Protocol):
+class _Recalls(Protocol):
     """The part of `swarm.domain.model.sessions.Memory` that a router needs."""
 
     async def get_messages(
@@ -77,7 +260,7 @@ class Router:
         self,
         model: Model,
         *,
-        memory: Recalls,
+        memory: _Recalls,
         tools: Callable[[], Sequence[Tool]],
         wordings: FindWordings,
         limits: RunLimits,
@@ -88,8 +271,8 @@ class Router:
         self._memory = memory
         self._tools = tools
         self._wordings = wordings
-        self._meter = Meter(limits, usage_of)
-        self._teller = Teller(model, self._meter, most_characters=most_characters)
+        self._meter = _Meter(limits, usage_of)
+        self._teller = _Teller(model, self._meter, most_characters=most_characters)
 
     async def aclose(self) -> None:
         """Does nothing: the router owns no resources."""
@@ -103,9 +286,9 @@ class Router:
             return
         match await self._decided(run, tools, words):
             case AskBack() as ask:
-                await run.write_whole(wording.question(ask, words.ask), ANSWER)
+                await run.write_whole(question(ask, words.ask), ANSWER)
             case Refuse():
-                await run.write_whole(wording.refusal(words.refuse_intro, tools, words.refuse_outro), ANSWER)
+                await run.write_whole(refusal(words.refuse_intro, tools, words.refuse_outro), ANSWER)
             case StopDecision():
                 await run.write_whole(words.stopped, ANSWER)
             case CallTools(calls=calls):
@@ -135,9 +318,9 @@ class Router:
         if run.input.history:
             said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.input.history]
         else:
-            remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES, run_id=run.input.run_id)
+            remembered = await self._memory.get_messages(run.session_id, _RECENT_MESSAGES, run_id=run.input.run_id)
             said = [one for one in remembered if one.role in ROLES.values()]
-        recent = (one for one in said[-RECENT_MESSAGES:] if one.text.strip())
+        recent = (one for one in said[-_RECENT_MESSAGES:] if one.text.strip())
         return list(dropwhile(lambda one: one.role is MessageRole.ASSISTANT, recent))
 
 

@@ -14,7 +14,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from referencing import Registry
 
-MOST_PROBLEMS: Final = 5
+_MOST_PROBLEMS: Final = 5
 """The number of problems reported at once; a model with more errors starts again anyway."""
 
 _NOTHING_ELSE: Final[Registry[Any]] = Registry()
@@ -152,7 +152,7 @@ def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: 
         validator = _validator(schema)
         validator.check_schema(dict(schema))
         errors = (error for error in validator.iter_errors(dict(arguments)) if not _is_about(error, arguments, missing))
-        return tuple(_clause(error) for error in islice(errors, MOST_PROBLEMS))
+        return tuple(_clause(error) for error in islice(errors, _MOST_PROBLEMS))
     except Exception as error:  # noqa: BLE001 - a server writes the schema, and may have the library raise anything
         _note_broken(error)
         return ()

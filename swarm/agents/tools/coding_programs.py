@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from swarm.agents.tools.answers import readable
+from swarm.agents.tools.work_tree import readable
 from swarm.processes.captured import Ran
 
 CLAUDE_OPTIONS: Final = ("--permission-mode", "acceptEdits")
 CODEX_OPTIONS: Final = ("--sandbox", "workspace-write")
 
-MOST_CHARACTERS: Final = 60_000
+_MOST_CHARACTERS: Final = 60_000
 """The limit of a program's output. The agent's own limit cuts the text for a model further."""
 
 _UNCONNECTED: Final = re.compile(
@@ -95,18 +95,20 @@ def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
     )
 
 
-def could_not_connect(ran: Ran, said: ProgramOutput) -> bool:
+def could_not_connect(ran: Ran, output: ProgramOutput) -> bool:
     """Whether a run failed to connect before any work was done: a second run may succeed."""
-    failed = not ran.timed_out and (ran.code != 0 or not said.is_done)
+    failed = not ran.timed_out and (ran.code != 0 or not output.is_done)
     return (
-        failed and not said.has_worked and bool(_UNCONNECTED.search(f"{said.text[-_LATELY:]}\n{ran.errors[-_LATELY:]}"))
+        failed
+        and not output.has_worked
+        and bool(_UNCONNECTED.search(f"{output.text[-_LATELY:]}\n{ran.errors[-_LATELY:]}"))
     )
 
 
-def clean(text: str) -> str:
+def _clean(text: str) -> str:
     """Makes output readable: overwritten lines, as of a progress bar, keep their last text; long output is cut."""
-    if len(text) > MOST_CHARACTERS:
-        text = f"{text[: MOST_CHARACTERS // 3]}\n[…]\n{text[-MOST_CHARACTERS * 2 // 3 :]}"
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[: _MOST_CHARACTERS // 3]}\n[…]\n{text[-_MOST_CHARACTERS * 2 // 3 :]}"
     lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
     return readable("\n".join(lines)).strip()
 
@@ -118,7 +120,7 @@ def _no_option(task: str) -> str:
 
 def _plain(ran: Ran) -> ProgramOutput:
     """Reads plain output: standard output has the answer, standard error the progress and errors."""
-    answer, rest = clean(ran.output), clean(ran.errors)
+    answer, rest = _clean(ran.output), _clean(ran.errors)
     text = "\n".join(filter(None, (answer, rest if ran.code != 0 or not answer else "")))
     return ProgramOutput(text=text, is_done=True, has_worked=bool(_AT_WORK.search(f"{answer}\n{rest}")))
 
@@ -134,7 +136,7 @@ def _result(ran: Ran) -> ProgramOutput:
     is_error = bool(result.get("is_error")) or result.get("subtype", "success") != "success"
     # An error before the first answer counts as a turn of its own, without cost.
     has_worked = not is_error or _number(result.get("num_turns")) > 1 or _number(result.get("total_cost_usd")) > 0
-    return ProgramOutput(text=clean(str(text)), is_done=not is_error, has_worked=has_worked, note=_cost(result))
+    return ProgramOutput(text=_clean(str(text)), is_done=not is_error, has_worked=has_worked, note=_cost(result))
 
 
 def _cost(result: Mapping[str, Any]) -> str:
@@ -151,9 +153,9 @@ def _events(ran: Ran) -> ProgramOutput:
     messages = [str(item.get("text", "")) for item in items if item.get("type") == "agent_message"]
     kinds = [event.get("type") for event in events]
     is_done = "turn.completed" in kinds and "turn.failed" not in kinds
-    told = [*messages[-1:], *([] if is_done else _problems(events)[-1:])]
+    texts = [*messages[-1:], *([] if is_done else _problems(events)[-1:])]
     return ProgramOutput(
-        text=clean("\n\n".join(told)),
+        text=_clean("\n\n".join(texts)),
         is_done=is_done,
         has_worked=any(item.get("type") != "error" for item in items),
         note=_tokens(events),
@@ -175,7 +177,7 @@ def _tokens(events: Sequence[Mapping[str, Any]]) -> str:
 
 def _unread(ran: Ran) -> ProgramOutput:
     """Reads output of an unexpected form as text, and never as complete."""
-    return ProgramOutput(text="\n".join(filter(None, (clean(ran.output), clean(ran.errors)))), is_done=False)
+    return ProgramOutput(text="\n".join(filter(None, (_clean(ran.output), _clean(ran.errors)))), is_done=False)
 
 
 def _objects(output: str) -> Iterator[Mapping[str, Any]]:

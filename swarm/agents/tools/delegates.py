@@ -13,7 +13,6 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.coding_programs import (
     CLAUDE_OPTIONS,
     CODEX_OPTIONS,
@@ -24,19 +23,18 @@ from swarm.agents.tools.coding_programs import (
     could_not_connect,
     kiro_cli,
 )
-from swarm.agents.tools.work_tree import WorkTree
+from swarm.agents.tools.work_tree import ToolRefused, WorkTree, answering, plain
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
 from swarm.telemetry.redaction import HIDDEN
 
-TIMEOUT_SECONDS: Final = 300.0
-KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
-MOST_TASK_BYTES: Final = 100_000
+_TIMEOUT_SECONDS: Final = 300.0
+_KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
+_MOST_TASK_BYTES: Final = 100_000
 """Linux accepts 128 KiB in one argument; a longer task belongs in a file."""
 
-ATTEMPTS: Final = 2
-PAUSE_SECONDS: Final = 2.0  # before the second
-
+_ATTEMPTS: Final = 2
+_PAUSE_SECONDS: Final = 2.0  # before the second
 _SECRET: Final = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _PLAIN_TERMINAL: Final = {"TERM": "dumb", "NO_COLOR": "1"}
 
@@ -55,13 +53,13 @@ def delegate_tools(
     root: Path,
     *,
     env: Mapping[str, str],
-    kiro_path: Path = KIRO_PATH,
+    kiro_path: Path = _KIRO_PATH,
     claude: Path = Path("claude"),
     codex: Path = Path("codex"),
     claude_options: Sequence[str] = CLAUDE_OPTIONS,
     codex_options: Sequence[str] = CODEX_OPTIONS,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    pause_seconds: float = PAUSE_SECONDS,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+    pause_seconds: float = _PAUSE_SECONDS,
 ) -> Delegates:
     """Returns a tool for each coding program that is installed.
 
@@ -144,8 +142,8 @@ class _Delegate:
         task = _task(arguments["task"])
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             _log.info("work is handed over", action="tool_delegate", tool=self.name, folder=folder.path)
-            ran, said = await self._ran(task, folder.by_descriptor)
-        answer = self._answer(ran, said)
+            ran, output = await self._ran(task, folder.by_descriptor)
+        answer = self._answer(ran, output)
         _log.info("work has come back", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed)
         return answer
 
@@ -153,14 +151,14 @@ class _Delegate:
         """Runs the program, and again if it could not connect and has done nothing. Both runs share one time limit."""
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         ran = await self._run(task, folder, self.timeout_seconds)
-        said = await asyncio.to_thread(self.program.heard, ran)  # the output may be long
-        if could_not_connect(ran, said):
+        output = await asyncio.to_thread(self.program.heard, ran)  # the output may be long
+        if could_not_connect(ran, output):
             await asyncio.sleep(min(self.pause_seconds, self._left(deadline)))
             if (left := self._left(deadline)) > 0:
                 _log.info("a second attempt", action="tool_delegate_again", tool=self.name)
                 ran = await self._run(task, folder, left)
-                said = await asyncio.to_thread(self.program.heard, ran)
-        return ran, said
+                output = await asyncio.to_thread(self.program.heard, ran)
+        return ran, output
 
     @staticmethod
     def _left(deadline: float) -> float:
@@ -182,10 +180,10 @@ class _Delegate:
                 f"{self.path} cannot be started ({error.strerror or error}); the operator has to install it again."
             ) from error
 
-    def _answer(self, ran: Ran, said: ProgramOutput) -> ToolAnswer:
-        why = _why(ran, said, Path(self.path).name, self.timeout_seconds)
-        text = self._hidden(said.text) or ("" if why else "It is done, and said nothing.")
-        note = f"[{self.program.name}: {said.note}]" if said.note else ""
+    def _answer(self, ran: Ran, output: ProgramOutput) -> ToolAnswer:
+        why = _why(ran, output, Path(self.path).name, self.timeout_seconds)
+        text = self._hidden(output.text) or ("" if why else "It is done, and said nothing.")
+        note = f"[{self.program.name}: {output.note}]" if output.note else ""
         return ToolAnswer(text="\n\n".join(filter(None, (why, text, note))), failed=bool(why))
 
     def _hidden(self, text: str) -> str:
@@ -212,23 +210,23 @@ def _task(value: str) -> str:
     task = plain(value, "The task").strip()
     if not task:
         raise ToolRefused("The task is empty; say what is to be done.")
-    if (size := len(task.encode())) > MOST_TASK_BYTES:
+    if (size := len(task.encode())) > _MOST_TASK_BYTES:
         raise ToolRefused(
-            f"The task has {size:,} bytes, and {MOST_TASK_BYTES:,} are the most; put the rest into a file."
+            f"The task has {size:,} bytes, and {_MOST_TASK_BYTES:,} are the most; put the rest into a file."
         )
     return task
 
 
-def _why(ran: Ran, said: ProgramOutput, name: str, timeout_seconds: float) -> str:
+def _why(ran: Ran, output: ProgramOutput, name: str, timeout_seconds: float) -> str:
     """Returns the reason of a failure; empty without a failure."""
     if ran.timed_out:
         return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."
-    if could_not_connect(ran, said):
+    if could_not_connect(ran, output):
         return f"{name} could not connect, twice; try again later."
     if ran.code is None or ran.code < 0:
         return f"{name} was ended by the system. What it changed until then is still there."
     if ran.code:
         return f"{name} failed (exit code {ran.code})."
-    if not said.is_done:
+    if not output.is_done:
         return f"{name} did not come to its end."
     return ""

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.agents.tools.answers import ToolRefused, answering, plain
-from swarm.agents.tools.work_tree import ResolvedPath, WorkTree, is_git_data
+from swarm.agents.tools.work_tree import ResolvedPath, ToolRefused, WorkTree, answering, is_git_data, plain
 from swarm.clock import new_id
-from swarm.processes.finishing import to_the_end
+from swarm.processes.child import to_the_end
 
-MOST_BYTES: Final = 256 * 1024
+_MOST_BYTES: Final = 256 * 1024
 """For one read, and for one write."""
 
-LARGEST_BYTES: Final = 64 * 1024 * 1024
+_LARGEST_BYTES: Final = 64 * 1024 * 1024
 """Larger files are neither read nor appended to: their lines have to be counted from the beginning."""
 
 _MOST_ENTRIES: Final = 500
@@ -51,7 +50,7 @@ _WRITE_PARAMETERS: Final = object_schema(
 )
 
 
-def file_tools(root: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Tool, Tool]:
+def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool]:
     """Returns ``file-read`` and ``file-write``, confined to ``root``.
 
     A path may go through symbolic links that stay within the tree. Only plain files of UTF-8 text are read and only
@@ -135,15 +134,15 @@ def _opened(place: ResolvedPath, path: str) -> int:
     """Opens the checked file itself for reading."""
     _check_plain(place, path)
     file = os.open(place.by_descriptor, os.O_RDONLY | os.O_CLOEXEC)
-    if (size := os.fstat(file).st_size) > LARGEST_BYTES:
+    if (size := os.fstat(file).st_size) > _LARGEST_BYTES:
         os.close(file)
-        raise ToolRefused(f"{path} has {size:,} bytes; files of more than {LARGEST_BYTES:,} are not opened.")
+        raise ToolRefused(f"{path} has {size:,} bytes; files of more than {_LARGEST_BYTES:,} are not opened.")
     return file
 
 
 def _content(place: ResolvedPath, path: str) -> bytes:
     with open(_opened(place, path), "rb") as file:
-        return file.read(LARGEST_BYTES)
+        return file.read(_LARGEST_BYTES)
 
 
 def _listing(place: ResolvedPath) -> str:

@@ -11,12 +11,11 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.agents.tools.answers import ToolRefused, answering, plain, program_answer
-from swarm.agents.tools.work_tree import WorkTree
+from swarm.agents.tools.work_tree import ToolRefused, WorkTree, answering, plain, program_answer
 from swarm.processes.captured import run_program
 
-TIMEOUT_SECONDS: Final = 60.0
-MOST_BYTES: Final = 64 * 1024
+_TIMEOUT_SECONDS: Final = 60.0
+_MOST_BYTES: Final = 64 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -26,8 +25,8 @@ def shell_tool(
     commands: Sequence[str],
     *,
     env: Mapping[str, str],
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    most_bytes: int = MOST_BYTES,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+    most_bytes: int = _MOST_BYTES,
 ) -> Tool | None:
     """Returns the tool ``shell``; None if no command is allowed, which is the default.
 

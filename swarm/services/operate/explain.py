@@ -119,7 +119,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
         stored=message is not None,
         routing=routing,
         owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
-        inbox_messages=[_inbox_message(tx, found, names) for found in inbox_messages],
+        entries=[_inbox_message(tx, found, names) for found in inbox_messages],
         tasks=list(_tasks(tx, inbox_messages, names)),
     )
 
@@ -127,7 +127,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:
     """Explains a task that came from no message."""
     explained = _task(tx, task, agents.names(tx))
-    return Explained(channel="", ts="", stored=False, routing=[], owner=None, inbox_messages=[], tasks=[explained])
+    return Explained(channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained])
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:

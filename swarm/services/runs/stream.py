@@ -60,7 +60,7 @@ _MAX_NAME: Final = 200  # of a step's id and its title
 class Streamed(TypedDict):
     """The answer as it stands: its run, `open` or `closed`, and how many characters you have said."""
 
-    run_id: str
+    turn_id: str  # the id of the run
     status: str
     characters: int
 
@@ -166,7 +166,7 @@ class AnswerStreams:
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
         done = idempotent(tx, _call(caller, "close", run_id, run.lease_token, arguments), act)
-        return Streamed(run_id=run_id, status="closed", characters=done["characters"])
+        return Streamed(turn_id=run_id, status="closed", characters=done["characters"])
 
 
 def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
@@ -189,7 +189,7 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
     run_id = idempotent(tx, call, act, stands=stands)["turn_id"]
     last = run_events.last(tx, run_id)
     status = "open" if _is_open(tx, run_id) else "closed"
-    return Streamed(run_id=run_id, status=status, characters=last.characters if last else 0)
+    return Streamed(turn_id=run_id, status=status, characters=last.characters if last else 0)
 
 
 def _is_open(tx: Transaction, run_id: str) -> bool:
@@ -206,7 +206,7 @@ def _add(tx: Transaction, caller: Caller, run_id: str, action: str, piece: Piece
 
     is_once = caller.request_id is not None
     done = idempotent(tx, _call(caller, action, run_id, run.lease_token, {}), act) if is_once else act()
-    return Streamed(run_id=run_id, status="open", characters=done["characters"])
+    return Streamed(turn_id=run_id, status="open", characters=done["characters"])
 
 
 def _call(

@@ -13,8 +13,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from structlog.testing import capture_logs
 
-from swarm.agents.toolbox.calls import CONCLUDE
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.tool import CONCLUDE, ToolAnswer
 from swarm.domain.answers.events import (
     Failed,
     Finished,

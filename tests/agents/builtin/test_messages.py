@@ -18,13 +18,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from swarm.agents.builtin.fence import fenced
 from swarm.agents.builtin.messages import (
     EARLIER_CHARACTERS,
     EARLIER_RESULT_CHARACTERS,
     GOES_ON,
     SUMMARISED_CHARACTERS,
     earlier,
+    fenced,
     in_words,
     model_messages,
 )

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.agents.builtin import recorder
 from swarm.agents.builtin.agent import CUT_OFF
 from swarm.agents.builtin.run import WAITING_EVENTS, BuiltinRun, Stumbled
 from swarm.agents.failures import OUR_FAULT
@@ -293,7 +292,7 @@ async def test_two_runs_of_one_session_at_once_are_both_remembered_whole(databas
 async def test_a_database_that_comes_back_gets_the_run_and_only_then_is_it_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recorder, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("swarm.agents.builtin.agent.AGAIN_SECONDS", 0.0)
     memory = Stubborn(3)
     with capture_logs() as logs:
         events = await hear(agent(Does(greets), memory), run_input("hi"))
@@ -303,7 +302,7 @@ async def test_a_database_that_comes_back_gets_the_run_and_only_then_is_it_over(
 
 
 async def test_a_database_that_stays_away_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "RECORD_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.agent.RECORD_SECONDS", 0.05)
     with capture_logs() as logs:
         events = await hear(agent(Does(greets), Stubborn(10**9)), run_input("hi"))
     assert (texts(events), events[-1]) == (["hello"], Finished())
@@ -329,7 +328,7 @@ async def test_what_cannot_be_remembered_is_noted_down_and_what_cannot_be_noted_
 
 
 async def test_the_end_of_the_coordinator_does_not_wait_long_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.agent.CLOSING_SECONDS", 0.05)
     memory = Stubborn(10**9)
     works = agent(Does(greets), memory)
     listening = reader(works, run_input("hi"))

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.agents.builtin.run import Stumbled
-from swarm.agents.builtin.sessions import asked, door_of, questions, session_of, unheard
+from swarm.agents.builtin.run import Stumbled, asked, door_of, questions, session_of, unheard
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.model.models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope

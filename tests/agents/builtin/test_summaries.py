@@ -11,7 +11,6 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models import Model
 from structlog.testing import capture_logs
 
-from swarm.agents.builtin import recorder
 from swarm.agents.builtin.summariser import Summariser
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.building import Models
@@ -209,7 +208,7 @@ class Away(RunsKept):
 async def test_a_database_that_is_away_for_a_while_gets_the_run_of_a_summary(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("swarm.agents.builtin.agent.AGAIN_SECONDS", 0.0)
     runs = Away(3)
     memory = short(db, summariser(Scripted("Four messages.").model, runs))
     await grow(memory)
@@ -220,7 +219,7 @@ async def test_a_database_that_is_away_for_a_while_gets_the_run_of_a_summary(
 async def test_one_that_stays_away_costs_no_summary_and_is_logged(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "RECORD_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.agent.RECORD_SECONDS", 0.05)
     memory = short(db, summariser(Scripted("Four messages.").model, Away(10**9)))
     await grow(memory)
     with capture_logs() as logs:
@@ -230,7 +229,7 @@ async def test_one_that_stays_away_costs_no_summary_and_is_logged(
 
 
 async def test_the_end_does_not_wait_long_to_note_down_a_summary(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.agent.CLOSING_SECONDS", 0.05)
     began, runs = asyncio.Event(), Away(10**9)
     memory = short(db, summariser(Scripted(endless(began)).model, runs))
     helper = assistant(Scripted("Fine.").model, memory, runs=runs)

@@ -204,7 +204,7 @@ async def test_long_answers_come_whole_up_to_a_mebibyte(plain: Plain) -> None:
 
 
 async def test_a_message_without_an_end_ends_the_connection_only(plain: Plain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarm.agents.mcp.stdio.LINE_BYTES", 100_000)
+    monkeypatch.setattr("swarm.agents.mcp.transports.LINE_BYTES", 100_000)
     plain.offer("long", "echo")
     async with McpServers([plain.server("long", "echo")], timeouts=QUICK) as servers:
         answer = await call(servers, "long", characters=5_000_000)

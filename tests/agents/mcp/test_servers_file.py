@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.agents.mcp import servers_file
+from swarm.agents.mcp import server
 from swarm.agents.mcp.server import Address, McpServer, Program
 from swarm.domain.errors import ConfigurationError
 
@@ -20,7 +20,7 @@ def read(folder: Path, document: Any, **environment: str) -> tuple[McpServer, ..
     """The servers of a document."""
     path = folder / "servers_config.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return servers_file.read(path, environment)
+    return server.read(path, environment)
 
 
 def test_a_server_is_a_program_or_an_address(tmp_path: Path) -> None:
@@ -146,4 +146,4 @@ def test_what_it_may_not_say_is_told_with_file_and_key_and_without_values(
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"none\.json cannot be read: No such file or directory"):
-        servers_file.read(tmp_path / "none.json", {})
+        server.read(tmp_path / "none.json", {})

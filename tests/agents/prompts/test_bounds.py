@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarm.agents.prompts.files import PromptError, Template
 from swarm.agents.prompts.renderer import Renderer
-from swarm.agents.prompts.template import PromptError, Template
 from tests.agents.prompts import corpus
 from tests.support.quick import quick
 

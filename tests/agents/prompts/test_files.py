@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.agents.prompts.files import BUILT_IN, PromptFiles, load
-from swarm.agents.prompts.template import Prompts
+from swarm.agents.prompts.files import BUILT_IN, PromptFiles, Prompts, load
 from swarm.domain.errors import ConfigurationError
 
 pytestmark = pytest.mark.req("AGENT-03")

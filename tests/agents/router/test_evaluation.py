@@ -10,8 +10,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import TextPart, UserPromptPart
 
-from swarm.agents.router.evaluation.cases import Case, Expected, Suite, load
-from swarm.agents.router.evaluation.evaluate import Forgets, Got, Judged, confusion, evaluate
+from swarm.agents.router.evaluation import Case, Expected, Forgets, Got, Judged, Suite, confusion, evaluate, load
 from swarm.agents.toolbox.arguments import checked
 from tests.agents.builtin.making import router_works
 from tests.agents.builtin.scripted import Calls, Raises, Reply, Scripted, Told

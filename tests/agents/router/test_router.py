@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 from swarm.agents.router.decision import OWN, AskBack, Refuse, StopDecision, decision_in
-from swarm.agents.router.tool_results import ANSWER
+from swarm.agents.router.router import ANSWER
 from swarm.domain.answers.events import Failed, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
 from swarm.store.bridge.database import Database
 from tests.agents.builtin import making

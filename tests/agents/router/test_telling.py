@@ -15,7 +15,7 @@ import structlog
 from pydantic_ai.exceptions import ModelHTTPError
 from structlog.testing import capture_logs
 
-from swarm.agents.router.tool_results import ANSWER, AS_IT_IS
+from swarm.agents.router.router import ANSWER, AS_IT_IS
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.answers.events import Failed, Finished, TextEnded
 from swarm.domain.model.models import ModelUsage, RunLimits, UsageOutcome

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.agents.toolbox.calls import CallCaps, answered, capped
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.tool import CallCaps, ToolAnswer, answered, capped
 from tests.agents.builtin.making import Held, Made
 
 pytestmark = pytest.mark.req("TOOL-03")

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.agents.tools.git.process import GitOptions
+from swarm.agents.tools.git.repository import GitOptions
 from swarm.agents.tools.git.tool import git_tool
 from swarm.processes.captured import clean_environment
 

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.agents.tools.git.process import GitOptions
+from swarm.agents.tools.git.repository import GitOptions
 from swarm.agents.tools.git.tool import git_tool
 from swarm.processes.captured import clean_environment
 from tests.agents.tools.git_places import Place, template_in

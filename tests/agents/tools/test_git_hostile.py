@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from swarm.agents.tools.answers import ToolRefused
-from swarm.agents.tools.git.process import GitOptions, check, settings_in
+from swarm.agents.tools.git.repository import GitOptions, check, settings_in
+from swarm.agents.tools.work_tree import ToolRefused
 from tests.agents.tools.git_places import TRUSTING, Place, template_in
 from tests.support.quick import quick
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.agents.tools.answers import ToolRefused
 from swarm.agents.tools.git.subcommands import RULES, SUBCOMMANDS, understood
+from swarm.agents.tools.work_tree import ToolRefused
 
 pytestmark = pytest.mark.req("TOOL-01")
 

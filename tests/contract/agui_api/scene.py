@@ -15,7 +15,7 @@ from ag_ui.core import Event
 from pydantic import TypeAdapter
 
 from swarm.agents.remote.agui import AguiAgent
-from swarm.agents.remote.whole_answers import collected
+from swarm.agents.remote.translation.translator import collected
 from swarm.clock import ManualClock
 from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import AgentClient, Dialect, Health, RemoteAgent, RunEnd

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swarm.agents.builtin.sessions import session_of
+from swarm.agents.builtin.run import session_of
 from swarm.app import settings_mapping
 from swarm.config import BadSettings, load
 from swarm.domain.access import CallerPolicy

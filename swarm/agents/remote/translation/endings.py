@@ -24,23 +24,22 @@ from ag_ui.core import (
 )
 
 from swarm.agents.remote.translation.tools import StreamedCall, Tools
-from swarm.agents.remote.translation.values import JsonObject, clean, first, id_of, is_object, line_of, text_of
+from swarm.agents.remote.translation.wire import JsonObject, clean, first, id_of, is_object, line_of, text_of
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import AnswerKind, Asked, AskedField, Cancelled, Failed, Finished, Interrupted
 from swarm.telemetry.redaction import Redactor
 
-INTERRUPTS: Final = 20
-ERROR_CHARACTERS: Final = 500
+_INTERRUPTS: Final = 20
+_ERROR_CHARACTERS: Final = 500
 
-READ_CHARACTERS: Final = 8 * ERROR_CHARACTERS
+_READ_CHARACTERS: Final = 8 * _ERROR_CHARACTERS
 """The part of an error that is read."""
 
 _REDACTOR: Final = Redactor()
-
-FIELDS: Final = 50
-OPTIONS: Final = 200
-PROMPT_CHARACTERS: Final = 10_000
-RAW_BYTES: Final = 256 * 1024
+_FIELDS: Final = 50
+_OPTIONS: Final = 200
+_PROMPT_CHARACTERS: Final = 10_000
+_RAW_BYTES: Final = 256 * 1024
 
 TOOL_CALL: Final = "toolCall"
 """The key in `Asked.raw` of the waiting call: ``{"id", "name", "arguments"}``. A resume has to repeat this call."""
@@ -79,7 +78,7 @@ class Endings:
     def _finished(self, event: RunFinishedEvent) -> RunEnd:
         match event.outcome:
             case RunFinishedInterruptOutcome(interrupts=interrupts):
-                return Interrupted(asked=tuple(asked(one, self._tools.get) for one in interrupts[:INTERRUPTS]))
+                return Interrupted(asked=tuple(asked(one, self._tools.get) for one in interrupts[:_INTERRUPTS]))
             case RunFinishedCancelledOutcome():
                 return Cancelled()
         return Finished(result=text_in(event.result) or self._final)
@@ -87,8 +86,8 @@ class Endings:
 
 def failed(message: object, code: str = "") -> Failed:
     """Returns an agent's error for people: in one short line, without secrets."""
-    said = _REDACTOR.text(message[:READ_CHARACTERS]) if isinstance(message, str) else ""
-    return Failed(message=line_of(said, ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
+    text = _REDACTOR.text(message[:_READ_CHARACTERS]) if isinstance(message, str) else ""
+    return Failed(message=line_of(text, _ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
 
 
 def text_in(value: object) -> str | None:
@@ -116,15 +115,15 @@ def asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]
         id=id_of(interrupt.id),
         prompt=_prompt(interrupt, payload, extra),
         reason=line_of(interrupt.reason),
-        fields=tuple(_fields(payload, interrupt.response_schema or {}))[:FIELDS],
+        fields=tuple(_fields(payload, interrupt.response_schema or {}))[:_FIELDS],
         tool_name=call.name if call else line_of(first(payload, "tool_name", "toolName")),
         raw=_raw(interrupt, call),
     )
 
 
 def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str:
-    said = first(payload, "prompt", "message", "question") or interrupt.message or first(extra, "prompt")
-    return text_of(said, PROMPT_CHARACTERS)
+    prompt = first(payload, "prompt", "message", "question") or interrupt.message or first(extra, "prompt")
+    return text_of(prompt, _PROMPT_CHARACTERS)
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:
@@ -136,7 +135,7 @@ def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object
 
 def _is_storable(raw: object) -> bool:
     try:
-        return len(orjson.dumps(raw)) <= RAW_BYTES
+        return len(orjson.dumps(raw)) <= _RAW_BYTES
     except (orjson.JSONEncodeError, RecursionError):  # nested too deeply
         return False
 
@@ -166,7 +165,7 @@ def _listed(field: JsonObject) -> AskedField:
         label=line_of(first(field, "field_label", "label", "title")),
         kind=_KINDS.get(kind, AnswerKind.SELECT if options else AnswerKind.TEXT),
         required=first(field, "required") is True,
-        description=text_of(first(field, "field_description", "description", "help"), PROMPT_CHARACTERS),
+        description=text_of(first(field, "field_description", "description", "help"), _PROMPT_CHARACTERS),
         options=options,
         default=_default(first(field, "default_value", "default", "value")),
     )
@@ -180,7 +179,7 @@ def _of_schema(name: str, property: JsonObject, *, required: bool) -> AskedField
         label=line_of(property.get("title")),
         kind=_schema_kind(property, has_options=bool(options)),
         required=required,
-        description=text_of(property.get("description"), PROMPT_CHARACTERS),
+        description=text_of(property.get("description"), _PROMPT_CHARACTERS),
         options=options,
         default=_default(property.get("default")),
     )
@@ -204,11 +203,11 @@ def _schema_kind(property: JsonObject, *, has_options: bool) -> AnswerKind:
 def _options(values: object) -> tuple[str, ...]:
     if not isinstance(values, list):
         return ()
-    words = (first(value, "value", "label") if is_object(value) else value for value in values[:OPTIONS])
+    words = (first(value, "value", "label") if is_object(value) else value for value in values[:_OPTIONS])
     return tuple(dict.fromkeys(str(word) for word in words if isinstance(word, str | int | float)))
 
 
 def _default(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return text_of(str(value), PROMPT_CHARACTERS) if isinstance(value, str | int | float) else ""
+    return text_of(str(value), _PROMPT_CHARACTERS) if isinstance(value, str | int | float) else ""

@@ -25,19 +25,18 @@ from ag_ui.core import (
 )
 
 from swarm.agents.remote.translation.tools import Tools
-from swarm.agents.remote.translation.values import first, id_of, is_object, line_of, parsed, text_of
+from swarm.agents.remote.translation.wire import first, id_of, is_object, line_of, parsed, text_of
 from swarm.domain.answers.events import AgentEvent, PlanShown, PlanStep, StepNamed, StepStatus, Warned
 
-LISTS: Final = ("todos", "plan", "steps")
+_LISTS: Final = ("todos", "plan", "steps")
 
-STEPS: Final = 100
+_STEPS: Final = 100
 """A longer plan is cut."""
 
-ITEMS: Final = 1000
+_ITEMS: Final = 1000
 """The limit of a stored list, and of the operations applied from one patch."""
 
-REPR_CHARACTERS: Final = 16 * 1024
-
+_REPR_CHARACTERS: Final = 16 * 1024
 _TITLES: Final = ("content", "title", "step", "description", "task", "text", "name")
 _STATUSES: Final = {
     **dict.fromkeys(("inprogress", "running", "active", "working", "doing", "started", "current"), "IN_PROGRESS"),
@@ -46,8 +45,8 @@ _STATUSES: Final = {
 }
 
 WARNING: Final = "WARNING"
-WARNING_CHARACTERS: Final = 2000
-NESTED_STEPS: Final = 100
+_WARNING_CHARACTERS: Final = 2000
+_NESTED_STEPS: Final = 100
 
 
 class Plans:
@@ -62,8 +61,8 @@ class Plans:
         """Yields the plan, if this event changes it."""
         items = self._items_of(event)
         if items is not None:
-            self._items = items[:ITEMS]
-            yield from self._tell(plan_of(items))
+            self._items = items[:_ITEMS]
+            yield from self._tell(_plan_of(items))
 
     def _tell(self, steps: tuple[PlanStep, ...]) -> Iterator[AgentEvent]:
         if steps and steps != self._told:
@@ -73,70 +72,70 @@ class Plans:
     def _items_of(self, event: Event) -> list[object] | None:
         match event:
             case StateSnapshotEvent(snapshot=state):
-                return list_in(state) if is_object(state) else None
+                return _list_in(state) if is_object(state) else None
             case StateDeltaEvent(delta=operations):
                 return self._patched(operations)
             case CustomEvent(name=name, value=value):
-                return list_in(value) if is_about_plans(name) or _holds_list(value) else None
+                return _list_in(value) if _is_about_plans(name) or _holds_list(value) else None
             case ActivitySnapshotEvent(activity_type=name, content=content):
-                return list_in(content) if is_about_plans(name) else None
+                return _list_in(content) if _is_about_plans(name) else None
             case ToolCallEndEvent(tool_call_id=id) if self._writes_plans(id):
                 return self._written(id)
             case ToolCallResultEvent(tool_call_id=id, content=str(text)) if self._writes_plans(id):
-                return list_in_text(text)
+                return _list_in_text(text)
         return None
 
     def _patched(self, operations: Sequence[Any]) -> list[object]:
         items = self._items
-        for operation in operations[:ITEMS]:
+        for operation in operations[:_ITEMS]:
             items = patched(items, operation.path, operation.op, getattr(operation, "value", None))
         return items
 
     def _writes_plans(self, call_id: str) -> bool:
         call = self._tools.get(call_id)
-        return call is not None and is_about_plans(call.name)
+        return call is not None and _is_about_plans(call.name)
 
     def _written(self, call_id: str) -> list[object] | None:
         call = self._tools.get(call_id)
-        return list_in_text(call.argument_text()) if call else None
+        return _list_in_text(call.argument_text()) if call else None
 
 
 def _holds_list(value: object) -> bool:
-    return is_object(value) and any(isinstance(value.get(name), list) for name in LISTS)
+    return is_object(value) and any(isinstance(value.get(name), list) for name in _LISTS)
 
 
-def list_in(value: object, depth: int = 2) -> list[object] | None:
+def _list_in(value: object, depth: int = 2) -> list[object] | None:
     """Returns the list of steps in a value, or the value itself if it is a list; None without a list."""
     if isinstance(value, list):
         return value
     if not is_object(value) or not depth:
         return None
-    found = (list_in(value[name], depth - 1) for name in LISTS if name in value)
+    found = (_list_in(value[name], depth - 1) for name in _LISTS if name in value)
     return next((items for items in found if items is not None), None)
 
 
-def list_in_text(text: str) -> list[object] | None:
+def _list_in_text(text: str) -> list[object] | None:
     """Returns the list in a text of JSON, or the Python list at the end of a text.
 
     For example "Updated todo list to [{'content': …}]".
     """
-    items = list_in(parsed(text))
-    if items is not None or len(text) > REPR_CHARACTERS or "[" not in text:
+    items = _list_in(parsed(text))
+    if items is not None or len(text) > _REPR_CHARACTERS or "[" not in text:
         return items
     try:
-        return list_in(ast.literal_eval(text[text.index("[") :]))
+        return _list_in(ast.literal_eval(text[text.index("[") :]))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
 
 
-def is_about_plans(name: str) -> bool:
+def _is_about_plans(name: str) -> bool:
     """Whether the name of a tool or an event announces a plan."""
     return "todo" in name.lower() or "plan" in name.lower()
 
 
-def plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
+def _plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
     """Returns the steps of a plan. Their ids are the agent's own if all are different, otherwise their positions."""
-    shown = [(item, title) for item in items[:STEPS] if (title := _title(item))]
+    shown = [(item, title) for item in items[:_STEPS] if (title := _title(item))]
     own = [id_of(item.get("id")) if is_object(item) else "" for item, _ in shown]
     ids = own if all(own) and len(set(own)) == len(own) else [str(place) for place in range(1, len(shown) + 1)]
     return tuple(
@@ -150,13 +149,13 @@ def patched(items: Sequence[object], path: str, operation: str, value: object) -
     Operations outside the list, or below a field of an item, change nothing.
     """
     match path.split("/")[1:]:
-        case [name] if name in LISTS:
-            return [] if operation == "remove" else list_in(value) or []
-        case [name, "steps"] if name in LISTS:
-            return [] if operation == "remove" else list_in(value) or []
-        case [name, place] if name in LISTS:
+        case [name] if name in _LISTS:
+            return [] if operation == "remove" else _list_in(value) or []
+        case [name, "steps"] if name in _LISTS:
+            return [] if operation == "remove" else _list_in(value) or []
+        case [name, place] if name in _LISTS:
             return _with_item(list(items), place, operation, value)
-        case [name, place, field] if name in LISTS:
+        case [name, place, field] if name in _LISTS:
             return _with_field(list(items), place, field, operation, value)
     return list(items)
 
@@ -192,9 +191,9 @@ def _title(item: object) -> str:
 def _status(item: object) -> StepStatus:
     if not is_object(item):
         return StepStatus.PENDING
-    said = first(item, "status", "state")
-    if isinstance(said, str):
-        word = "".join(_letters(said[:40]))
+    status = first(item, "status", "state")
+    if isinstance(status, str):
+        word = "".join(_letters(status[:40]))
         return StepStatus[_STATUSES.get(word, "PENDING")]
     return StepStatus.COMPLETE if first(item, "done", "completed") is True else StepStatus.PENDING
 
@@ -213,7 +212,7 @@ class Steps:
         """Yields the name of the current step, or a warning."""
         match event:
             case StepStartedEvent(step_name=name) if line_of(name):
-                self._open = [*self._open, line_of(name)][-NESTED_STEPS:]
+                self._open = [*self._open, line_of(name)][-_NESTED_STEPS:]
                 yield StepNamed(name=line_of(name))
             case StepFinishedEvent(step_name=name) if line_of(name) in self._open:
                 yield from self._close(line_of(name))
@@ -230,5 +229,5 @@ class Steps:
 
 
 def _warning(value: object) -> str:
-    said = first(value, "message", "warning", "text") if is_object(value) else value
-    return text_of(said, WARNING_CHARACTERS) or "a warning without words"
+    text = first(value, "message", "warning", "text") if is_object(value) else value
+    return text_of(text, _WARNING_CHARACTERS) or "a warning without words"

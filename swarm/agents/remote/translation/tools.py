@@ -23,14 +23,14 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
-from swarm.agents.remote.translation.values import first, id_of, is_object, line_of, parsed
+from swarm.agents.remote.translation.wire import first, id_of, is_object, line_of, parsed
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import AgentEvent, ToolEnded, ToolStarted
 
-CALLS: Final = 500
+_CALLS: Final = 500
 """The limit of calls shown in one run: an agent in a loop of tools must not fill the memory."""
 
-ARGUMENT_CHARACTERS: Final = 64 * 1024
+_ARGUMENT_CHARACTERS: Final = 64 * 1024
 """Longer arguments are not kept."""
 
 _NAMELESS: Final = "tool"
@@ -50,7 +50,7 @@ class StreamedCall:
     def add(self, delta: str) -> None:
         """Adds a part of the arguments."""
         self.argument_characters += len(delta)
-        if self.argument_characters <= ARGUMENT_CHARACTERS:
+        if self.argument_characters <= _ARGUMENT_CHARACTERS:
             self.arguments.append(delta)
         else:
             self.arguments.clear()
@@ -86,7 +86,7 @@ class Tools:
             case ToolCallEndEvent():
                 self._complete(event.tool_call_id)
             case ToolCallResultEvent():
-                yield from self._end(event.tool_call_id, failed=has_failed(event) or self._is_caipes_error(event))
+                yield from self._end(event.tool_call_id, failed=_has_failed(event) or self._is_caipes_error(event))
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta and is_own:
                 yield from self._end_whole_ones()
 
@@ -100,7 +100,7 @@ class Tools:
 
     def _start(self, id: str, name: str) -> Iterator[AgentEvent]:
         id = id_of(id)
-        if id not in self._calls and len(self._calls) < CALLS:
+        if id not in self._calls and len(self._calls) < _CALLS:
             self._calls[id] = StreamedCall(id=id, name=line_of(name) or _NAMELESS)
             yield ToolStarted(id=id, name=self._calls[id].name)
 
@@ -134,7 +134,7 @@ class Tools:
             yield ToolEnded(id=call.id, failed=failed)
 
 
-def has_failed(result: ToolCallResultEvent) -> bool:
+def _has_failed(result: ToolCallResultEvent) -> bool:
     """Whether a tool's result is an error: AG-UI has no field for errors, but some agents send one of their own."""
     extra = result.model_extra or {}
     if first(extra, "error", "isError", "is_error"):

@@ -1,31 +1,36 @@
-"""One event of a stream, converted from any version of AG-UI to 1.0.
+"""One event of a stream, converted from any version of AG-UI to 1.0, and values from JSON of unknown origin.
 
-Most events are valid unchanged. Others are repaired where their meaning is clear: a timestamp with a fraction, an
-outcome given as a word, an optional field with an older type, a missing id. Events beyond repair are skipped.
-https://docs.ag-ui.com/concepts/events
+Values are checked for their type, bounded, and storable. Most events are valid unchanged. Others are repaired where
+their meaning is clear: a timestamp with a fraction, an outcome given as a word, an optional field with an older type, a
+missing id. Events beyond repair are skipped. https://docs.ag-ui.com/concepts/events
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeGuard
 
+import orjson
 import structlog
 from ag_ui.core import Event, EventType
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from swarm.agents.remote.translation.values import NAME_CHARACTERS, first, id_of, is_object, line_of
+_ID_CHARACTERS: Final = 200
+"""Slack accepts no longer id for a card."""
+
+_NAME_CHARACTERS: Final = 250
+JsonObject = Mapping[str, object]
 
 COMPLAINTS: Final = 10
 """The number of invalid events logged one by one in a run; a broken run must not fill the log."""
 
-NOTHING_ASKED: Final = "It waits for an answer, but does not say to which question."
-
+_NOTHING_ASKED: Final = "It waits for an answer, but does not say to which question."
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _KNOWN: Final = frozenset(kind.value for kind in EventType)
 _ROLES: Final = frozenset({"developer", "system", "assistant", "user"})
+
 _OPTIONAL: Final[dict[str, type | tuple[()]]] = {
     "metadata": dict,
     "name": str,
@@ -42,6 +47,50 @@ _OPTIONAL: Final[dict[str, type | tuple[()]]] = {
 _log = structlog.get_logger(__name__)
 
 Fields = dict[str, Any]
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Whether the value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def clean(text: str) -> str:
+    """Removes NUL, which PostgreSQL does not store."""
+    return text.replace("\0", "")
+
+
+def id_of(value: object) -> str:
+    """Returns an id, at most `_ID_CHARACTERS` long; empty without one."""
+    return clean(str(value))[:_ID_CHARACTERS] if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def line_of(value: object, limit: int = _NAME_CHARACTERS) -> str:
+    """Returns a text in one line of at most ``limit`` characters; empty without one."""
+    if not isinstance(value, str):
+        return ""
+    line = " ".join(clean(value[: limit * 4]).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def text_of(value: object, limit: int) -> str:
+    """Returns a text of at most ``limit`` characters; empty without one."""
+    if not isinstance(value, str):
+        return ""
+    text = clean(value[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def first(value: JsonObject, *names: str) -> object:
+    """Returns the first of these fields with a value; None without one."""
+    return next((value[name] for name in names if value.get(name) not in (None, "")), None)
+
+
+def parsed(text: str) -> object:
+    """Parses JSON; None if the text is not valid."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 class Wire:
@@ -84,7 +133,7 @@ class Wire:
             _log.warning(words, action="agent_event_skipped", **self._ids(kind))
 
     def _ids(self, kind: str) -> dict[str, str]:
-        return {"run_id": self._run_id, "type": line_of(kind, NAME_CHARACTERS)}
+        return {"run_id": self._run_id, "type": line_of(kind, _NAME_CHARACTERS)}
 
 
 def _valid(data: str) -> Event | None:
@@ -160,7 +209,7 @@ def _outcome(fields: Fields) -> None:
         interrupts = _interrupts(fields, outcome)
         fields["outcome"] = {"type": "interrupt", "interrupts": interrupts}
         if not interrupts:
-            fields.update(type="RUN_ERROR", message=NOTHING_ASKED)
+            fields.update(type="RUN_ERROR", message=_NOTHING_ASKED)
     else:
         fields["outcome"] = None
 
@@ -187,9 +236,9 @@ def _interrupt(interrupt: Fields, fields: Fields) -> Fields:
 
 
 def _message(fields: Fields) -> None:
-    said = first(fields, "message", "error", "detail")
-    said = first(said, "message", "detail") if is_object(said) else said
-    fields["message"] = said if isinstance(said, str) else ""
+    text = first(fields, "message", "error", "detail")
+    text = first(text, "message", "detail") if is_object(text) else text
+    fields["message"] = text if isinstance(text, str) else ""
     code = fields.get("code")
     fields["code"] = str(code) if isinstance(code, str | int) else None
 

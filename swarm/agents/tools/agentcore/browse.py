@@ -20,20 +20,17 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.agentcore import AgentCoreOptions
-from swarm.agents.tools.agentcore.calls import bounded, failed
 from swarm.agents.tools.agentcore.page import MOST_MESSAGE_BYTES, BrowserError, Cdp, NotOpened, PageText, read_page
-from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients, bounded, failed
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.browser_client import BrowserClient
 
-TASK: Final = "extract content"
-MOST_LOAD_SECONDS: Final = 25.0
-
-CONNECT_ATTEMPTS: Final = 4
-CONNECT_PATIENCE_SECONDS: Final = 10.0
-MOST_CHARACTERS: Final = 4096
-
+_TASK: Final = "extract content"
+_MOST_LOAD_SECONDS: Final = 25.0
+_CONNECT_ATTEMPTS: Final = 4
+_CONNECT_PATIENCE_SECONDS: Final = 10.0
+_MOST_CHARACTERS: Final = 4096
 _LOCAL_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
 _FORBIDDEN: Final = re.compile(r"[\s\x00-\x1f\x7f\\]")
@@ -51,7 +48,11 @@ _DESCRIPTION: Final = (
 _PARAMETERS: Final = object_schema(
     {
         "url": {"type": "string", "minLength": 1, "description": "begins with http:// or https://"},
-        "task": {"type": "string", "default": TASK, "description": "what you want to know from the page, in its words"},
+        "task": {
+            "type": "string",
+            "default": _TASK,
+            "description": "what you want to know from the page, in its words",
+        },
     },
     required=("url",),
 )
@@ -71,7 +72,7 @@ def browse_tool(
     """Returns the tool web-browse. Every call has a browser of its own, without state of any other."""
 
     async def browse(arguments: Mapping[str, Any]) -> ToolAnswer:
-        url, task = str(arguments["url"]).strip(), str(arguments.get("task") or TASK)
+        url, task = str(arguments["url"]).strip(), str(arguments.get("task") or _TASK)
         if why := refusal(url, has_private_addresses=options.has_private_addresses):
             return failed(why)
         try:
@@ -91,13 +92,13 @@ def browse_tool(
 async def _read(address: str, headers: Mapping[str, str], url: str, options: AgentCoreOptions) -> PageText:
     connection = await _connected(address, {name: value for name, value in headers.items() if name.lower() in _OURS})
     async with connection:
-        return await read_page(Cdp(connection), url, load_seconds=min(MOST_LOAD_SECONDS, options.browse_seconds / 2))
+        return await read_page(Cdp(connection), url, load_seconds=min(_MOST_LOAD_SECONDS, options.browse_seconds / 2))
 
 
 async def _connected(address: str, headers: Mapping[str, str]) -> ClientConnection:
     """Connects the websocket, in a few attempts: a browser that has just started may need a moment."""
     async for attempt in stamina.retry_context(
-        on=_may_come, attempts=CONNECT_ATTEMPTS, timeout=CONNECT_PATIENCE_SECONDS, wait_initial=0.2
+        on=_may_come, attempts=_CONNECT_ATTEMPTS, timeout=_CONNECT_PATIENCE_SECONDS, wait_initial=0.2
     ):
         with attempt:
             return await connect(
@@ -140,7 +141,7 @@ def _links(page: PageText, task: str) -> str:
 
 def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
     """Returns the reason for not opening an address, in a sentence; None: the address may be opened."""
-    if len(url) > MOST_CHARACTERS or _FORBIDDEN.search(url):
+    if len(url) > _MOST_CHARACTERS or _FORBIDDEN.search(url):
         return "This is no address of a page: it has spaces, backslashes or control characters, or is too long."
     try:
         parts = urlsplit(url)

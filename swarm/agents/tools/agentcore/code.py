@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.agentcore import AgentCoreOptions
-from swarm.agents.tools.agentcore.calls import bounded, failed
-from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients, bounded, failed
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
 
-LANGUAGES: Final = ("python", "javascript", "typescript")
+_LANGUAGES: Final = ("python", "javascript", "typescript")
 
 _DESCRIPTION: Final = (
     "Run a piece of code in a sandbox and get what it prints. Use it to calculate, to convert and to analyse. Print "
@@ -23,7 +22,7 @@ _DESCRIPTION: Final = (
 _PARAMETERS: Final = object_schema(
     {
         "code": {"type": "string", "minLength": 1, "description": "the whole program"},
-        "language": {"type": "string", "enum": list(LANGUAGES), "default": "python"},
+        "language": {"type": "string", "enum": list(_LANGUAGES), "default": "python"},
     },
     required=("code",),
 )
@@ -64,8 +63,8 @@ class _Outcome:
             return failed("The interpreter ended without a result.")
         is_failed = self.is_error or self.exit_code not in (None, 0)
         why = f"The code failed with exit code {self.exit_code}." if self.exit_code else "The code failed."
-        said = [str(self.printed), f"Errors:\n{self.errors}" if str(self.errors) else "", *self.others]
-        parts = [why if is_failed else "", *said]
+        outputs = [str(self.printed), f"Errors:\n{self.errors}" if str(self.errors) else "", *self.others]
+        parts = [why if is_failed else "", *outputs]
         return ToolAnswer(text="\n\n".join(filter(None, parts)) or "It ran and printed nothing.", failed=is_failed)
 
 
@@ -74,8 +73,8 @@ def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreO
 
     async def execute(arguments: Mapping[str, Any]) -> ToolAnswer:
         code, language = str(arguments["code"]), str(arguments.get("language") or "python").lower()
-        if language not in LANGUAGES:
-            return failed(f"There is no interpreter of '{language}'; there is one of {', '.join(LANGUAGES)}.")
+        if language not in _LANGUAGES:
+            return failed(f"There is no interpreter of '{language}'; there is one of {', '.join(_LANGUAGES)}.")
 
         def run(interpreter: CodeInterpreter) -> ToolAnswer:
             return _read(clients.execute(interpreter, code, language), options.most_characters)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 NAMES: Final = ("web-browse", "memory-store", "memory-recall", "code-execute")
 """All tools of AgentCore."""
 
-PACKAGE: Final = "bedrock_agentcore"
-OPEN_SECONDS: Final = 15.0
+_PACKAGE: Final = "bedrock_agentcore"
+_OPEN_SECONDS: Final = 15.0
 """Credentials from a command or from a machine's metadata service may take a moment."""
 
 _MEMORY: Final = ("memory-store", "memory-recall")
@@ -50,12 +50,12 @@ class AgentCore:
         package does.
         """
         sessions = AgentCoreSessions()
-        if importlib.util.find_spec(PACKAGE) is None:
+        if importlib.util.find_spec(_PACKAGE) is None:
             return cls(
                 (), [_line(NAMES, "the package bedrock-agentcore is missing; install swarm[agentcore]")], sessions
             )
         try:
-            clients = await asyncio.wait_for(in_thread(lambda: Clients(options)), OPEN_SECONDS)
+            clients = await asyncio.wait_for(in_thread(lambda: Clients(options)), _OPEN_SECONDS)
         except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator goes on without these tools
             return cls((), [_line(NAMES, _why(error))], sessions)
         return cls(*_with(clients, sessions, options, automation), sessions)
@@ -94,7 +94,7 @@ def _why(error: Exception) -> str:
         case AgentCoreUnusable():
             return str(error)
         case TimeoutError():
-            return f"AWS's credentials were not found within {OPEN_SECONDS:g} s"
+            return f"AWS's credentials were not found within {_OPEN_SECONDS:g} s"
         case ImportError():
             return f"the package bedrock-agentcore cannot be loaded ({error}); install swarm[agentcore] anew"
     return f"AWS's configuration cannot be used: {' '.join(str(error).split()) or type(error).__name__}"

@@ -16,11 +16,10 @@ from typing import Any, Final
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.agentcore import AgentCoreOptions
-from swarm.agents.tools.agentcore.calls import UNKNOWN, bounded, failed, sentence
-from swarm.agents.tools.agentcore.sessions import Clients, in_thread
+from swarm.agents.tools.agentcore.sessions import UNKNOWN, Clients, bounded, failed, in_thread, sentence
 
-MOST_STORED: Final = 50_000  # characters; AWS takes 100,000 of one message
-MOST_RECALLED: Final = 20
+_MOST_STORED: Final = 50_000  # characters; AWS takes 100,000 of one message
+_MOST_RECALLED: Final = 20
 _SESSION: Final = "swarm"  # one for everything, so that all events can be searched
 _EVENTS: Final = 200  # the number of events to search; AWS returns the latest first
 _QUERY_CHARACTERS: Final = 10_000  # AWS's limit
@@ -42,7 +41,7 @@ _STORE_PARAMETERS: Final = object_schema(
 _RECALL_PARAMETERS: Final = object_schema(
     {
         "query": {"type": "string", "minLength": 1, "description": "what it is about"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": MOST_RECALLED, "default": 5},
+        "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_RECALLED, "default": 5},
     },
     required=("query",),
 )
@@ -63,8 +62,8 @@ def memory_tools(clients: Clients, options: AgentCoreOptions, memory_id: str) ->
         text = f"{key}: {value}\n(category: {arguments.get('category') or 'general'})"
         if not key or not value:
             return failed("Nothing was stored: key and value have to say something.")
-        if len(text) > MOST_STORED:
-            return failed(f"Nothing was stored: this has {len(text):,} characters, and {MOST_STORED:,} is the most.")
+        if len(text) > _MOST_STORED:
+            return failed(f"Nothing was stored: this has {len(text):,} characters, and {_MOST_STORED:,} is the most.")
         await in_thread(lambda: _store(clients, options, memory_id, text))
         return ToolAnswer(text=f"Stored under '{key}'.")
 
@@ -72,7 +71,7 @@ def memory_tools(clients: Clients, options: AgentCoreOptions, memory_id: str) ->
         query = str(arguments["query"]).strip()[:_QUERY_CHARACTERS]
         if not query:
             return failed("A query has to say something.")
-        limit = min(max(int(arguments.get("limit") or 5), 1), MOST_RECALLED)
+        limit = min(max(int(arguments.get("limit") or 5), 1), _MOST_RECALLED)
         found = await _recall(clients, options, memory_id, query, limit)
         return ToolAnswer(text="\n".join(map(_line, found)) or "Nothing about that is remembered.")
 

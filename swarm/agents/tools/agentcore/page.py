@@ -18,11 +18,11 @@ from websockets.asyncio.client import ClientConnection
 
 MOST_MESSAGE_BYTES: Final = 8 * 1024 * 1024
 
-SETTLE_SECONDS: Final = 3.0
+_SETTLE_SECONDS: Final = 3.0
 """The time that scripts have to fetch more after a page has loaded."""
 
-MOST_READ: Final = 400_000
-MOST_LINKS: Final = 60
+_MOST_READ: Final = 400_000
+_MOST_LINKS: Final = 60
 
 _READ: Final = """(() => {
   const plain = (text, most) => String(text ?? "").slice(0, most).toWellFormed();
@@ -38,10 +38,10 @@ _READ: Final = """(() => {
     length: text.length,
     links: links.slice(0, MOST_LINKS).map(link => [plain(link.innerText.trim(), 120), plain(link.href, 500)]),
   };
-})()""".replace("MOST_READ", str(MOST_READ)).replace("MOST_LINKS", str(MOST_LINKS))
+})()""".replace("MOST_READ", str(_MOST_READ)).replace("MOST_LINKS", str(_MOST_LINKS))
 """Runs in an isolated world, where redefinitions by the page's scripts have no effect."""
 
-Hear = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+_Hear = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 class BrowserError(Exception):
@@ -55,7 +55,7 @@ class Cdp:
         self._socket = socket
         self._numbers = itertools.count(1)
         self.page = ""  # the protocol's session id; empty: commands are for the browser itself
-        self.hears: Hear | None = None
+        self.hears: _Hear | None = None
 
     async def call(self, method: str, **parameters: Any) -> Mapping[str, Any]:
         """Returns the result of a command. Raises BrowserError, and the errors of a broken connection."""
@@ -135,7 +135,7 @@ class _Loading:
             self.is_quiet |= point == "networkAlmostIdle"
 
 
-async def read_page(cdp: Cdp, url: str, *, load_seconds: float, settle_seconds: float = SETTLE_SECONDS) -> PageText:
+async def read_page(cdp: Cdp, url: str, *, load_seconds: float, settle_seconds: float = _SETTLE_SECONDS) -> PageText:
     """Opens an address in a new page, waits for the page to load, and reads the content available by then.
 
     Raises NotOpened, BrowserError, and the errors of a broken connection.

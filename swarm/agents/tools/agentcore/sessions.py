@@ -1,12 +1,15 @@
-"""Clients of AgentCore, and sessions at AWS. Each session is stopped however its use ends: a running one costs money.
+"""Clients of AgentCore, sessions at AWS, and calls with a time limit. Each session is stopped however its use ends.
 
-Start, calls and stop of a session block, so they run in threads, and a thread cannot be cancelled. Therefore every
-session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left, and for a start that is
-still under way, stops the session, and waits for the calls in progress. Leaving a session waits for its ending a few
-seconds only; `AgentCoreSessions.aclose` waits for the rest.
+A running session costs money. Start, calls and stop of a session block, so they run in threads, and a thread cannot be
+cancelled. Therefore every session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left,
+and for a start that is still under way, stops the session, and waits for the calls in progress. Leaving a session waits
+for its ending a few seconds only; `AgentCoreSessions.aclose` waits for the rest.
 
 AWS itself ends the sessions that even an ending cannot stop (the answer to the start was lost, the coordinator was
 killed): every session starts with a time limit slightly longer than its call.
+
+A call's failure is a sentence for the model and the people behind it. Of AWS's own messages, a sentence quotes only
+those about an invalid request: others name accounts and roles.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import contextvars
 import copy
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
+from swarm.agents.toolbox.tool import CallTool, ToolAnswer
 from swarm.agents.tools.agentcore import AgentCoreOptions
 
 if TYPE_CHECKING:
@@ -31,22 +35,54 @@ if TYPE_CHECKING:
     from bedrock_agentcore.tools.browser_client import BrowserClient
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
 
-CONNECT_SECONDS: Final = 5
-READ_SECONDS: Final = 20
-ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS recognises repetitions
 
-SPARE_SECONDS: Final = 60
+_CONNECT_SECONDS: Final = 5
+_READ_SECONDS: Final = 20
+_ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS recognises repetitions
+
+_SPARE_SECONDS: Final = 60
 """The time between the limit of a call and the end of its session by AWS."""
 
-PATIENCE_SECONDS: Final = 5.0
+_PATIENCE_SECONDS: Final = 5.0
 CLOSING_SECONDS: Final = 30.0
-
 _SERVICE: Final = "bedrock-agentcore"
-
 S = TypeVar("S")
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
+
+_REFUSED: Final = "AWS does not let the coordinator do this; the operator has to check its credentials and permissions."
+
+UNKNOWN: Final = (
+    "AWS does not know what the operator has configured here: the region, or the memory, browser or interpreter."
+)
+
+_BUSY: Final = "AgentCore has too much to do, or a quota is used up; try again in a minute."
+_IN_THE_WAY: Final = "AgentCore could not do this because something else is under way; try again in a moment."
+_UNREACHABLE: Final = "AgentCore cannot be reached; try again later."
+_SILENT: Final = "AgentCore did not answer in time."
+_BROKEN_OFF: Final = "The connection to AgentCore broke off."
+
+_SENTENCES: Final = {
+    "accessdenied": _REFUSED,
+    "expiredtoken": _REFUSED,
+    "incompletesignature": _REFUSED,
+    "invalidclienttokenid": _REFUSED,
+    "invalidsignature": _REFUSED,
+    "notauthorized": _REFUSED,
+    "unauthorized": _REFUSED,
+    "unrecognizedclient": _REFUSED,
+    "resourcenotfound": UNKNOWN,
+    "servicequotaexceeded": _BUSY,
+    "throttled": _BUSY,
+    "throttling": _BUSY,
+    "toomanyrequests": _BUSY,
+    "conflict": _IN_THE_WAY,
+    "retryableconflict": _IN_THE_WAY,
+}
+
+_NOT_VALID: Final = frozenset({"validation", "invalidinput"})
+_SHOWN_CHARACTERS: Final = 300
 
 
 class AgentCoreUnusable(Exception):
@@ -110,9 +146,9 @@ def _session() -> Any:
     from botocore.config import Config  # type: ignore[import-untyped]
 
     core = botocore.session.get_session()
-    retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+    retries = {"total_max_attempts": _ATTEMPTS, "mode": "standard"}
     core.set_default_client_config(
-        Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries, tcp_keepalive=True)
+        Config(connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, retries=retries, tcp_keepalive=True)
     )
     return boto3.Session(botocore_session=core)
 
@@ -135,7 +171,7 @@ def _region(region: str | None) -> str:
 
 
 def _lasting(call_seconds: float) -> int:
-    return round(call_seconds) + SPARE_SECONDS
+    return round(call_seconds) + _SPARE_SECONDS
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
@@ -158,7 +194,7 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     return asyncio.wrap_future(outcome)
 
 
-class AgentCoreSession(Generic[S]):
+class _AgentCoreSession(Generic[S]):
     """A started session."""
 
     def __init__(self, client: S, calls: set[asyncio.Future[Any]]) -> None:
@@ -176,12 +212,12 @@ class AgentCoreSession(Generic[S]):
 class AgentCoreSessions:
     """Starts sessions and stops them."""
 
-    def __init__(self, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
         self._endings: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[AgentCoreSession[S]]:
+    async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[_AgentCoreSession[S]]:
         """Holds a session for the time of a block. Raises the errors of ``start``; a failed stop is only logged."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
@@ -190,7 +226,7 @@ class AgentCoreSessions:
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
         try:
-            yield AgentCoreSession(await asyncio.shield(starting), calls)
+            yield _AgentCoreSession(await asyncio.shield(starting), calls)
         finally:
             left.set()
             await asyncio.wait({ending}, timeout=self._patience_seconds)
@@ -226,3 +262,71 @@ async def _end(
         _log.warning("a session at AWS could not be stopped", action="agentcore_stop", error=type(error).__name__)
     if calls:
         await asyncio.wait(calls)
+
+
+def failed(text: str) -> ToolAnswer:
+    """Returns a failure with its reason."""
+    return ToolAnswer(text=text, failed=True)
+
+
+def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
+    """Returns ``work`` as a tool's call: limited to ``seconds``; raises nothing but CancelledError."""
+
+    async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await work(arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the model has to hear of it
+            if limit.expired():
+                _log.warning("AgentCore took too long", action="agentcore_call", tool=tool, seconds=seconds)
+                return failed(f"{tool} was given up: it did not come to an end within {seconds:g} s.")
+            _log.warning("AgentCore failed", action="agentcore_call", tool=tool, code=_code_of(error))
+            _log.debug("what AgentCore said", action="agentcore_call", tool=tool, exc_info=error)
+            return failed(sentence(error))
+
+    return call
+
+
+def _code_of(error: BaseException) -> str:
+    """Returns AWS's code of an error, else the name of its class; for logs."""
+    response: Any = getattr(error, "response", None)
+    details = response.get("Error") if isinstance(response, dict) else None
+    return str(details.get("Code") or "unknown") if isinstance(details, dict) else type(error).__name__
+
+
+def sentence(error: Exception) -> str:
+    """Words the cause of an error, and the remedy."""
+    from botocore import exceptions as aws
+    from urllib3 import exceptions as http
+    from websockets import exceptions as sockets
+
+    match error:
+        case aws.ClientError():
+            return _refusal(error)
+        case aws.ReadTimeoutError() | http.ReadTimeoutError() | TimeoutError():
+            return _SILENT
+        case aws.ConnectionError() | aws.HTTPClientError() | sockets.InvalidHandshake():
+            return _UNREACHABLE
+        case aws.BotoCoreError():
+            return _REFUSED if _is_about_credentials(error) else _other(error)
+        case http.HTTPError() | sockets.WebSocketException() | OSError():
+            return _BROKEN_OFF
+    return _other(error)
+
+
+def _refusal(error: Any) -> str:
+    code = _code_of(error)
+    kind = code.lower().removesuffix("exception")
+    if kind in _NOT_VALID:
+        message = str(error.response["Error"].get("Message", ""))[:_SHOWN_CHARACTERS].rstrip(". ")
+        return f"AWS does not accept this request: {message or 'it does not say why'}."
+    return _SENTENCES.get(kind) or f"AgentCore failed ({code}); try again later."
+
+
+def _is_about_credentials(error: Exception) -> bool:
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return any(word in name for name in names for word in ("Credential", "Token", "SSO", "Login", "Unauthorized"))
+
+
+def _other(error: Exception) -> str:
+    return f"AgentCore failed ({type(error).__name__}); the coordinator's log says more."

@@ -1,18 +1,101 @@
-"""The repository of a folder, refused unless all of it lies in the work tree."""
+"""The repository of a folder, refused unless all of it lies in the work tree, and git's runs there.
+
+A repository's own configuration could make git run programs. Two independent protections: `_OVERRIDES`, part of an
+environment that no file can overrule, disables settings with a fixed name; and any setting that is not known to be
+harmless (`_HARMLESS`) stops the tool, because many settings that run programs have names of the repository's choice
+(``remote.*.vcs``, ``filter.*.clean``, ``diff.*.textconv``) or come with a later git.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import fnmatch
 import os
+import re
 import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from swarm.agents.tools.answers import ToolRefused
-from swarm.agents.tools.work_tree import ResolvedPath, WorkTree
+from swarm.agents.tools.work_tree import ResolvedPath, ToolRefused, WorkTree, program_answer
+from swarm.processes.captured import Ran, run_program
+from swarm.processes.child import to_the_end
 
 _MOST_LINK_BYTES: Final = 4096
+_TIMEOUT_SECONDS: Final = 30.0
+_MOST_BYTES: Final = 64 * 1024
+
+_OPERATORS: Final = frozenset({"GIT_ASKPASS", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"})
+"""Variables of git that the operator may set; all others are ours."""
+
+_VARIABLES: Final = (
+    "LC_ALL=C.UTF-8 GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_ATTR_NOSYSTEM=1"
+    " GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 GIT_MERGE_AUTOEDIT=no GIT_EDITOR=: GIT_SEQUENCE_EDITOR=: GIT_PAGER=cat"
+    " PAGER=cat SSH_ASKPASS_REQUIRE=never"
+)
+
+_OVERRIDES: Final = (
+    "core.hooksPath=/dev/null core.fsmonitor=false core.attributesFile=/dev/null core.excludesFile=/dev/null"
+    " core.askPass= core.editor=: core.pager=cat core.quotePath=false color.ui=false column.ui=never"
+    " commit.gpgSign=false tag.gpgSign=false push.gpgSign=false log.showSignature=false merge.verifySignatures=false"
+    " gpg.program=false gpg.openpgp.program=false gpg.x509.program=false gpg.ssh.program=false"
+    " gpg.ssh.defaultKeyCommand=false submodule.recurse=false fetch.recurseSubmodules=false push.recurseSubmodules=no"
+    " status.submoduleSummary=false diff.submodule=short"
+    " diff.ignoreSubmodules=dirty"  # in a submodule, git would obey the submodule's configuration
+    " gc.auto=0 maintenance.auto=false safe.bareRepository=explicit"
+    " credential.helper="  # clears earlier helpers
+)
+"""Configuration of every run, above all files."""
+
+_HARMLESS: Final = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"core\.(abbrev|autocrlf|bare|bigfilethreshold|checkstat|commentchar|commitgraph|compression|eol|excludesfile"
+        r"|filemode|hookspath|ignorecase|logallrefupdates|longpaths|loosecompression|multipackindex|precomposeunicode"
+        r"|preloadindex|protecthfs|protectntfs|quotepath|repositoryformatversion|safecrlf|sharedrepository|sparsecheckout"
+        r"|sparsecheckoutcone|splitindex|symlinks|trustctime|untrackedcache|warnambiguousrefs|whitespace)",
+        r"remote\..*\.(url|pushurl|fetch|tagopt|prune|prunetags|skipdefaultupdate|skipfetchall|promisor"
+        r"|partialclonefilter|gh-resolved)",
+        r"remote\.pushdefault",
+        r"branch\..*\.(?!mergeoptions$)[a-z0-9-]+",
+        r"branch\.(autosetupmerge|autosetuprebase|sort)",
+        r"(user|author|committer)\.(name|email|useconfigonly)",
+        r"user\.signingkey",
+        r"push\.(default|autosetupremote|followtags|gpgsign|useforceifincludes)",
+        r"pull\.(rebase|ff)",
+        r"fetch\.(prune|prunetags|parallel|writecommitgraph|fsckobjects|showforcedupdates|unpacklimit|output)",
+        r"merge\.(conflictstyle|ff|renames|renamelimit|directoryrenames|log|stat|autostash|branchdesc|tool|guitool)",
+        r"diff\.(algorithm|colormoved|colormovedws|context|guitool|indentheuristic|interhunkcontext|mnemonicprefix"
+        r"|noprefix|relative|renamelimit|renames|statgraphwidth|suppressblankempty|tool|wserrorhighlight)",
+        r"rebase\.(autosquash|autostash|backend|forkpoint|stat|updaterefs)",
+        r"status\.(aheadbehind|branch|relativepaths|renamelimit|renames|short|showstash|showuntrackedfiles)",
+        r"log\.(abbrevcommit|date|decorate|follow|showroot)",
+        r"(commit|tag)\.gpgsign",
+        r"commit\.(cleanup|status|verbose)",
+        r"stash\.(showincludeuntracked|showpatch|showstat)",
+        r"submodule\..*\.(url|active|branch)",
+        r"submodule\.active",
+        r"extensions\.(compatobjectformat|objectformat|partialclone|preciousobjects|refstorage|relativeworktrees"
+        r"|worktreeconfig)",
+        r"http\.(.*\.)?(extraheader|postbuffer|version|lowspeedlimit|lowspeedtime)",
+        r"credential\.(.*\.)?(username|usehttppath)",
+        r"receive\.(deny[a-z]+|autogc|fsckobjects|shallowupdate|unpacklimit)",
+        r"transfer\.(fsckobjects|hiderefs|unpacklimit)",
+        r"rerere\.(enabled|autoupdate)",
+        r"tag\.sort|init\.defaultbranch|protocol\.version|versionsort\.[a-z]+|i18n\.[a-z]+|feature\.[a-z]+",
+        r"(advice|column|gc|index|maintenance|pack)\.[a-z]+",
+        r"(alias|color|gui|lfs)\..*",  # unused by the subcommands here, or by git itself
+    )
+)
+"""Keys that make git run nothing and read or write nothing elsewhere, or that `_OVERRIDES` disables."""
+
+_FALSE_OR_TRUE: Final = re.compile("true|false|yes|no|on|off|1|0|", re.IGNORECASE)
+_LOCAL: Final = ("local", "worktree")
+_SCOPES: Final = frozenset({*_LOCAL, "command", "global", "system"})
+_MOST_SETTINGS_BYTES: Final = 1 << 20
+_MOST_FILES_BYTES: Final = 1 << 26  # of more than half a million files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +123,12 @@ def repository_of(tree: WorkTree, folder: ResolvedPath) -> Repository:
     """
     root = _real(tree.root)
     for relative in (Path(folder.path), *Path(folder.path).parents):
-        if (repository := repository_at(tree, root / relative)) is not None:
+        if (repository := _repository_at(tree, root / relative)) is not None:
             return repository
     raise ToolRefused(f"{folder.path} belongs to no git repository of the work tree.")
 
 
-def repository_at(tree: WorkTree, folder: Path) -> Repository | None:
+def _repository_at(tree: WorkTree, folder: Path) -> Repository | None:
     """Returns the repository whose top is a folder below the root; None without a folder or repository. Blocks.
 
     Raises:
@@ -121,7 +204,7 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def remove_abandoned(lock: Path) -> None:
+def _remove_abandoned(lock: Path) -> None:
     """Remove a lock of the index that no process holds.
 
     Git removes its locks when it is ended, but a git that is ended between making its first lock and installing its
@@ -154,3 +237,155 @@ def _is_same(opened: Path, file: os.stat_result) -> bool:
     with suppress(FileNotFoundError):  # closed meanwhile
         return os.path.samestat(opened.stat(), file)
     return False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GitOptions:
+    """The operator's decisions."""
+
+    author_name: str = "swarm"
+    author_email: str = "swarm@localhost"
+    protocols: Sequence[str] = ("https", "ssh")  # of remotes; "file" runs the hooks of the other side
+    credential_helper: str = ""  # as in git's credential.helper; empty: none, which leaves ~/.netrc and ssh keys
+    trusted_keys: Sequence[str] = ()  # patterns of further configuration keys that a repository may set
+    timeout_seconds: float = _TIMEOUT_SECONDS
+    most_bytes: int = _MOST_BYTES  # of the output
+
+
+class Setting(NamedTuple):
+    """One line of a repository's configuration."""
+
+    key: str  # section and name in lower case
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Git:
+    """The program git, for one operator."""
+
+    env: Mapping[str, str]
+    options: GitOptions
+
+    async def run(
+        self,
+        repository: Repository,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        most_bytes: int | None = None,
+        errors_apart: bool = False,
+    ) -> Ran:
+        """Runs a subcommand, by default at the top of the work tree. Raises ToolRefused if git is not installed."""
+        lock = repository.git_dir / "index.lock"
+        was_locked = lock.exists()
+        try:
+            return await run_program(
+                ["git", *argv],
+                cwd=cwd or repository.work_tree,
+                env=self._environment(repository),
+                timeout_seconds=self.options.timeout_seconds,
+                most_bytes=most_bytes or self.options.most_bytes,
+                errors_apart=errors_apart,
+            )
+        except FileNotFoundError as error:
+            raise ToolRefused("git is not installed here.") from error
+        finally:
+            if not was_locked:
+                await to_the_end(asyncio.to_thread(_remove_abandoned, lock))
+
+    async def inspected(self, repository: Repository, where: str = "the repository") -> list[Setting]:
+        """Returns the repository's own configuration. Raises ToolRefused if it could run a program or reach outside."""
+        listing = ("config", "--list", "--show-scope", "--null", "--no-includes")
+        settings = list(settings_in(await self._listed(repository, listing, _MOST_SETTINGS_BYTES)))
+        check(settings, where, trusted=self.options.trusted_keys, work_trees=repository.own_work_trees)
+        return settings
+
+    async def inspect_submodules(self, repository: Repository, tree: WorkTree) -> None:
+        """Inspects all existing submodules recursively: git obeys their configuration when reading them."""
+        files = await self._listed(repository, ("ls-files", "--stage", "-z"), _MOST_FILES_BYTES)
+        for path in (entry.partition("\t")[2] for entry in files.split("\0") if entry.startswith("160000 ")):
+            within = await to_the_end(asyncio.to_thread(_repository_at, tree, repository.work_tree / path))
+            if within is not None:
+                await self.inspected(within, f"the submodule {path}")
+                await self.inspect_submodules(within, tree)
+
+    async def _listed(self, repository: Repository, argv: Sequence[str], most_bytes: int) -> str:
+        """Returns the whole output of a subcommand. Raises ToolRefused if it fails or exceeds ``most_bytes``."""
+        ran = await self.run(repository, argv, most_bytes=most_bytes, errors_apart=True)
+        if ran.cut:
+            raise ToolRefused("The repository is too large for this tool.")
+        if ran.code != 0:
+            errors = Ran(code=ran.code, output=ran.errors, timed_out=ran.timed_out)
+            ending = program_answer(errors, "git", self.options.timeout_seconds)
+            raise ToolRefused(f"The repository cannot be read. {ending.text}")
+        return ran.output
+
+    def _environment(self, repository: Repository) -> dict[str, str]:
+        """Returns the whole environment. No file can overrule it."""
+        kept = {name: value for name, value in self.env.items() if not name.startswith("GIT_") or name in _OPERATORS}
+        who = {"NAME": self.options.author_name, "EMAIL": self.options.author_email}
+        settings = [*_pairs(_OVERRIDES), ("credential.helper", self.options.credential_helper)]
+        return {
+            "GIT_ASKPASS": "",
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=15",
+            "GIT_SSH_VARIANT": "ssh",
+            **kept,
+            **dict(_pairs(_VARIABLES)),
+            "GIT_DIR": str(repository.git_dir),
+            "GIT_WORK_TREE": str(repository.work_tree),
+            "GIT_ALLOW_PROTOCOL": ":".join(self.options.protocols),
+            **{f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in who.items()},
+            "GIT_CONFIG_COUNT": str(len(settings)),
+            **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(settings)},
+            **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(settings)},
+        }
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (pair.partition("=") for pair in text.split())]
+
+
+def settings_in(listing: str) -> Iterator[Setting]:
+    """Yields the repository's own settings from ``git config --list --show-scope --null``.
+
+    Raises ToolRefused for other text.
+    """
+    *fields, rest = listing.split("\0")
+    if rest or len(fields) % 2 or not _SCOPES.issuperset(fields[::2]):
+        raise ToolRefused("The repository's configuration cannot be read.")
+    for scope, entry in zip(fields[::2], fields[1::2], strict=True):
+        if scope in _LOCAL:
+            key, _, value = entry.partition("\n")
+            yield Setting(key, value)
+
+
+def check(
+    settings: Iterable[Setting], where: str, *, trusted: Sequence[str] = (), work_trees: Iterable[str] = ()
+) -> None:
+    """Refuses a repository whose configuration does more than keep files.
+
+    Args:
+        where: The repository, in words.
+        trusted: Patterns (fnmatch) of keys that the operator allows.
+        work_trees: Values allowed for ``core.worktree``.
+
+    Raises:
+        ToolRefused: The first key that is not known to be harmless.
+    """
+    for setting in settings:
+        trusts = any(fnmatch.fnmatchcase(setting.key, pattern.lower()) for pattern in trusted)
+        if not trusts and not _is_harmless(setting, work_trees):
+            raise ToolRefused(
+                f"git is not run here: the configuration of {where} sets {setting.key}, which could run a program or "
+                "reach outside. Somebody has to remove it, or the operator to allow it."
+            )
+
+
+def _is_harmless(setting: Setting, work_trees: Iterable[str]) -> bool:
+    if setting.key == "core.fsmonitor":
+        return _FALSE_OR_TRUE.fullmatch(setting.value) is not None  # any other value is a program
+    if setting.key == "core.worktree":
+        return setting.value in work_trees
+    if re.fullmatch(r"remote\..*\.push", setting.key, re.DOTALL):
+        return not setting.value.startswith(("+", ":", "-"))
+    return any(pattern.fullmatch(setting.key) for pattern in _HARMLESS)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.agents.tools.answers import ToolRefused
+from swarm.agents.tools.work_tree import ToolRefused
 
 _VALUES: Final = {
     "ANYTHING": r".*",
@@ -50,7 +50,7 @@ class ArgumentKind(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Option:
+class _Option:
     """One option, in all its spellings."""
 
     written: str  # as given to git
@@ -70,7 +70,7 @@ class Option:
         return f"{self.written}={value}" if self.written.startswith("--") else f"{self.written}{value}"
 
 
-class Rule:
+class _Rule:
     """One subcommand: its arguments and options, in the notation of the table."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Rule:
         self.most_words = most_words
         self.refused = refused or {}
 
-    def option(self, name: str) -> Option:
+    def option(self, name: str) -> _Option:
         """Returns the option of a spelling. Raises ToolRefused, with the reason or the list of allowed options."""
         if (option := self.options.get(name)) is not None:
             return option
@@ -107,12 +107,12 @@ class Rule:
         return " ".join(["git", *self.command])
 
 
-def _option(entry: str) -> tuple[list[str], Option]:
+def _option(entry: str) -> tuple[list[str], _Option]:
     """Parses an entry of the table into its spellings and the option."""
     spellings, takes_value, value = entry.removesuffix("]").partition("=")
     names = spellings.removesuffix("[").split(",")
     pattern = _VALUES[value] if value.isupper() else "|".join(map(re.escape, value.split("|")))
-    return names, Option(
+    return names, _Option(
         written=names[-1],
         value=re.compile(pattern, re.DOTALL) if takes_value else None,
         needs_value=bool(takes_value) and not entry.endswith("]"),
@@ -157,25 +157,25 @@ _NEVER: Final = {
 """Options that are refused wherever the table does not list them, by reason."""
 
 _TABLE: Final = (
-    Rule("status", ArgumentKind.PATHS,
+    _Rule("status", ArgumentKind.PATHS,
          "!--ignore-submodules=dirty -s --short -b --branch --long --show-stash --ahead-behind --no-ahead-behind"
          " --renames --no-renames --porcelain[=v1|v2|1|2] -u,--untracked-files[=no|normal|all]"
          " --ignored[=traditional|no|matching]"),
-    Rule("add", ArgumentKind.PATHS,
+    _Rule("add", ArgumentKind.PATHS,
          "-A --all --no-all -u --update -n --dry-run -v --verbose -N --intent-to-add --refresh --chmod=+x|-x",
          looks_within=True,
          refused={"the repository says that such files are not to be committed": "-f --force", _PERSON: "-i -p -e"}),
-    Rule("commit", ArgumentKind.PATHS,
+    _Rule("commit", ArgumentKind.PATHS,
          "!--no-gpg-sign -a --all -q --quiet -s --signoff --amend --no-edit --allow-empty --dry-run -n --no-verify"
          " --reset-author -o --only -i --include -m,--message=MESSAGE --author=PERSON --date=DATE"
          " -C,--reuse-message=REVISION --fixup=COMMIT",
          looks_within=True, refused={_READS_FILE: "-F -t", _PERSON: "-e -c -p"}),
-    Rule("push", ArgumentKind.REMOTE,
+    _Rule("push", ArgumentKind.REMOTE,
          "!--no-signed !--no-recurse-submodules -u --set-upstream -q --quiet -v --verbose -n --dry-run --tags"
          " --follow-tags --atomic --all --porcelain --no-verify --progress --no-progress",
          refused={_SERVER: "-o", "it takes away what others have pushed; pull, and push what results":
                   "-f --force --force-with-lease --force-if-includes --mirror -d --delete --prune"}),
-    Rule("log", ArgumentKind.REVISIONS,
+    _Rule("log", ArgumentKind.REVISIONS,
          f"{_DIFF} --oneline --graph --no-graph --all --merges --no-merges --first-parent --reverse --abbrev-commit"
          " --no-abbrev-commit --follow --full-history --simplify-by-decoration --topo-order --date-order"
          " --author-date-order --no-decorate --parents --children --left-right --cherry-pick --cherry-mark --cherry"
@@ -184,34 +184,34 @@ _TABLE: Final = (
          " --after,--since=ANYTHING --until,--before=ANYTHING --author=TEXT --committer=TEXT --grep=TEXT"
          " --date=DATE_FORMAT --format=FORMAT --pretty[=FORMAT] --decorate[=short|full|auto|no] --branches[=REVISION]"
          " --tags[=REVISION] --remotes[=REVISION]"),
-    Rule("diff", ArgumentKind.REVISIONS, f"{_DIFF} --cached --staged --merge-base"),
-    Rule("branch", ArgumentKind.BRANCHES,
+    _Rule("diff", ArgumentKind.REVISIONS, f"{_DIFF} --cached --staged --merge-base"),
+    _Rule("branch", ArgumentKind.BRANCHES,
          "!--no-color !--no-column -a --all -r --remotes -v --verbose -l --list --show-current -d --delete -m --move -c"
          " --copy -q --quiet -t --track --no-track --unset-upstream -i --ignore-case --no-color --no-column"
          " -u,--set-upstream-to=REVISION --sort=SORT_KEY --contains[=REVISION] --no-contains[=REVISION]"
          " --merged[=REVISION] --no-merged[=REVISION] --points-at=REVISION --abbrev[=NUMBER]",
          refused={_LOST_WORK: "-D -M -C -f --force"}),
-    Rule("checkout", ArgumentKind.REVISIONS,
+    _Rule("checkout", ArgumentKind.REVISIONS,
          "!--no-recurse-submodules !--no-progress"
          " !-q"  # a report afterwards would look into submodules that came with the change
          " -q --quiet -d --detach -t --track --no-track --guess --no-guess --ours --theirs -b=REVISION"
          " --orphan=REVISION",
          looks_within=True, most_words=1, refused={_LOST_WORK: "-f --force -B", _PERSON: "-p"}),
-    Rule("pull", ArgumentKind.REMOTE,
+    _Rule("pull", ArgumentKind.REMOTE,
          f"{_FETCH} --ff --ff-only --no-ff -r --no-rebase --commit --no-commit --no-edit --autostash --no-autostash"
          " --stat -n --no-stat --squash --no-squash --allow-unrelated-histories --rebase[=true|false|merges]",
          looks_within=True, refused={_LOST_WORK: "-f --force", _STRATEGY: "-s -X", _SERVER: "-o"}),
-    Rule("fetch", ArgumentKind.REMOTE, f"{_FETCH} --all -n --atomic",
+    _Rule("fetch", ArgumentKind.REMOTE, f"{_FETCH} --all -n --atomic",
          refused={_LOST_WORK: "-f --force -u --update-head-ok", _SERVER: "-o"}),
-    Rule("stash push", ArgumentKind.PATHS,
+    _Rule("stash push", ArgumentKind.PATHS,
          "-k --keep-index --no-keep-index -S --staged -u --include-untracked -q --quiet -m,--message=TEXT",
          looks_within=True,
          refused={"it takes files away that the repository does not keep": "-a --all", _PERSON: "-p"}),
-    Rule("stash list", ArgumentKind.STASHES, f"{_NO_PROGRAMS} --oneline -n,--max-count=NUMBER", most_words=0),
-    Rule("stash show", ArgumentKind.STASHES, f"{_DIFF} --include-untracked --only-untracked", most_words=1),
-    Rule("stash pop", ArgumentKind.STASHES, "!-q --index -q --quiet", looks_within=True, most_words=1),
-    Rule("stash apply", ArgumentKind.STASHES, "!-q --index -q --quiet", looks_within=True, most_words=1),
-    Rule("stash drop", ArgumentKind.STASHES, "-q --quiet", most_words=1),
+    _Rule("stash list", ArgumentKind.STASHES, f"{_NO_PROGRAMS} --oneline -n,--max-count=NUMBER", most_words=0),
+    _Rule("stash show", ArgumentKind.STASHES, f"{_DIFF} --include-untracked --only-untracked", most_words=1),
+    _Rule("stash pop", ArgumentKind.STASHES, "!-q --index -q --quiet", looks_within=True, most_words=1),
+    _Rule("stash apply", ArgumentKind.STASHES, "!-q --index -q --quiet", looks_within=True, most_words=1),
+    _Rule("stash drop", ArgumentKind.STASHES, "-q --quiet", most_words=1),
 )
 # fmt: on
 RULES: Final = {" ".join(rule.command): rule for rule in _TABLE}
@@ -222,7 +222,7 @@ SUBCOMMANDS: Final = tuple(dict.fromkeys(rule.command[0] for rule in _TABLE))
 class Parsed:
     """A parsed call."""
 
-    rule: Rule
+    rule: _Rule
     options: tuple[str, ...]  # as given to git
     words: tuple[str, ...]  # arguments before "--" that are not options
     paths: tuple[str, ...]
@@ -258,7 +258,7 @@ def understood(subcommand: str, arguments: Sequence[str]) -> Parsed:
     return parsed
 
 
-def _parse(rule: Rule, arguments: Sequence[str]) -> Parsed:
+def _parse(rule: _Rule, arguments: Sequence[str]) -> Parsed:
     left = list(arguments)
     options, words, paths = list[str](), list[str](), list[str]()
     while left:
@@ -279,7 +279,7 @@ def _parse(rule: Rule, arguments: Sequence[str]) -> Parsed:
     return Parsed(rule=rule, options=tuple(options), words=tuple(words), paths=tuple(paths))
 
 
-def _short(rule: Rule, word: str, left: list[str]) -> Iterator[str]:
+def _short(rule: _Rule, word: str, left: list[str]) -> Iterator[str]:
     """Yields options of one letter, several in one word; the last may have its value joined or in the next argument."""
     if re.fullmatch(r"-\d+", word) and "-n" in rule.options:
         word = f"-n{word[1:]}"
@@ -291,7 +291,7 @@ def _short(rule: Rule, word: str, left: list[str]) -> Iterator[str]:
         yield _given(option, None, left)
 
 
-def _given(option: Option, joined: str | None, left: list[str]) -> str:
+def _given(option: _Option, joined: str | None, left: list[str]) -> str:
     """Returns the option for git; a required value that is not joined to it is taken from the remaining arguments."""
     return option.given(left.pop(0) if joined is None and option.needs_value and left else joined)
 

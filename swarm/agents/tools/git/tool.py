@@ -20,12 +20,19 @@ from weakref import WeakValueDictionary
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
-from swarm.agents.tools.answers import ToolRefused, answering, plain, program_answer
-from swarm.agents.tools.git.process import Git, GitOptions, Setting
-from swarm.agents.tools.git.repository import Repository, repository_of
+from swarm.agents.tools.git.repository import Git, GitOptions, Repository, Setting, repository_of
 from swarm.agents.tools.git.subcommands import SUBCOMMANDS, ArgumentKind, Parsed, understood
-from swarm.agents.tools.work_tree import Outside, ResolvedPath, WorkTree, is_git_data
-from swarm.processes.finishing import to_the_end
+from swarm.agents.tools.work_tree import (
+    Outside,
+    ResolvedPath,
+    ToolRefused,
+    WorkTree,
+    answering,
+    is_git_data,
+    plain,
+    program_answer,
+)
+from swarm.processes.child import to_the_end
 
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")

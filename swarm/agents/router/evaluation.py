@@ -1,22 +1,108 @@
-"""Runs the labelled sentences through the router's one deciding call."""
+"""Evaluation of a model's routing: labelled sentences, each run through the router's one deciding call.
+
+A label has a message, the available tools, and the expected decision. The results are a table.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
 
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.router.decision import AskBack, CallTools, Refuse, RouterDecision, StopDecision
-from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suite
 from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import SessionMessage
+
+SENTENCES: Final = Path(__file__).with_name("sentences.yaml")
+
+
+class Expected(StrEnum):
+    """The right decision."""
+
+    CALL = "call"
+    ASK = "ask"
+    REFUSE = "refuse"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _KnownTool:
+    """A tool of the evaluation, without an implementation."""
+
+    name: str
+    server: str
+    description: str
+    parameters: Mapping[str, Any]
+    allowed: bool  # disallowed tools exist for requests that must be refused
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One sentence with its label."""
+
+    id: str
+    category: str  # "complete", "missing", "no tool", "small talk", "not allowed", "other languages", "follow-up"
+    say: str
+    expected: Expected
+    tool: str = ""  # the tool to be called
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # required arguments of the call; others are allowed
+    before: Sequence[tuple[str, str]] = ()  # earlier messages: ("user" or "assistant", text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    """All sentences, and their tools."""
+
+    tools: tuple[_KnownTool, ...]
+    cases: tuple[Case, ...]
+
+
+def load(path: Path = SENTENCES) -> Suite:
+    """Reads the sentences of a file in the form of ``sentences.yaml``."""
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tools = tuple(
+        _KnownTool(
+            name=name,
+            server=tool["server"],
+            description=tool["description"],
+            parameters={
+                "type": "object",
+                "properties": tool.get("parameters", {}),
+                "required": tool.get("required", []),
+            },
+            allowed=tool.get("allowed", True),
+        )
+        for name, tool in document["tools"].items()
+    )
+    cases = tuple(
+        _case(category, number, entry)
+        for category, entries in document["sentences"].items()
+        for number, entry in enumerate(entries, 1)
+    )
+    return Suite(tools=tools, cases=cases)
+
+
+def _case(category: str, number: int, entry: Mapping[str, Any]) -> Case:
+    call = entry.get("call")
+    return Case(
+        id=f"{category} {number}",
+        category=category,
+        say=entry["say"],
+        expected=Expected.CALL if call else Expected(entry["expect"]),
+        tool=call or "",
+        arguments=entry.get("with", {}),
+        before=tuple((speaker, text) for turn in entry.get("before", ()) for speaker, text in turn.items()),
+    )
 
 
 class Got(StrEnum):
@@ -93,7 +179,7 @@ async def _judged(router: Router, case: Case, tools: Sequence[Tool]) -> Judged:
 
 
 def _run_input(case: Case) -> RunInput:
-    said = [
+    earlier = [
         InputMessage(id=str(number), speaker=Speaker(speaker), text=text)
         for number, (speaker, text) in enumerate(case.before)
     ]
@@ -104,7 +190,7 @@ def _run_input(case: Case) -> RunInput:
         trace_id=case.id,
         conversation_id=case.id,
         messages=(new,),
-        history=tuple(said),
+        history=tuple(earlier),
     )
 
 
@@ -138,7 +224,7 @@ def _same(given: Any, expected: Any) -> bool:
     return bool(given == expected)
 
 
-def _offered(tool: KnownTool) -> Tool:
+def _offered(tool: _KnownTool) -> Tool:
     async def nothing(arguments: Mapping[str, Any]) -> ToolAnswer:
         return ToolAnswer(text="Nothing is called in an evaluation.", failed=True)
 

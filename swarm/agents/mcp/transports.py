@@ -1,9 +1,10 @@
-"""A transport of the MCP client over a program's stdin and stdout: one message per line.
+"""The transports of the MCP client: a program's stdin and stdout, one message per line, and streamable HTTP.
 
-https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
-The client's own transport passes on more of our environment, leaves child processes alive when their parent ends by
-itself, accepts lines without a limit, and logs unexpected output unchanged. Hence this one.
+The client's own transport over stdio passes on more of our environment, leaves child processes alive when their parent
+ends by itself, accepts lines without a limit, and logs unexpected output unchanged. Hence this one. HTTP goes through a
+client of our own.
 """
 
 from __future__ import annotations
@@ -17,32 +18,40 @@ from subprocess import PIPE
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import httpx2
 import mcp_types as types
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from swarm.agents.mcp.failures import McpServerUnusable
-from swarm.agents.mcp.server import McpServer, Program, Timeouts
+from swarm.agents.http import CONNECT_SECONDS, Limited, open_client
+from swarm.agents.mcp.calls import McpServerUnusable
+from swarm.agents.mcp.server import Address, McpServer, Program, Timeouts
 from swarm.processes.child import Child
 from swarm.telemetry.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
+
 LINE_BYTES: Final = 16 * 1024 * 1024
 """The longest message of a server; messages with pictures are long."""
 
-LAST_WORDS_SECONDS: Final = 0.2
+_LAST_WORDS_SECONDS: Final = 0.2
 """The time for reading the rest of the output after a program's end."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _INHERITED: Final = ("PATH", "HOME")
-
-LOGGED_LINE_BYTES: Final = 1_000
-LOGGED_LINES_PER_MINUTE: Final = 120
+_LOGGED_LINE_BYTES: Final = 1_000
+_LOGGED_LINES_PER_MINUTE: Final = 120
 
 _log = structlog.get_logger(__name__)
+
+_MAX_BYTES: Final = LINE_BYTES
+"""The longest message of a server."""
+
+_WRITE_SECONDS: Final = 30.0
 
 
 @asynccontextmanager
@@ -56,7 +65,7 @@ async def over_stdio(
     child = await _started(program, timeouts)
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_client = anyio.create_memory_object_stream[SessionMessage](0)
-    log_pump = LogPump(server, child.pid)
+    log_pump = _LogPump(server, child.pid)
     async with to_client, from_server, to_server, from_client, anyio.create_task_group() as tasks:
         tasks.start_soon(_read, child.stdout, to_client, log_pump, on_end)
         tasks.start_soon(_write, child.stdin, from_client)
@@ -107,7 +116,7 @@ async def _end(child: Child, timeouts: Timeouts) -> None:
 async def _read(
     stdout: asyncio.StreamReader,
     to_client: MemoryObjectSendStream[SessionMessage | Exception],
-    log_pump: LogPump,
+    log_pump: _LogPump,
     on_end: Callable[[], None],
 ) -> None:
     """Hands on every message; afterwards reads on, since a program with a full pipe could not end."""
@@ -128,7 +137,7 @@ async def _read(
         pass
 
 
-def _message(line: bytes, log_pump: LogPump) -> SessionMessage | None:
+def _message(line: bytes, log_pump: _LogPump) -> SessionMessage | None:
     """Returns the line's message, or None: programs print other lines as well, though they should not."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -151,12 +160,12 @@ async def _watch(
 ) -> None:
     """Ends the connection with the program, even if a child process keeps its stdout open."""
     await child.ended.wait()
-    await anyio.sleep(LAST_WORDS_SECONDS)
+    await anyio.sleep(_LAST_WORDS_SECONDS)
     to_client.close()
     on_end()
 
 
-class LogPump:
+class _LogPump:
     """Logs a program's output beside its messages at debug level, limited in length and rate."""
 
     def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -173,7 +182,7 @@ class LogPump:
         rest = b""
         while chunk := await stream.read(_CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
-            rest = rest[:LOGGED_LINE_BYTES]
+            rest = rest[:_LOGGED_LINE_BYTES]
             for line in lines:
                 self.tell(line)
         self.tell(rest)
@@ -190,13 +199,53 @@ class LogPump:
             action="mcp_said",
             server=self._server,
             pid=self._pid,
-            said=self._redactor.text(line[:LOGGED_LINE_BYTES].decode(errors="replace")),
+            said=self._redactor.text(line[:_LOGGED_LINE_BYTES].decode(errors="replace")),
             **({"untold_lines": untold} if untold else {}),
         )
 
     def _may_tell(self) -> bool:
         if self._now() >= self._until:
             self._until = self._now() + 60.0
-            self._left = LOGGED_LINES_PER_MINUTE
+            self._left = _LOGGED_LINES_PER_MINUTE
         self._left -= 1
         return self._left >= 0
+
+
+class Refusals:
+    """The status with which a server refused the last request, if any; the library does not report it."""
+
+    def __init__(self) -> None:
+        self.last: int | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Returns the reason for the refusal, as far as the status tells; None without a refusal."""
+        match self.last:
+            case None:
+                return None
+            case 401 | 403:
+                return f"it does not let us in (HTTP {self.last}): look at its headers"
+            case 404 | 405:
+                return f"there is no MCP server at its address (HTTP {self.last})"
+            case _:
+                return f"it answered with HTTP {self.last}"
+
+
+@asynccontextmanager
+async def over_http(address: Address, refusals: Refusals) -> AsyncGenerator[TransportStreams]:
+    """Connects to a server's address. Nothing is sent twice, and redirects stay within the origin."""
+
+    async def look(response: httpx2.Response) -> None:
+        if response.request.method == "POST":  # a server need not support the other methods
+            refusals.last = response.status_code if response.is_error else None
+        is_endless = response.headers.get("Content-Type", "").startswith("text/event-stream")
+        if isinstance(response.stream, httpx2.AsyncByteStream) and not is_endless:
+            response.stream = Limited(response.stream, _MAX_BYTES)
+
+    async with open_client([address.url]) as client:
+        # The caller limits the time of an answer.
+        client.timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=_WRITE_SECONDS)
+        client.headers.update(address.headers)
+        client.event_hooks = {"response": [look]}
+        async with streamable_http_client(address.url, http_client=client, max_sse_event_size=_MAX_BYTES) as streams:
+            yield streams
