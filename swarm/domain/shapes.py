@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache, partial
+from operator import attrgetter
 from types import NoneType
-from typing import Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict, is_typeddict
 
@@ -21,69 +22,73 @@ from swarm.domain.text.mrkdwn import preview
 
 _Shape = TypeVar("_Shape")
 _Convert = Callable[[Any], Any]
-_MISSING: Final = object()
+_Read = Callable[[tuple[Any, ...]], Any]
 
 
 def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
-    """Returns the JSON object of a `TypedDict`, each value from the first view with an attribute of that name.
+    """Returns the JSON object of a `TypedDict`, each value from the first view with an attribute or key of that name.
 
     ``given`` values come first. Enums become their values, and integers in place of a text are times. A nested object
     without an attribute of its own is made of the attributes that begin with its name, such as ``user_id`` and
     ``user_name``; it is null if the first of them is None. Raises AttributeError for a missing value.
     """
     found: dict[str, object] = {}
-    for key, convert, parts in _fields(kind):  # type: ignore[arg-type]  # a type is hashable
-        found[key] = convert(given[key] if key in given else _value(views, key, parts))
+    for key, convert, read in _plan(kind, *map(type, views)):  # type: ignore[arg-type]  # types are hashable
+        value = given[key] if key in given else read(views)
+        found[key] = value if convert is None or type(value) is str else convert(value)  # most values are strings
     return cast("_Shape", found)
 
 
-def _value(views: tuple[object, ...], key: str, parts: tuple[str, ...]) -> object:
-    for view in views:
-        found = getattr(view, key, _MISSING)
-        if found is _MISSING and isinstance(view, Mapping):
-            found = view.get(key, _MISSING)
-        if found is not _MISSING:
-            return found
-    if not parts:
-        raise AttributeError(f"no view has '{key}'")
-    nested = {part: _value(views, f"{key}_{part}", ()) for part in parts}
-    return None if nested[parts[0]] is None else nested
-
-
 @cache
-def _fields(kind: Any) -> tuple[tuple[str, _Convert, tuple[str, ...]], ...]:
-    """Returns for each key the conversion of its value, and the keys of the object inside, if the value is one."""
-    return tuple((key, _conversion(hint), _parts(hint)) for key, hint in get_type_hints(kind).items())
+def _plan(kind: type, *views: type) -> tuple[tuple[str, _Convert | None, _Read], ...]:
+    """Returns how to convert and to read the value of each key, once for each combination of views."""
+    hints = get_type_hints(kind)
+    return tuple((key, _conversion(hint), _reader(key, views, _parts(hint))) for key, hint in hints.items())
 
 
-def _conversion(hint: Any) -> _Convert:
+def _reader(key: str, views: tuple[type, ...], parts: tuple[str, ...] = (), first: int = 0) -> _Read:
+    for place, view in enumerate(views[first:], first):
+        if issubclass(view, Mapping):  # the keys differ from one mapping to another
+            otherwise = _reader(key, views, parts, place + 1)
+            return lambda found: found[place][key] if key in found[place] else otherwise(found)
+        if hasattr(view, key) or key in getattr(view, "__dataclass_fields__", ()):
+            read = attrgetter(key)
+            return lambda found: read(found[place])
+    readers = {part: _reader(f"{key}_{part}", views) for part in parts}
+
+    def nested(found: tuple[Any, ...]) -> dict[str, Any] | None:
+        values = {part: read(found) for part, read in readers.items()}
+        if not values:
+            raise AttributeError(f"no view has '{key}'")
+        return None if values[parts[0]] is None else values
+
+    return nested
+
+
+def _conversion(hint: Any) -> _Convert | None:
+    """Returns the conversion of a value to JSON; None: the value is JSON already."""
     inner = get_args(hint)
     if is_typeddict(hint):
         return partial(shape, hint)
     if get_origin(hint) is list:
         each = _conversion(inner[0])
-        return lambda values: [each(value) for value in values]
+        return (lambda values: [each(value) for value in values]) if each else list
     if NoneType in inner:
         present = _conversion(inner[0])
-        return lambda value: None if value is None else present(value)
-    return _text if hint is str else _same
+        return present and (lambda value: None if value is None else present(value))
+    return _text if hint is str else None
 
 
 def _parts(hint: Any) -> tuple[str, ...]:
+    """Returns the keys of the object inside, if the value is one."""
     kind = next((each for each in (hint, *get_args(hint)) if is_typeddict(each)), None)
     return tuple(get_type_hints(kind)) if kind and get_origin(hint) is not list else ()
 
 
 def _text(value: object) -> object:
-    if type(value) is str:  # almost every value: polls show long threads
-        return value
     if isinstance(value, Enum):
         return value.value
     return to_iso(value) if isinstance(value, int) else value
-
-
-def _same(value: object) -> object:
-    return value
 
 
 class FileShape(TypedDict):

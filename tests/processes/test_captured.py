@@ -55,6 +55,7 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env = {**clean_environment(os.environ), "PIDS": str(folder)}
+        self.started: list[Child] = []
 
     def pids(self) -> list[int]:
         """The processes that said that they are there."""
@@ -78,11 +79,14 @@ class Running:
         await wait_until(look, lambda found: not found, what="they are gone")
 
     async def ran_too_long(self, script: str, there: Callable[[], object], **more: object) -> Ran:
-        """Run a script whose time is up once something is ``there``, however long the machine takes for that."""
+        """Run a script whose time is up once something is ``there``, however long the machine takes for that.
+
+        The start has ended by then, unless the script has stopped its supervisor.
+        """
         running = asyncio.create_task(self.ran(script, timeout_seconds=_LONG, **more))
 
         async def look() -> object:
-            return there()
+            return there() and (self.started or self.is_supervisor_stopped())
 
         await wait_until(look, what="the program is where it should be")
         time_passes(_LONG)
@@ -97,9 +101,17 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Running:
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
     """Programs in a folder of their own."""
-    return Running(tmp_path)
+    programs, start = Running(tmp_path), Child.start
+
+    async def noted(*args: Any, **options: Any) -> Child:
+        child = await start(*args, **options)
+        programs.started.append(child)
+        return child
+
+    monkeypatch.setattr(Child, "start", noted)
+    return programs
 
 
 async def test_a_program_runs_where_and_with_what_it_is_told(running: Running) -> None:

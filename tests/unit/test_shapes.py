@@ -59,6 +59,11 @@ def test_given_values_come_before_views_and_the_first_view_before_the_second() -
     assert shape(UserShape, {"id": "U1", "name": "alice"}, name="carol") == {"id": "U1", "name": "carol"}
 
 
+def test_a_nested_object_is_made_of_a_mappings_keys_too() -> None:
+    view = {**{field: getattr(NoteView(), field) for field in ("kind", "text", "seen_at", "count")}, "user_id": "U3"}
+    assert shape(Note, view, NoteView())["user"] == {"id": "U3", "name": "alice"}
+
+
 def test_a_value_that_no_view_has_is_an_error() -> None:
     with pytest.raises(AttributeError, match="name"):
         shape(UserShape, {"id": "U1"})

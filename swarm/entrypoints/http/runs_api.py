@@ -114,8 +114,8 @@ class _RunRoutes:
 
 
 def _run_row(run: ModelUsageRecord) -> RunRow:
-    texts = {key: getattr(run, key) or None for key in ("turn_id", "requester", "model", "note")}
-    return shape(RunRow, run, run.usage, **texts)
+    texts = {key: getattr(run, key) or None for key in ("requester", "model", "note")}
+    return shape(RunRow, run, run.usage, turn_id=run.run_id or None, **texts)
 
 
 def _usage_row(total: UsageTotal) -> UsageRow:

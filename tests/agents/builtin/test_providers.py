@@ -123,7 +123,7 @@ async def test_the_assistant_uses_tools_and_remembers_them(
         label = server.spec().label
     assert tool.calls == [{"a": 6, "b": 7}, {"a": 1, "b": 1}]
     first, second, third = server.requests
-    assert "Call several tools in one run_input" in first.system
+    assert "Call several tools in one turn" in first.system
     assert (first.tools, first.last_text, second.results) == (["multiply"], "6 times 7?", ["42", "1"])
     assert (sorted(third.results), third.last_text) == (["1", "42"], "what was that?")
     assert [text for text in third.texts if text in ("Let me see.", "That is 42.", "6 times 7?")]
