@@ -17,11 +17,11 @@ from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.domain import errors
 from swarm.domain.answers.agents import History
 from swarm.domain.errors import SwarmError
-from swarm.domain.prompts.client_context import OWN_KEYS
+from swarm.domain.prompts.input import OWN_KEYS
 from swarm.entrypoints.http.metrics import ScrapeCollector
-from swarm.services.operate.statistics import Figures
-from swarm.telemetry.journal import GRAVE, NOTEWORTHY
+from swarm.services.operate.overview import Figures
 from swarm.telemetry.metrics import Metrics
+from swarm.telemetry.setup import GRAVE, NOTEWORTHY
 from tests import house
 from tools.tool import discover
 

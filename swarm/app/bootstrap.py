@@ -22,10 +22,9 @@ from starlette.routing import BaseRoute
 from swarm import clock
 from swarm.app import built_in, home, managed_agents, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet
-from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
+from swarm.app.lifecycle import UPKEEP, Coordinator, StopDeadline, introduce, live
 from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
-from swarm.app.shutdown import StopDeadline
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.domain.access import Me
@@ -48,7 +47,7 @@ from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
-from swarm.services.operate.statistics import FigureReader
+from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.elections import Election, OfficeTerm, boottime
@@ -62,7 +61,7 @@ from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.admin import preparation
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.database import Database
-from swarm.store.bridge.urls import PostgresUrl, parse_url
+from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.telemetry.setup import Telemetry, watching
 from swarm.telemetry.slack import WatchedSender, watched_events
 
@@ -123,22 +122,24 @@ def build(
     settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
 ) -> Coordinator:
     """Wire entry points, services, database, Slack and built-in agents."""
-    conduct = settings_mapping.operating_policy(settings)
+    operating_policy = settings_mapping.operating_policy(settings)
     services = Services.over(
         database,
         slack.names,
         me,
-        conduct,
+        operating_policy,
         slack.gateway.files,
         file_cap_bytes=settings.files.cap_bytes,
         forget_name=slack.names.forget,
     )
-    rosters = Rosters(database, conduct)
+    rosters = Rosters(database, operating_policy)
     standings = Standings(database, slack.names, me)
-    ingest = Ingest(database, rosters, me, conduct, standings)
+    ingest = Ingest(database, rosters, me, operating_policy, standings)
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
-    converse = managed_agents.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired)
-    reloader = Reloader(settings, conduct.book, rosters, introduce=converse.introduce)
+    converse = managed_agents.converse(
+        settings, database, services, slack.names, stage, me, operating_policy, agents.hired
+    )
+    reloader = Reloader(settings, operating_policy.book, rosters, introduce=converse.introduce)
     hearing = EventWatchdog(
         database,
         slack.gateway,
@@ -153,11 +154,11 @@ def build(
         slack.gateway,
         hearing,
         handle,
-        Buttons(database, conduct, standings, me.team).press,
-        RunControl(database, conduct, me.team, standings).stop_session,
+        Buttons(database, operating_policy, standings, me.team).press,
+        RunControl(database, operating_policy, me.team, standings).stop_session,
     )
     terms: dict[str, OfficeTerm] = {}
-    figures = FigureReader(database, conduct)
+    figures = FigureReader(database, operating_policy)
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
     return Coordinator(
         app=_application(
@@ -174,17 +175,17 @@ def build(
             WatchedSender(slack.gateway, Watchers([telemetry.watcher, hearing])),
             me.team,
             http_timeout_seconds=settings.slack.timeout_seconds,
-            reactions=conduct.reactions,
+            reactions=operating_policy.reactions,
         ),
-        sweeper=Sweeper(database, conduct),
-        backfill=Backfill(database, slack.gateway, me, conduct, standings, handle, telemetry.watcher),
+        sweeper=Sweeper(database, operating_policy),
+        backfill=Backfill(database, slack.gateway, me, operating_policy, standings, handle, telemetry.watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
         hearing=hearing,
         converse=converse,
         reloader=reloader,
         telemetry=telemetry,
-        lease_seconds=conduct.lease_seconds,
+        lease_seconds=operating_policy.lease_seconds,
     )
 
 

@@ -29,7 +29,7 @@ def prepare(settings: Settings) -> None:
     folder = settings.home.expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        tighten(folder)
+        _tighten(folder)
     except PermissionError as error:
         raise ConfigurationError(
             f"home (SWARM_HOME) is {settings.home}: {error.strerror or error}.",
@@ -39,7 +39,7 @@ def prepare(settings: Settings) -> None:
         raise ConfigurationError(f"home (SWARM_HOME) is {settings.home}: {error.strerror}") from error
 
 
-def tighten(folder: Path) -> None:
+def _tighten(folder: Path) -> None:
     """Take group's and others' rights from a folder and from the system's files in it.
 
     Other files, and targets of links, stay as they are: the operator may have chosen a folder with more in it. Raises

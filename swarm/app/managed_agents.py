@@ -28,19 +28,19 @@ def converse(
     directory: Directory,
     stage: Stage,
     me: Me,
-    conduct: OperatingPolicy,
+    operating_policy: OperatingPolicy,
     built_in: Sequence[ManagedAgent] = (),
 ) -> Converse:
     """The service that runs all agents, remote and built-in."""
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
-    recovery = Recovery(database, stage.slack, specs, conduct)
+    recovery = Recovery(database, stage.slack, specs, operating_policy)
     run_context = RunContext(
         database=database,
         stage=stage,
         work=services.work,
         directory=directory,
         me=me,
-        conduct=conduct,
+        operating_policy=operating_policy,
         recovery=recovery,
         stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
     )

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from swarm.app.shutdown import CUT_SECONDS, ForcedExit, end_at_once
+from swarm.app.lifecycle import CUT_SECONDS, ForcedExit, end_at_once
 from swarm.clock import new_id, offset
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
@@ -104,7 +104,7 @@ class StopSignal(asyncio.Event):
 def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
     """An event that the first SIGINT or SIGTERM sets; the second signal ends the process and its children at once.
 
-    ``cut_seconds`` after the first signal the process ends in any case: `swarm.app.shutdown`. The handlers do not
+    ``cut_seconds`` after the first signal the process ends in any case: `swarm.app.lifecycle`. The handlers do not
     belong to the loop: they work while it is stuck, and after it is closed.
     """
     stop, loop = StopSignal(cut_seconds), asyncio.get_running_loop()

@@ -1,4 +1,9 @@
-"""``swarm bench stream``: streamed answers, from the agent's deltas to the calls of Slack, within its limits.
+"""The verdict on a part of ``swarm bench stream``: the twin's log of calls against the agent's own account.
+
+Event loop lag is the coordinator's, from the histogram on its ``/metrics``. For comparison there is the lag of the
+measuring process's loop, with twin and agent: where that is late, the other figures are too high.
+
+``swarm bench stream``: streamed answers, from the agent's deltas to the calls of Slack, within its limits.
 
 A real coordinator, a twin that keeps Slack's rate limits, and an AG-UI agent. First a few answers one after another,
 for the time to the first text; then several at once, 1 and 3 within Slack's limits, 20 and 100 above them. Each part
@@ -8,23 +13,264 @@ waits until the limits allow a burst again: a coordinator begins with none. The 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from swarm.bench import slack as slacks
-from swarm.bench.figures import Figure, Say
+from swarm.bench.figures import Figure, Say, percentile, spread
 from swarm.bench.plans import StreamPlan
 from swarm.bench.slack import Slack
-from swarm.bench.stage import Cluster, cluster
-from swarm.bench.stream_judge import Asked, CallLog, Lag, Part, faults, figures, lag_on, own_lag
-from swarm.bench.streaming_agent import Order, StreamingAgent, marks_in
+from swarm.bench.stage import Cluster, Window, cluster
+from swarm.bench.streaming_agent import Order, Sent, StreamingAgent, marks_in
+
+_SHOWING: Final = ("chat.startStream", "chat.appendStream", "chat.stopStream", "chat.postMessage", "chat.update")
+"""The methods that show text."""
+
+_PACE_SECONDS: Final = 0.8
+"""The time after which a message grows again while Slack's limits leave room; the coordinator's own setting."""
+
+_WITHIN_LIMITS: Final = 4
+"""The number of streams that may start at once before Slack's limit delays the next one."""
+
+_TICK_SECONDS: Final = 0.05
+"""The interval of the coordinator's own checks of its loop."""
+
+_BUCKET: Final = re.compile(r'^swarm_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+_Mark = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A requested answer."""
+
+    order: Order
+    channel: str
+    ts: str
+    said_at: float  # just before the post to the twin, in seconds since 1970 UTC
+
+
+@dataclass(kw_only=True, slots=True)
+class CallLog:
+    """The calls of one phase read so far."""
+
+    last_seq: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # of successful calls, by method
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)  # by method and error
+    carried_at: dict[_Mark, float] = field(default_factory=dict)  # the first call that carried a delta
+    batches: list[tuple[float, str, list[_Mark]]] = field(default_factory=list)  # calls with new deltas
+    streamed: set[str] = field(default_factory=set)  # threads in which a stream was begun
+
+    def read(self, calls: Iterable[Mapping[str, Any]]) -> None:
+        """Adds the new part of the twin's log."""
+        for call in calls:
+            self.last_seq = call["seq"]
+            method = str(call["method"])
+            if not call["ok"]:
+                self.refused[method, f"{call['error']} (HTTP {call['status']})"] += 1
+                continue
+            self.counts[method] += 1
+            if method == "chat.startStream":
+                self.streamed.add(str(call["args"].get("thread_ts")))
+            if method in _SHOWING:
+                self._carry(method, float(call["at"]), call["args"])
+
+    def _carry(self, method: str, at: float, args: Mapping[str, Any]) -> None:
+        marks = [mark for mark in marks_in(orjson.dumps(args).decode()) if mark not in self.carried_at]
+        self.carried_at.update((mark, at) for mark in marks)
+        if marks:
+            self.batches.append((at, method, marks))
+
+    def has_all_of(self, order: Order) -> bool:
+        """Whether the end of an answer has been shown."""
+        return (order.stream, order.deltas - 1) in self.carried_at
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Waits:
+    """Seconds between events, each a list without order."""
+
+    deltas: Sequence[float]  # from a delta to the first call that carries it
+    firsts: Sequence[float]  # the same for the first delta of each answer
+    overdue: Sequence[float]  # from the moment when an append was due to the append
+    to_text: Sequence[float]  # from a person's message to the first text in Slack
+    ours: Sequence[float]  # of these, without the agent's own time
+
+
+def waits(asked: Iterable[Asked], sent: Mapping[int, Sequence[Sent]], log: CallLog) -> _Waits:
+    """Returns all waits of a phase. A delta that was never carried has none: it counts as lost elsewhere."""
+    answers = [(one, sent[one.order.stream][-1]) for one in asked if sent.get(one.order.stream)]
+    begun = [(one, run, log.carried_at[one.order.stream, 0]) for one, run in answers if _is_begun(one, run, log)]
+    sent_at = {(one.order.stream, number): at for one, run in answers for number, at in enumerate(run.at)}
+    return _Waits(
+        deltas=[log.carried_at[mark] - at for mark, at in sent_at.items() if mark in log.carried_at],
+        firsts=[shown_at - run.at[0] for _, run, shown_at in begun],
+        overdue=_overdue(sent_at, frozenset((one.order.stream, one.order.deltas - 1) for one, _ in answers), log),
+        to_text=[shown_at - one.said_at for one, _, shown_at in begun],
+        ours=[run.asked_at - one.said_at + shown_at - run.at[0] for one, run, shown_at in begun],
+    )
+
+
+def _is_begun(one: Asked, run: Sent, log: CallLog) -> bool:
+    return bool(run.at) and (one.order.stream, 0) in log.carried_at
+
+
+def _overdue(sent_at: Mapping[_Mark, float], ends: frozenset[_Mark], log: CallLog) -> list[float]:
+    """Returns the delay of each append: due once a delta waits, and the last append is long enough ago.
+
+    The end of an answer is more urgent, so it is left out.
+    """
+    last: dict[int, float] = {}
+    found = list[float]()
+    for at, method, marks in log.batches:
+        stream = marks[0][0]
+        is_known = all(mark in sent_at for mark in marks) and not ends.intersection(marks)
+        if method == "chat.appendStream" and stream in last and is_known:
+            found.append(at - max(last[stream] + _PACE_SECONDS, min(sent_at[mark] for mark in marks)))
+        last[stream] = at
+    return found
+
+
+def faults(order: Order, messages: Iterable[Mapping[str, Any]]) -> tuple[int, int, bool]:
+    """Returns an answer's visible faults: deltas lost, deltas shown twice, and whether the text differs."""
+    texts = [str(message["text"]) for message in messages if message["kind"] == "bot"]
+    shown = Counter(number for text in texts for stream, number in marks_in(text) if stream == order.stream)
+    lost = sum(number not in shown for number in range(order.deltas))
+    doubled = sum(times - 1 for times in shown.values())
+    return lost, doubled, _squeezed("".join(texts)) != _squeezed(order.text)
+
+
+def _squeezed(text: str) -> str:
+    """Removes blanks: between two messages of one answer there need not be one."""
+    return re.sub(r"\s+", "", text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lag:
+    """The number of checks with at most a given lag, by upper bound in seconds."""
+
+    within: Mapping[float, float]
+
+    def since(self, before: Lag) -> Lag:
+        """Returns the checks made after ``before``."""
+        return Lag(within={bound: count - before.within.get(bound, 0) for bound, count in self.within.items()})
+
+    def percentile(self, share: float) -> float:
+        """Returns seconds, linear between two bounds; the last bound for larger values, and 0 without checks."""
+        wanted = share * max(self.within.values(), default=0)
+        low, below = 0.0, 0.0
+        for bound, count in sorted(self.within.items()):
+            if count >= wanted and count > below:
+                return low if math.isinf(bound) else low + (bound - low) * (wanted - below) / (count - below)
+            low, below = bound, count
+        return 0.0
+
+
+def lag_on(page: str) -> Lag:
+    """Reads the histogram on a page of metrics."""
+    return Lag(within={float(bound): float(count) for bound, count in _BUCKET.findall(page)})
+
+
+@asynccontextmanager
+async def own_lag() -> AsyncIterator[list[float]]:
+    """Collects the lag of this process's loop in seconds."""
+    found = list[float]()
+    watching = asyncio.create_task(_watch(found))
+    try:
+        yield found
+    finally:
+        watching.cancel()
+
+
+async def _watch(found: list[float]) -> None:
+    while True:
+        begun = time.perf_counter()
+        await asyncio.sleep(_TICK_SECONDS)
+        found.append(max(0.0, time.perf_counter() - begun - _TICK_SECONDS))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One part: the requested answers, and all data about them."""
+
+    name: str
+    asked: Sequence[Asked]
+    sent: Mapping[int, Sequence[Sent]]
+    log: CallLog
+    lag: Lag
+    own_lag: Sequence[float]  # of the measuring loop beside it
+    faults: Sequence[tuple[int, int, bool]]  # of each answer: deltas lost, deltas shown twice, whether its text differs
+    window: Window
+
+    @property
+    def is_within(self) -> bool:
+        """Whether Slack's limits delay no answer: few that start in a burst, or many that start slowly."""
+        spaced = min((later.said_at - one.said_at for one, later in zip(self.asked, self.asked[1:], strict=False)),
+                     default=60.0)  # fmt: skip
+        return len(self.asked) <= _WITHIN_LIMITS or spaced > 3.5
+
+
+def figures(part: Part) -> list[Figure]:
+    """Returns all figures of a part, with and without targets."""
+    return [*_times(part), *_calls(part), *_faults(part), *_process(part)]
+
+
+def _times(part: Part) -> Iterator[Figure]:
+    found = waits(part.asked, part.sent, part.log)
+    for what, seconds, target in (
+        ("first delta → call", found.firsts, 50.0),
+        ("message → first text", found.to_text, 3_000.0),
+        ("message → first text, ours", found.ours, 300.0),
+        ("any delta → call", found.deltas, None),
+        ("append due → append", found.overdue, None),
+    ):
+        if seconds:
+            yield from spread(part.name, what, seconds, p99=target if part.is_within else None)
+
+
+def _calls(part: Part) -> Iterator[Figure]:
+    figure, counts = partial(Figure, part.name), part.log.counts
+    streamed = sum(one.ts in part.log.streamed for one in part.asked)
+    yield figure("answers streamed", streamed, "")
+    yield figure("answers posted, since no stream was free", len(part.asked) - streamed, "")
+    yield figure("appends an answer", counts["chat.appendStream"] / len(part.asked), "")
+    yield figure("calls an answer, all methods", counts.total() / len(part.asked), "")
+    yield figure("calls a second, all methods", counts.total() / part.window.seconds, "")
+    yield figure("from the first message to the last text", part.window.seconds, "s")
+
+
+def _faults(part: Part) -> Iterator[Figure]:
+    figure = partial(Figure, part.name, unit="", target=0)
+    yield figure("calls refused", part.log.refused.total())
+    for (method, error), count in part.log.refused.items():
+        yield Figure(part.name, f"of these {method}: {error}", count, "")
+    yield figure("deltas lost", sum(lost for lost, _, _ in part.faults))
+    yield figure("deltas shown twice", sum(doubled for _, doubled, _ in part.faults))
+    yield figure("answers whose text differs", sum(differs for _, _, differs in part.faults))
+    runs = sum(len(part.sent.get(one.order.stream, ())) for one in part.asked)
+    yield figure("runs more or fewer than answers", abs(runs - len(part.asked)))
+
+
+def _process(part: Part) -> Iterator[Figure]:
+    """Yields the process's figures. The lag covers the agent's writing time: the long end of a part has little load."""
+    figure = partial(Figure, part.name)
+    yield figure("event loop lag, p50", 1_000 * part.lag.percentile(0.5), "ms")
+    yield figure("event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", target=20.0)
+    yield figure("the same of the measuring loop beside it, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
+    yield figure("processor of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
+    yield from part.window.figures(part.name)
+
 
 FIRST_TEXT: Final = "one after another"
 _CHANNELS: Final = 20

@@ -16,7 +16,7 @@ from dotenv import dotenv_values
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from swarm.config import unused_variables
+from swarm.config import variables as unused_variables
 from swarm.config.builtin import BuiltinAgentSettings, Kind
 from swarm.config.settings import Settings
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES

@@ -152,7 +152,7 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
 def _sqlite_file(settings: Settings) -> Path | None:
     if settings.database.url is None:
         return settings.home.expanduser() / "swarm.db"
-    from swarm.store.bridge.urls import SqliteUrl, parse_url  # takes a while to load
+    from swarm.store.bridge.engine import SqliteUrl, parse_url  # takes a while to load
 
     url = parse_url(settings.database.url)
     return url.path if isinstance(url, SqliteUrl) else None

@@ -19,7 +19,7 @@ from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Spea
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind
-from swarm.domain.prompts.client_context import SOURCE
+from swarm.domain.prompts.input import SOURCE
 from swarm.domain.text.cutting import split
 from swarm.slack.outgoing.live import LiveAnswer
 

@@ -9,7 +9,7 @@ from swarm.domain.access import Person
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
-from swarm.domain.prompts.client_context import ChannelFacts
+from swarm.domain.prompts.input import ChannelFacts
 
 
 class Directory(Protocol):

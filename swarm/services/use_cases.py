@@ -62,35 +62,35 @@ class Services:
         database: Database,
         directory: Directory,
         me: Me,
-        conduct: OperatingPolicy,
+        operating_policy: OperatingPolicy,
         slack_files: SlackFiles,
         *,
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
         forget_name: Callable[[str], None] = lambda person: None,
     ) -> Self:
         """Creates all use cases over one database, for the swarm's bot in Slack."""
-        triggers = Triggers(directory, me, conduct)
-        presence = Presence(database, conduct)
+        triggers = Triggers(directory, me, operating_policy)
+        presence = Presence(database, operating_policy)
         credentials = AgentTokenCache(database)
-        polls = Polls(database, triggers, presence, conduct, credentials)
+        polls = Polls(database, triggers, presence, operating_policy, credentials)
         return cls(
-            agents=AgentRegistry(database, conduct, credentials),
+            agents=AgentRegistry(database, operating_policy, credentials),
             polls=polls,
-            work=Work(database, polls, presence, conduct),
-            replies=Replies(database, conduct.reactions),
-            streams=AnswerStreams(database, conduct),
-            delegations=Delegations(database, conduct),
-            tasks=Tasks(database, conduct),
-            task_work=TaskWork(database, conduct),
-            inbox=Inbox(database, triggers, conduct.reactions),
+            work=Work(database, polls, presence, operating_policy),
+            replies=Replies(database, operating_policy.reactions),
+            streams=AnswerStreams(database, operating_policy),
+            delegations=Delegations(database, operating_policy),
+            tasks=Tasks(database, operating_policy),
+            task_work=TaskWork(database, operating_policy),
+            inbox=Inbox(database, triggers, operating_policy.reactions),
             conversations=Conversations(database, triggers),
             files=ThreadFiles(database, slack_files, cap_bytes=file_cap_bytes),
             uploads=Uploads(database, slack_files, cap_bytes=file_cap_bytes),
             trays=Trays(database, triggers),
-            team=TeamDirectory(database, conduct),
-            messages=Messages(database, conduct),
+            team=TeamDirectory(database, operating_policy),
+            messages=Messages(database, operating_policy),
             explanations=Explanations(database, me.team),
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
-            people=PersonalData(database, conduct, directory, forget_name),
+            people=PersonalData(database, operating_policy, directory, forget_name),
         )

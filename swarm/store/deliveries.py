@@ -195,7 +195,7 @@ def add(
         updates_id=updates_id,
         stops_task_id=stops_task_id,
         stops_run_id=stops_run_id,
-        closing=below_text(closing, place),
+        closing=_below_text(closing, place),
         person=person,
         mark=mark,
         removes=removes,
@@ -365,7 +365,7 @@ def closing_of(text: str | None) -> Closing | None:
     return _CLOSING.validate_json(text) if text else None
 
 
-def below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
+def _below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
     """Returns the part below a delivery's text as stored; None without one."""
     if closing is None or place is None:
         return None

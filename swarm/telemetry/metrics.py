@@ -1,4 +1,10 @@
-"""The watcher with the metrics, which `swarm.entrypoints.http.metrics` serves."""
+"""The metrics, by name. `docs/operations.md` gives the use of each, and a test holds the page to this module.
+
+Names follow Prometheus: a counter ends in ``_total``, a quantity with a unit names the unit. Labels take few values:
+kinds, states, route templates, Slack's methods; never an id, a channel or a name that people choose.
+
+The watcher with the metrics, which `swarm.entrypoints.http.metrics` serves.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,10 @@ from typing import Any, Final
 
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
+    Gauge,
     GCCollector,
+    Histogram,
     Info,
     PlatformCollector,
     ProcessCollector,
@@ -32,7 +41,119 @@ from swarm.domain.watchers import (
     TriggerClaimed,
     Watcher,
 )
-from swarm.telemetry.instruments import Instruments
+
+QUICK_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+"""Buckets of durations that should be milliseconds."""
+
+LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
+"""Buckets of durations that should be next to nothing."""
+
+PATIENT_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+"""Buckets of durations that depend on others: an agent's work, Slack's limits."""
+
+GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class _Instruments:
+    """All counters, gauges and histograms updated by events, in a registry of their own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._slack()
+        self._work()
+        self._deliveries()
+        self._doors()
+        self._database()
+        self.event_loop_lag_seconds = self._histogram(
+            "swarm_event_loop_lag_seconds", "How much later than wanted the event loop went on.", LAG_SECONDS
+        )
+
+    def _slack(self) -> None:
+        self.slack_events = self._counter(
+            "swarm_slack_events_total", "Messages, edits and deletes that Slack told of.", "kind", "outcome"
+        )
+        self.slack_event_seconds = self._histogram(
+            "swarm_slack_event_seconds", "From an event's arrival to its commit.", QUICK_SECONDS
+        )
+        self.messages_routed = self._counter(
+            "swarm_messages_routed_total", "Messages by what routing decided, each once.", "outcome"
+        )
+        self.slack_deaf = self._counter(
+            "swarm_slack_deaf_total", "Connections to Slack that brought no events and were replaced."
+        )
+        self.slack_missed = self._counter(
+            "swarm_slack_missed_total", "Messages, edits and deletes that no event told of, read from Slack later."
+        )
+        self.slack_calls = self._counter(
+            "swarm_slack_calls_total", "Calls of Slack's Web API by result.", "method", "result"
+        )
+        self.slack_call_seconds = self._histogram(
+            "swarm_slack_call_seconds", "Calls of Slack's Web API, without the wait for their turn.",
+            PATIENT_SECONDS, "method",
+        )  # fmt: skip
+
+    def _work(self) -> None:
+        self.polls_waiting = Gauge(
+            "swarm_polls_waiting", "Polls of agents that are open at this process.", registry=self._registry
+        )
+        self.triggers = self._counter("swarm_triggers_claimed_total", "Triggers handed out by kind.", "kind")
+        self.trigger_wait_seconds = self._histogram(
+            "swarm_trigger_wait_seconds", "From the storing of a trigger to its first claim.", PATIENT_SECONDS, "kind"
+        )
+        self.leases_ended = self._counter("swarm_leases_ended_total", "Leases by how they ended.", "how")
+        self.leases_refused = self._counter(
+            "swarm_leases_refused_total", "Renewals, releases and finishes with a lease that no longer holds."
+        )
+        self.changes = self._counter(
+            "swarm_changes_total", "Changes of state as timelines record them, for example inbox.respond.", "change"
+        )
+
+    def _deliveries(self) -> None:
+        self.deliveries = self._counter(
+            "swarm_deliveries_total", "Deliveries to Slack that are over, by outcome.", "kind", "outcome"
+        )
+        self.delivery_seconds = self._histogram(
+            "swarm_delivery_seconds", "From the wish for an effect in Slack until Slack had it.",
+            PATIENT_SECONDS, "kind",
+        )  # fmt: skip
+        self.delivery_retries = self._counter(
+            "swarm_delivery_retries_total", "Deliveries that have to be tried or looked up once more.", "kind", "why"
+        )
+
+    def _doors(self) -> None:
+        self.http_requests = self._counter(
+            "swarm_http_requests_total", "HTTP requests by route template and status.", "method", "route", "status"
+        )
+        self.http_request_seconds = self._histogram(
+            "swarm_http_request_seconds", "HTTP requests by route template; /poll includes its wait.",
+            PATIENT_SECONDS, "route",
+        )  # fmt: skip
+        self.tool_calls = self._counter(
+            "swarm_tool_calls_total", "MCP tool calls by result, ok or an error code.", "tool", "result"
+        )
+        self.tool_call_seconds = self._histogram("swarm_tool_call_seconds", "MCP tool calls.", QUICK_SECONDS, "tool")
+
+    def _database(self) -> None:
+        self.database_calls = self._counter(
+            "swarm_database_calls_total", "Calls of the database by result.", "operation", "result"
+        )
+        self.database_call_seconds = self._histogram(
+            "swarm_database_call_seconds", "Calls of the database, with their time in the queue.",
+            QUICK_SECONDS, "operation",
+        )  # fmt: skip
+        self.database_group_size = self._histogram(
+            "swarm_database_group_size", "Writes that shared one transaction and one commit.", GROUP_SIZES
+        )
+        self.clock_steps = self._counter(
+            "swarm_clock_steps_total", "Times that the database's clock was set.", "direction"
+        )
+
+    def _counter(self, name: str, help: str, *labels: str) -> Counter:
+        return Counter(name, help, labels, registry=self._registry)
+
+    def _histogram(self, name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(name, help, labels, registry=self._registry, buckets=buckets)
+
 
 _ROUTED: Final = "route."
 _OVER: Final = {
@@ -48,7 +169,7 @@ class Metrics(Watcher):
 
     def __init__(self, *, version: str, database: str) -> None:
         self.registry = CollectorRegistry()
-        self.count = Instruments(self.registry)
+        self.count = _Instruments(self.registry)
         # A family's member by its labels; the family itself would take a lock and a search each time.
         self._of: Callable[..., Any] = functools.cache(lambda family, *labels: family.labels(*labels))
         ProcessCollector(registry=self.registry)

@@ -1,7 +1,7 @@
 """Redaction of secrets in logs, in every form a secret may take.
 
 Known by their look are keys and tokens of Slack, of our agents and of many services
-(`swarm.domain.text.secret_patterns`, the same as in agents' posts), bearer tokens, passwords in addresses and tickets
+(`swarm.domain.text.secrets`, the same as in agents' posts), bearer tokens, passwords in addresses and tickets
 in queries. Known by name are values behind words such as ``token`` or ``password``. A secret with neither, such as a
 token that an operator made up, is given to a `Redactor` at its start.
 """

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from swarm.demo import home, run
-from swarm.demo.agents.writer import STEPS
+from swarm.demo.agents.streamer import STEPS
 from swarm.slack.outgoing.pacing import METHOD_LIMITS
 from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
 from tests.support.processes import SWARM, Processes, free_port

@@ -28,7 +28,7 @@ SECONDS = 10.0  # a supervisor's grace is a fraction of a second here
 
 COORDINATOR = """
 import asyncio, pathlib, signal, sys
-from swarm.app.shutdown import end_at_once
+from swarm.app.lifecycle import end_at_once
 from swarm.processes import child
 
 child.SUPERVISOR_SECONDS = 1.0  # for one that is stopped by what it runs
@@ -62,7 +62,7 @@ import asyncio, os, pathlib, sys
 from swarm.agents.mcp.server import McpServer, Program
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.prompts.files import Template
-from swarm.agents.prompts.limits import RenderLimits
+from swarm.agents.prompts.rendering import RenderLimits
 from swarm.agents.prompts.renderer import Renderer
 from swarm.demo.processes import Parts
 from swarm.processes.captured import run_program

@@ -68,8 +68,8 @@ async def test_the_same_press_told_twice_is_one_and_a_later_one_hears_that_it_is
 
 async def test_who_may_not_speak_here_may_not_stop_anything_here(world: World) -> None:
     task = await running(world)
-    conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
-    said = await world.governed_by(conduct).buttons.press(press(task.id))
+    operating_policy = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
+    said = await world.governed_by(operating_policy).buttons.press(press(task.id))
     assert said is not None
     assert said.startswith("You may not do that here")
     assert await status(world, task) is TaskStatus.IN_PROGRESS

@@ -112,7 +112,7 @@ async def test_what_was_said_before_a_step_back_is_handed_out_first(world: World
 
 
 async def test_the_minute_in_which_somebody_has_written_much_ends_after_a_step_back(world: World) -> None:
-    world = world.governed_by(type(world.conduct)(messages_per_minute=1))
+    world = world.governed_by(type(world.operating_policy)(messages_per_minute=1))
     lead = await world.lead()
     await world.says(f"{BOT} one")
     world.clock.step(-DAY)

@@ -23,7 +23,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import InterruptStatus, RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.prompts.client_context import ChannelFacts
+from swarm.domain.prompts.input import ChannelFacts
 from swarm.store.runs import interrupts
 from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says
 from tests.support.waiting import wait_until
@@ -268,8 +268,8 @@ async def test_what_slack_did_not_take_live_is_posted_as_it_was_said(world: Worl
 
 @pytest.mark.req("STREAM-08")
 async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
-    conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
-    world = world.governed_by(conduct)
+    operating_policy = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    world = world.governed_by(operating_policy)
     ada = Scripted()
     async with playing(world, hired("ada", ada)) as show:
         root = await world.hears(said(f"{BOT} disk full", by="B1", kind=AuthorKind.BOT))

@@ -15,8 +15,7 @@ from swarm.domain.button_actions import (
 )
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.deliveries import DeliveryRefused
-from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.inbox import LEASE_SECONDS, InboxStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy, Policies
@@ -167,7 +166,7 @@ async def test_a_reload_changes_how_the_next_answer_is_shown_and_not_the_one_tha
     async with playing(world, hired("ada", ada)) as show:
         first = await world.says(f"{BOT} hello")
         await begun(show, gate, first)
-        world.conduct.book.current = Policies(everywhere=ChannelPolicy(display=TaskDisplay.TIMELINE))
+        world.operating_policy.book.current = Policies(everywhere=ChannelPolicy(display=TaskDisplay.TIMELINE))
         second = await world.says(f"{BOT} hello")
         await show.over(second)
         gate.opened.set()

@@ -140,7 +140,7 @@ async def test_other_people_and_their_sessions_stay(world: World) -> None:
         await memory(world).add_run(f"slack:C1:{person}", "run" + person, hers)
         await world.says(f"{BOT} from {person}", by=person)
     unnamed: list[str] = []
-    await PersonalData(world.database, world.conduct, forget_name=unnamed.append).forget(ANN)
+    await PersonalData(world.database, world.operating_policy, forget_name=unnamed.append).forget(ANN)
     assert unnamed == [ANN], "what is known of her beside the database goes as well"
     assert len(await memory(world).get_messages(f"slack:C1:{ANN}7")) == 2
     assert (await places_of(world.database, f"{ANN}7"))["thread_messages.author_id"] == 1

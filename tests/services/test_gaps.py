@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from swarm.clock import SECOND, to_iso, us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackEvent, SlackMessage
-from swarm.services.intake import missed
+from swarm.services.intake import catch_up as missed
 from swarm.services.intake.backfill import READERS
-from swarm.services.intake.missed import Handle
+from swarm.services.intake.catch_up import Handle
 from swarm.store.threads import watermarks
 from tests.support.slack import next_ts
 from tests.support.world import BOT, ME, World, delete, edit, said, texts

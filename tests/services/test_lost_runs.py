@@ -16,8 +16,7 @@ from swarm.domain.answers.events import Answered, RunInput, TextDelta
 from swarm.domain.answers.showing import AnswerLost, AnswerShown
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
-from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox import elections
@@ -60,14 +59,14 @@ class LostRun:
         )
 
     async def lost(self, loss: Loss = LOSS) -> None:
-        await self.world.database.write(break_off, self.run.id, loss, self.place, self.world.conduct)
+        await self.world.database.write(break_off, self.run.id, loss, self.place, self.world.operating_policy)
 
     async def kept(self) -> LeaseLossOutcome:
         return await self.world.database.write(keep, self.run.id, 60.0)
 
     async def ended(self) -> None:
         ending = AnswerShown(outcome=Answered(), text="All of it.")
-        await self.world.database.write(end_run, self.run.id, ending, self.place, self.world.conduct)
+        await self.world.database.write(end_run, self.run.id, ending, self.place, self.world.operating_policy)
 
     async def state(self) -> tuple[RunStatus, InboxStatus, LeaseEnd | None]:
         """Of the run, of its message, and how the lease has ended."""
@@ -341,7 +340,7 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
         await wait_until(lambda: first.runs(root), lambda seen: bool(live.of(root)))
         (run,) = await first.runs(root)
         slept = 50.0
-        await world.database.write(break_off, run.id, LOSS, place_of(run, root), world.conduct)
+        await world.database.write(break_off, run.id, LOSS, place_of(run, root), world.operating_policy)
         woken.set()
         await asyncio.wait_for(hung_up.wait(), PATIENCE_SECONDS)
         await first.over(root, 2)

@@ -22,8 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from swarm.clock import ManualClock
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
-from swarm.domain.model.inbox import MAX_ATTEMPTS
-from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
+from swarm.domain.model.inbox import LEASE_SECONDS, MAX_ATTEMPTS, FinishOutcome, LeaseEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind

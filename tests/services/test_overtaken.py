@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate.retention import forget_early
+from swarm.services.operate.sweep import forget_early
 from tests.support.slack import next_ts
 from tests.support.world import BOT, World, delete, edit, said, texts
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import MAX_ATTEMPTS, FinishOutcome, InboxStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.services.inbox.triggers import ClaimContents, Triggers
 from swarm.store.bridge.database import Database

@@ -60,7 +60,7 @@ async def test_where_silence_counts_early_signs_of_life_are_written_more_often(
 
 async def test_only_an_agent_that_comes_back_makes_others_look(world: World) -> None:
     lead = await world.lead(online=False)
-    rosters = Rosters(world.database, world.conduct, kept_seconds=3600)
+    rosters = Rosters(world.database, world.operating_policy, kept_seconds=3600)
     wakeups = world.database.wakeups
     assert not (await rosters.current()).agents[0].online
     await world.is_here(lead)
@@ -77,13 +77,13 @@ async def test_only_an_agent_that_comes_back_makes_others_look(world: World) -> 
 async def test_many_who_ask_at_once_look_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
-    def counted(tx: Transaction, conduct: OperatingPolicy) -> Roster:
+    def counted(tx: Transaction, operating_policy: OperatingPolicy) -> Roster:
         nonlocal looks
         looks += 1
-        return read_roster(tx, conduct)
+        return read_roster(tx, operating_policy)
 
     monkeypatch.setattr(participants, "read_roster", counted)
-    rosters = Rosters(world.database, world.conduct, kept_seconds=3600)
+    rosters = Rosters(world.database, world.operating_policy, kept_seconds=3600)
     await asyncio.gather(*(rosters.current() for _ in range(50)))
     assert looks == 1
     lead = await world.lead(online=False)
@@ -95,7 +95,7 @@ async def test_many_who_ask_at_once_look_once(world: World, monkeypatch: pytest.
 async def test_what_is_remembered_of_agents_does_not_grow_for_ever(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    presence = Presence(world.database, world.conduct)
+    presence = Presence(world.database, world.operating_policy)
     loop = asyncio.get_running_loop()
     moment = loop.time()
     monkeypatch.setattr(loop, "time", lambda: moment)

@@ -34,10 +34,10 @@ class Operator:
         self.written("")
         settings = self.read()
         self.world = world.governed_by(settings_mapping.operating_policy(settings))
-        self.book = self.world.conduct.book
-        self.rosters = Rosters(world.database, self.world.conduct)  # which keeps what it has read for a second
+        self.book = self.world.operating_policy.book
+        self.rosters = Rosters(world.database, self.world.operating_policy)  # which keeps what it has read for a second
         self.reloader = Reloader(settings, self.book, self.rosters, read=self.read)
-        self.ingest = Ingest(world.database, self.rosters, ME, self.world.conduct, self.world.standings)
+        self.ingest = Ingest(world.database, self.rosters, ME, self.world.operating_policy, self.world.standings)
 
     def written(self, yaml: str) -> None:
         (self._folder / "swarm.yaml").write_text(yaml, encoding="utf-8")
@@ -119,7 +119,7 @@ async def test_reactions_change_for_those_who_were_handed_them_at_the_start(oper
         world.slack,
         ME.team,
         http_timeout_seconds=HTTP_TIMEOUT_SECONDS,
-        reactions=world.conduct.reactions,
+        reactions=world.operating_policy.reactions,
     )
     await operator.reloads("reactions: {stored: null, answered: tada, failed: boom}")
     lead = next(agent.agent for agent in await world.services.agents.present() if agent.agent.name == "lead")
@@ -127,7 +127,7 @@ async def test_reactions_change_for_those_who_were_handed_them_at_the_start(oper
     await world.answers(lead, await world.only(lead), "hi")
     await sender.send_due()
     assert world.slack.reactions == [(message.ts, "tada")]
-    assert world.conduct.reactions.failed == "boom"
+    assert world.operating_policy.reactions.failed == "boom"
 
 
 async def test_what_cannot_be_used_changes_nothing_and_is_named(operator: Operator) -> None:
@@ -148,7 +148,7 @@ async def test_what_needs_a_restart_is_listed_until_there_is_one(operator: Opera
         done = await operator.reloader.reload()
         assert done.changed == ()
         assert done.needs_restart == ("http.port", "agents.offline_after_seconds", "agents.remote.a")
-    assert operator.world.conduct.offline_after_seconds == 120
+    assert operator.world.operating_policy.offline_after_seconds == 120
 
 
 async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:

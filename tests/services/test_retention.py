@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.answers.calls import Closing
-from swarm.domain.model.inbox import InboxStep
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import FinishOutcome, InboxStep
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy, Retention
-from swarm.services.operate import retention
+from swarm.services.operate import sweep as retention
 from swarm.services.rules.system_messages import post_closing
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases

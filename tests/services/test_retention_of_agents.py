@@ -7,7 +7,7 @@ import pytest
 from swarm.clock import SECOND
 from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
 from swarm.services.builtin.sessions import DatabaseMemory
-from swarm.services.operate import retention
+from swarm.services.operate import sweep as retention
 from tests.support.world import World
 
 DAY = 24 * 3600

@@ -8,8 +8,7 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, ButtonPressed, Feedback, feedback_value
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, InboxStep
-from swarm.domain.model.leases import FinishOutcome, LeaseEnd
+from swarm.domain.model.inbox import MAX_ATTEMPTS, FinishOutcome, InboxStatus, InboxStep, LeaseEnd
 from swarm.domain.model.runs import Opinion, RunStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
@@ -83,7 +82,7 @@ async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(wo
     lead = await world.lead()
     root, run = await asked(world, lead)
     for _ in range(MAX_ATTEMPTS - 1):
-        await world.database.write(lose, run.lease_token, LeaseEnd.FAILED, "it broke", world.conduct)
+        await world.database.write(lose, run.lease_token, LeaseEnd.FAILED, "it broke", world.operating_policy)
         await world.database.write(runs.end, run.id, RunStep.ABANDON)
         run = await begun(world, lead, await world.only(lead))
     await failed(world, run)
@@ -205,7 +204,7 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
     assert await buttons.press(press(run, key="press:2")) == RETRIED_TEXT
     again = await begun(world, worker, await work_of(world, worker))
     await world.database.write(runs.end, again.id, RunStep.STOP)
-    await world.database.write(cancel_by_person, handed.task_id, "C1", "U1", world.conduct)
+    await world.database.write(cancel_by_person, handed.task_id, "C1", "U1", world.operating_policy)
     assert await buttons.press(press(again, key="press:3")) == NO_RETRY_TEXT
 
 

@@ -267,7 +267,7 @@ async def test_the_button_that_stops_a_run_is_posted_once_and_goes_away(world: W
 async def test_runs_are_forgotten_ninety_days_after_their_end_with_all_that_belongs_to_them(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("swarm.services.operate.retention.AT_ONCE", at_once)
+    monkeypatch.setattr("swarm.services.operate.sweep.AT_ONCE", at_once)
     run = await waiting(world)
     await world.database.write(run_pages.open_page, run.id, 1, PageKind.STREAM)
     world.clock.advance(91 * DAY)

@@ -6,11 +6,10 @@ import pytest
 
 from swarm.domain.errors import Conflict, Unresolved, Withdrawn
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import FinishOutcome, InboxStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
-from swarm.services.operate.retention import disown_idle
+from swarm.services.operate.sweep import disown_idle
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from tests.support.slack import refuses

@@ -171,10 +171,10 @@ async def test_what_says_more_or_is_said_to_somebody_else_stops_nothing(world: W
 
 
 async def test_a_bot_stops_nothing(world: World) -> None:
-    conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    operating_policy = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
     root, run = await asked(world, await world.lead())
     message = said("!stop", by="B1", kind=AuthorKind.BOT, thread_ts=root.ts)
-    await world.governed_by(conduct).hears(message)
+    await world.governed_by(operating_policy).hears(message)
     assert await stopped_by(world, run) is None
 
 

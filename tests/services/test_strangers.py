@@ -147,7 +147,7 @@ async def test_a_member_costs_one_question_and_no_more_over_restarts_for_a_day(w
     await world.lead()
     for _ in range(3):
         await world.says(f"{BOT} hello")
-    restarted = world.governed_by(world.conduct)
+    restarted = world.governed_by(world.operating_policy)
     await restarted.says(f"{BOT} hello")
     assert world.slack.persons_asked == ["U1"]
     world.clock.advance(MEMBER_SECONDS + 1)
@@ -184,7 +184,7 @@ async def test_a_colleague_whom_slack_does_not_name_in_time_is_heard_as_soon_as_
     await world.verifier.verify_due()
     assert await world.poll(lead) == []
     del world.slack.persons["U1"]
-    restarted = world.governed_by(world.conduct)
+    restarted = world.governed_by(world.operating_policy)
     world.clock.advance(RETRY_SECONDS)
     await restarted.verifier.verify_due()
     await restarted.verifier.verify_due()
@@ -393,7 +393,7 @@ async def test_the_limit_holds_over_processes_and_restarts_and_counts_clicks(wor
     limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
     await limited.lead()
     await limited.says(f"{BOT} one")
-    again = limited.governed_by(limited.conduct)
+    again = limited.governed_by(limited.operating_policy)
     assert "too" not in (await again.buttons.press(press(STOP_TASK_ACTION, "x", by="U1")) or "")
     assert await limited.inbox_messages(await again.says(f"{BOT} two")) == []
     assert "more than I take" in (await again.buttons.press(press(RETRY_RUN_ACTION, "x", by="U1")) or "")

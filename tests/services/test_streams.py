@@ -14,8 +14,7 @@ from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
 from swarm.domain.answers.events import MAX_PIECE_CHARACTERS, StepStatus
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
-from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import FinishOutcome, LeaseEnd
+from swarm.domain.model.inbox import FinishOutcome, InboxStatus, LeaseEnd
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, Thread
@@ -362,7 +361,7 @@ async def test_a_failure_says_why_with_a_button_that_hands_the_work_out_again(wo
 
 
 def retry(tx: Transaction, writing: Writing) -> Retried:
-    return retry_run(tx, writing.run_id, writing.root.channel, "U1", writing.world.conduct)
+    return retry_run(tx, writing.run_id, writing.root.channel, "U1", writing.world.operating_policy)
 
 
 @pytest.mark.req("STREAM-07")

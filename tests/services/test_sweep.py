@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
+from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome, InboxStatus, LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate import agents, sweep
 from swarm.services.rules import failover
@@ -33,11 +32,11 @@ async def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(
     bad, *_ = await world.poll(lead)
     tried: Counter[str] = Counter()
 
-    def stumbles(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
+    def stumbles(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> None:
         tried[token] += 1
         if token == bad.lease_token:
             raise RuntimeError("broken")
-        expire(tx, token, conduct)
+        expire(tx, token, operating_policy)
 
     monkeypatch.setattr(sweep, "BATCH", 1)
     monkeypatch.setattr(sweep, "expire", stumbles)

@@ -9,8 +9,7 @@ import pytest
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import NOTICE_ATTEMPTS, InboxStatus
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import NOTICE_ATTEMPTS, FinishOutcome, InboxStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
@@ -151,7 +150,7 @@ async def test_nobody_counts_as_offline_because_the_coordinator_was_away(world: 
     offered = await asked_and_handed(world, lead, worker, offer=True)
     follow_up = await world.says("only Python please", thread=handed.root)
     world.clock.advance(400)
-    restarted = world.governed_by(replace(world.conduct, started_at=world.clock.now_us()))
+    restarted = world.governed_by(replace(world.operating_policy, started_at=world.clock.now_us()))
     await restarted.sweep()
     await restarted.later(OFFLINE_AFTER_SECONDS - 1)
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
@@ -251,8 +250,8 @@ async def test_news_stays_with_a_lead_that_came_back_before_anybody_passed_it_on
     second = await world.lead("second")
     world.clock.advance(OFFLINE_AFTER_SECONDS + 1)
     await world.is_here(second)
-    (notice,) = (await world.database.read(find_work, world.conduct)).stranded
+    (notice,) = (await world.database.read(find_work, world.operating_policy)).stranded
     await world.is_here(lead)
-    await world.database.write(reassign_notice, notice, world.conduct)
+    await world.database.write(reassign_notice, notice, world.operating_policy)
     assert await world.poll(second) == []
     assert await news_of(world, lead) == ["task_finished"]

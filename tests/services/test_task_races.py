@@ -101,7 +101,7 @@ async def test_the_end_of_a_task_that_meets_a_follow_up_takes_it_to_the_lead(wor
     run = await world.only(worker)
     unsettled = said("thanks", thread_ts=handed.root.ts)
     follow_up = replace(unsettled, author=replace(unsettled.author, standing=Standing.MEMBER))
-    roster = await world.database.read(read_roster, world.conduct)
+    roster = await world.database.read(read_roster, world.operating_policy)
     async with under_way(world, world.ingest._posted, follow_up, roster) as go_on:
         await once_it_waits(world, go_on, world.services.task_work.complete(holding(run, worker), handed.task_id, "42"))
     assert texts([await work_of(world, lead)]) == [["thanks"]]
@@ -239,7 +239,7 @@ async def test_an_acceptance_that_meets_the_end_of_the_offer_is_refused(world: W
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker, offer=True)
     world.clock.advance(OFFER_SECONDS)
-    async with under_way(world, _tend, handed.task_id, end_offer, world.conduct) as go_on:
+    async with under_way(world, _tend, handed.task_id, end_offer, world.operating_policy) as go_on:
         with pytest.raises(Conflict, match="This task is declined"):
             await once_it_waits(world, go_on, world.services.delegations.accept(Caller(agent=worker), handed.task_id))
     assert await owner_of(world, handed.root) == lead.id
@@ -253,7 +253,9 @@ async def test_the_end_of_an_offer_that_meets_its_acceptance_comes_too_late(worl
     world.clock.advance(OFFER_SECONDS)
     accept = world.services.delegations._accept
     async with under_way(world, accept, Caller(agent=worker), handed.task_id) as go_on:
-        await once_it_waits(world, go_on, world.database.write(_tend, handed.task_id, end_offer, world.conduct))
+        await once_it_waits(
+            world, go_on, world.database.write(_tend, handed.task_id, end_offer, world.operating_policy)
+        )
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
     assert (await world.inbox_message(handed.root)).status is InboxStatus.DELEGATED
 
@@ -265,7 +267,9 @@ async def test_a_worker_that_completes_while_it_is_found_absent_is_in_time(world
     await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'worker'")
     complete = world.services.task_work._complete
     async with under_way(world, complete, holding(run, worker), handed.task_id, "42", None) as go_on:
-        await once_it_waits(world, go_on, world.database.write(_tend, handed.task_id, take_from_absent, world.conduct))
+        await once_it_waits(
+            world, go_on, world.database.write(_tend, handed.task_id, take_from_absent, world.operating_policy)
+        )
     assert await status_of(world, handed.task_id) is TaskStatus.COMPLETED
     assert await news_of(world, lead) == ["task_finished"]
 
@@ -276,7 +280,7 @@ async def test_a_worker_that_completes_what_was_just_taken_from_it_is_refused(wo
     run = await world.only(worker)
     world.clock.advance(1)
     await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'worker'")
-    async with under_way(world, _tend, handed.task_id, take_from_absent, world.conduct) as go_on:
+    async with under_way(world, _tend, handed.task_id, take_from_absent, world.operating_policy) as go_on:
         with pytest.raises(Conflict):
             await once_it_waits(
                 world, go_on, world.services.task_work.complete(holding(run, worker), handed.task_id, "42")
@@ -292,7 +296,7 @@ async def test_a_dependent_that_is_cancelled_while_it_becomes_due_stays_cancelle
     second = await world.services.tasks.create(None, brief("Count.", depends_on=[first.id]), agent="worker")
     await world.change("UPDATE tasks SET status = 'completed', ended_at = 1 WHERE title = 'Collect.'")
     async with under_way(world, world.services.tasks._cancel, None, second.id, "") as go_on:
-        await once_it_waits(world, go_on, world.database.write(_tend, second.id, settle, world.conduct))
+        await once_it_waits(world, go_on, world.database.write(_tend, second.id, settle, world.operating_policy))
     assert await status_of(world, second.id) is TaskStatus.CANCELLED
 
 
@@ -303,5 +307,5 @@ async def test_a_poll_of_an_agent_keeps_what_is_about_to_be_taken_from_it(world:
     handed = await asked_and_handed(world, lead, worker)
     world.clock.advance(OFFLINE_AFTER_SECONDS + 1)
     await world.is_here(worker)
-    await world.database.write(_tend, handed.task_id, take_from_absent, world.conduct)
+    await world.database.write(_tend, handed.task_id, take_from_absent, world.operating_policy)
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING

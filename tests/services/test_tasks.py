@@ -6,8 +6,7 @@ import pytest
 
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import NOTICE_ATTEMPTS, InboxStatus
-from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.inbox import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutcome, InboxStatus
 from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.rules.idempotency import Caller

@@ -14,9 +14,9 @@ import pytest
 from swarm.clock import SECOND, ManualClock, SystemClock
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.bridge.database import Database
+from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.bridge.sqlite_driver import sqlite3
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.bridge.urls import PostgresUrl, parse_url
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, Gate, with_items
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.admin import migrations, preparation
-from swarm.store.bridge.urls import parse_url
+from swarm.store.bridge.engine import parse_url
 from swarm.store.tables.documents import is_described
 from swarm.store.tables.schema import metadata
 

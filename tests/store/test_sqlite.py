@@ -21,10 +21,10 @@ import structlog
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.bridge import sqlite_driver
 from swarm.store.bridge.database import Database
+from swarm.store.bridge.engine import SqliteUrl, parse_url
 from swarm.store.bridge.sqlite import MAX_GROUP
 from swarm.store.bridge.sqlite_driver import sqlite3
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.bridge.urls import SqliteUrl, parse_url
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, Gate, with_items
 from tests.support.scan import files_with

@@ -283,14 +283,14 @@ def show(
     """What runs these agents; nothing runs before `Show.begin`."""
     live = live or FakeLive()
     specs = {one.spec.name: one.spec for one in agents}
-    recovery = Recovery(world.database, live, specs, world.conduct)
+    recovery = Recovery(world.database, live, specs, world.operating_policy)
     run_context = RunContext(
         database=world.database,
         stage=LiveStage(live, doubt_seconds=0.05, pace=FAST),
         work=world.services.work,
         directory=world.slack,
         me=ME,
-        conduct=world.conduct,
+        operating_policy=world.operating_policy,
         recovery=recovery,
         stop_button_seconds=stop_button_seconds,
     )

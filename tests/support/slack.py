@@ -21,7 +21,7 @@ from swarm.domain.model.deliveries import (
     NotSent,
 )
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
-from swarm.domain.prompts.client_context import ChannelFacts
+from swarm.domain.prompts.input import ChannelFacts
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
 CHANNELS = {"C1": "general", "C2": "random", "D1": "alice"}

@@ -15,7 +15,7 @@ from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsDoor
 from swarm.entrypoints.mcp.mcp_door import McpDoor
 from swarm.entrypoints.web.identity import Identities
-from swarm.services.operate.statistics import FigureReader
+from swarm.services.operate.overview import FigureReader
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.store.bridge.database import Database
 from swarm.telemetry.metrics import Metrics
@@ -93,7 +93,7 @@ async def watched_doors(
         mcp = McpDoor(world.services, identities, watcher=watcher)
         door = MetricsDoor(
             metrics,
-            FigureReader(database, world.conduct, kept_seconds=0, dead_kept_seconds=0),
+            FigureReader(database, world.operating_policy, kept_seconds=0, dead_kept_seconds=0),
             identities,
             lambda: ready,
             world.services.overview,

@@ -25,7 +25,7 @@ from swarm.entrypoints.slack.slack_events import SlackDoor
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.event_watchdog import EventWatchdog
-from swarm.services.operate.statistics import FigureReader
+from swarm.services.operate.overview import FigureReader
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
@@ -127,8 +127,8 @@ async def whole(
     clock = ManualClock()
     async with Database(url, clock=clock, wakeups=wakeups) as database:
         guarded = frozenset(name for name, policy in policies.items() if policy.reaches_host)
-        conduct = OperatingPolicy(guarded_agents=guarded)
-        world = World(database, clock, conduct=conduct, files=files or FakeFiles())
+        operating_policy = OperatingPolicy(guarded_agents=guarded)
+        world = World(database, clock, operating_policy=operating_policy, files=files or FakeFiles())
         runs = AgentRuns(agents, ConversationLocks(database), policies)
         metrics = Metrics(version="1.2.3", database="sqlite")
         gateway = Gateway("xoxb-of-the-tests", pacing=Pacing(), base_url="http://127.0.0.1:9/api/")
@@ -137,7 +137,7 @@ async def whole(
             world.services,
             SlackDoor(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
             EventWatchdog(database, gateway, ME),
-            FigureReader(database, conduct),
+            FigureReader(database, operating_policy),
             Telemetry(watcher=NO_WATCHERS, metrics=metrics),
             {},
             _reload,

@@ -87,25 +87,27 @@ class World:
     database: Database
     clock: ManualClock
     slack: FakeSlack = field(default_factory=FakeSlack)
-    conduct: OperatingPolicy = field(default_factory=OperatingPolicy)
+    operating_policy: OperatingPolicy = field(default_factory=OperatingPolicy)
     files: FakeFiles = field(default_factory=FakeFiles)
 
     def __post_init__(self) -> None:
-        rosters = Rosters(self.database, self.conduct, kept_seconds=0)
-        self.services = Services.over(self.database, self.slack, ME, self.conduct, self.files)
+        rosters = Rosters(self.database, self.operating_policy, kept_seconds=0)
+        self.services = Services.over(self.database, self.slack, ME, self.operating_policy, self.files)
         self.standings = Standings(self.database, self.slack, ME, clock=self.clock)
-        self.ingest = Ingest(self.database, rosters, ME, self.conduct, self.standings)
+        self.ingest = Ingest(self.database, rosters, ME, self.operating_policy, self.standings)
         self.verifier = Verifier(self.database, self.ingest, self.standings)
-        self.buttons = Buttons(self.database, self.conduct, self.standings, ME.team)
-        self.turn_control = RunControl(self.database, self.conduct, ME.team, self.standings)
-        self.sweeper = Sweeper(self.database, self.conduct)
-        self.backfill = Backfill(self.database, self.slack, ME, self.conduct, self.standings, self.ingest.handle)
+        self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME.team)
+        self.turn_control = RunControl(self.database, self.operating_policy, ME.team, self.standings)
+        self.sweeper = Sweeper(self.database, self.operating_policy)
+        self.backfill = Backfill(
+            self.database, self.slack, ME, self.operating_policy, self.standings, self.ingest.handle
+        )
         self.catch_up = CatchUp(self.database, self.slack, ME, self.ingest.handle)
         self.sender = OutboxSender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
 
-    def governed_by(self, conduct: OperatingPolicy) -> Self:
+    def governed_by(self, operating_policy: OperatingPolicy) -> Self:
         """The same database and Slack under other decisions of the operator."""
-        return replace(self, conduct=conduct)
+        return replace(self, operating_policy=operating_policy)
 
     # People
 
@@ -134,7 +136,7 @@ class World:
 
     async def is_here(self, agent: Agent) -> None:
         """The agent shows a sign of life."""
-        await self.database.write(note_seen, agent.id, self.conduct)
+        await self.database.write(note_seen, agent.id, self.operating_policy)
 
     async def poll(self, agent: Agent, *, limit: int = 20, hold: bool = False) -> list[Trigger]:
         return await self.services.polls.poll(agent, wait_seconds=0, limit=limit, hold=hold)

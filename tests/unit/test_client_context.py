@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.model.threads import ChannelType
-from swarm.domain.prompts.client_context import OWN_KEYS, ChannelFacts, client_context
+from swarm.domain.prompts.input import OWN_KEYS, ChannelFacts, client_context
 
 pytestmark = pytest.mark.req("CHAN-03")
 

@@ -10,8 +10,8 @@ import yaml
 from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput, UserMessage
 
 from swarm.demo import settings_file
-from swarm.demo.agents import writer
-from swarm.demo.agents.writer import QUESTION, Writer, overview, pieces, report
+from swarm.demo.agents import streamer as writer
+from swarm.demo.agents.streamer import QUESTION, Writer, overview, pieces, report
 from swarm.demo.repository import counted, listed
 
 

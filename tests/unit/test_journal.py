@@ -7,12 +7,11 @@ import logging
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.model.inbox import InboxStep
-from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.inbox import InboxStep, LeaseEnd
 from swarm.domain.model.tasks import TaskStep
 from swarm.domain.watchers import Changed, DatabaseCall, LeaseEnded, ToolCall
-from swarm.telemetry import journal
-from swarm.telemetry.journal import GRAVE, Journal
+from swarm.telemetry import setup as journal
+from swarm.telemetry.setup import GRAVE, Journal
 
 pytestmark = pytest.mark.req("OPS-06")
 

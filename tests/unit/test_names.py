@@ -10,7 +10,7 @@ import pytest
 from swarm.domain.access import Person
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType
-from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing import names
 from swarm.slack.outgoing.gateway import ChannelInfo
 from swarm.slack.outgoing.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Names

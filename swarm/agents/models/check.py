@@ -47,7 +47,7 @@ async def check(
     lasting = [(spec, trouble) for spec, trouble in troubles if trouble.is_lasting]
     if lasting and len(troubles) == len(specs):
         spec, trouble = lasting[0]
-        raise ConfigurationError(trouble.message, hint=hint_of(spec, trouble))
+        raise ConfigurationError(trouble.message, hint=_hint_of(spec, trouble))
     for spec, trouble in troubles:
         _log.warning(
             "A model does not answer.",
@@ -55,11 +55,11 @@ async def check(
             model=spec.label,
             code=trouble.code,
             trouble=trouble.message,
-            hint=hint_of(spec, trouble),
+            hint=_hint_of(spec, trouble),
         )
 
 
-def hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
+def _hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
     """Returns a hint for the operator that solves this trouble; empty if our settings are not the cause."""
     hint = _hint(spec, trouble)
     return f"{hint} {spec.guess}".strip() if hint else ""

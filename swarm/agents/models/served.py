@@ -1,4 +1,6 @@
-"""The models of a list as one, and the errors after which the next is asked, or the same one again.
+"""Texts cleaned for a model: the last step before the provider, for every built-in agent.
+
+The models of a list as one, and the errors after which the next is asked, or the same one again.
 
 - The next model of the list is asked after every failure of a provider: unreachable, overloaded, key refused, model
   unknown, answer incomprehensible. A refusal to answer is an answer, and is not taken to a less strict model. Our own
@@ -18,8 +20,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
 
 import structlog
 from pydantic_ai.exceptions import (
@@ -35,18 +38,70 @@ from pydantic_ai.exceptions import (
     ModelUnavailableError,
     UnexpectedModelBehavior,
 )
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ThinkingPart
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import RunContext, ToolDefinition
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
-from swarm.agents.models.reading import messages_for_model, parameters_for_model
 from swarm.agents.models.troubles import SIGNED, Passed, is_refusal, is_transport_error, sign, spec_of, trouble_of
 from swarm.agents.models.usage import mark, mark_if_free
 from swarm.domain.model.models import ModelSpec
+from swarm.domain.text.characters import data_for_model, for_model
+
+_Part = TypeVar("_Part")
+
+_READ: Final = ("content", "args")
+"""The fields of a message's part that a model reads; the others are our names and ids."""
+
+
+def messages_for_model(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Returns the messages with clean texts: instructions, texts of people and tools, the model's texts and calls."""
+    return [_message(message) for message in messages]
+
+
+def _parameters_for_model(parameters: ModelRequestParameters) -> ModelRequestParameters:
+    """Returns the instructions and the tools, whose descriptions an MCP server may have written, with clean texts."""
+    instructions = parameters.instruction_parts
+    return replace(
+        parameters,
+        function_tools=[_tool(tool) for tool in parameters.function_tools],
+        output_tools=[_tool(tool) for tool in parameters.output_tools],
+        instruction_parts=[_part(part) for part in instructions] if instructions else instructions,
+    )
+
+
+def _message(message: ModelMessage) -> ModelMessage:
+    if isinstance(message, ModelRequest):
+        parts = [_part(part) for part in message.parts]
+        instructions = for_model(message.instructions) if message.instructions else message.instructions
+        return replace(message, parts=parts, instructions=instructions)
+    return replace(message, parts=[_part(part) for part in message.parts])
+
+
+def _part(part: _Part) -> _Part:
+    """Returns the same part if it is clean already. Thinking is signed by the provider, and stays unchanged."""
+    if isinstance(part, ThinkingPart):
+        return part
+    changed = part
+    for name in _READ:
+        value = getattr(part, name, None)
+        clean = data_for_model(value)
+        if clean != value:
+            changed = copy(part) if changed is part else changed
+            setattr(changed, name, clean)
+    return changed
+
+
+def _tool(tool: ToolDefinition) -> ToolDefinition:
+    return replace(
+        tool,
+        description=for_model(tool.description) if tool.description else tool.description,
+        parameters_json_schema=data_for_model(tool.parameters_json_schema),
+    )
+
 
 _PASSING: Final = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError)
 
@@ -94,7 +149,7 @@ class Served(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Sends a request to the model, once a wait requested by the provider is over."""
-        messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
+        messages, parameters = messages_for_model(messages), _parameters_for_model(model_request_parameters)
         async for attempt in self._attempts():
             with attempt, self._signing():
                 await self._be_ready()
@@ -113,7 +168,7 @@ class Served(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """Streams an answer, otherwise as `request`. Only the beginning of the stream is repeated."""
-        messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
+        messages, parameters = messages_for_model(messages), _parameters_for_model(model_request_parameters)
         with self._signing():
             async with AsyncExitStack() as stack:
                 async for attempt in self._attempts():

@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from swarm.agents.prompts.files import PromptError, Template
-from swarm.agents.prompts.limits import (
+from swarm.agents.prompts.rendering import (
     LIMITS,
     MOST_ANSWER_BYTES,
     MOST_TEMPLATE_BYTES,

@@ -1,4 +1,6 @@
-"""One rendering, from a template's text to its output, or to the problem and its line; and the sandbox of templates.
+"""The limits of a rendering. Both processes read this module, which needs only the standard library.
+
+One rendering, from a template's text to its output, or to the problem and its line; and the sandbox of templates.
 
 A template's code carries the template's own line numbers, so every traceback names them: an exception's, and the
 watchdog's of a stuck interpreter.
@@ -14,6 +16,7 @@ import ast
 import json
 from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass
 from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -25,7 +28,44 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
 
-from swarm.agents.prompts.limits import RenderLimits
+MEBIBYTE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderLimits:
+    """The limits of one rendering.
+
+    Time is wall-clock time. The later stages are for code that cannot be interrupted: each applies if the stage before
+    did not work, and the last is still within two seconds.
+    """
+
+    seconds: float = 1.4  # then an exception ends the rendering, with the line
+    output_bytes: int = 256 * 1024  # of the rendered text, as UTF-8
+    memory_bytes: int = 96 * MEBIBYTE  # of address space, beyond the process's size at the start
+
+    @property
+    def watchdog_seconds(self) -> float:
+        """After this time, a signal that needs no interpreter writes a traceback and ends the process."""
+        return self.seconds + 0.2
+
+    @property
+    def kill_seconds(self) -> float:
+        """After this time, the parent kills the process."""
+        return self.seconds + 0.4
+
+    @property
+    def deadline_seconds(self) -> float:
+        """After this time, the coordinator kills the parent with all its children."""
+        return self.seconds + 0.6
+
+
+LIMITS: Final = RenderLimits()
+
+MOST_TEMPLATE_BYTES: Final = 256 * 1024
+MOST_VARIABLE_BYTES: Final = MEBIBYTE  # as JSON
+MOST_ANSWER_BYTES: Final = 16 * MEBIBYTE  # text as JSON, code of the template, or the dump of a watchdog
+MOST_CODE_BYTES: Final = 256 * 1024  # of a template's code that is kept for the next time
+
 
 _READING: Final = frozenset({"get", "items", "keys", "values"})
 """Methods of mappings that a template may call."""

@@ -32,8 +32,8 @@ from swarm.agents.remote.translation.wire import id_of, is_object
 from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
 from swarm.domain.model.threads import STANDING_WORDS
-from swarm.domain.prompts.client_context import SOURCE, THREAD_CONTEXT
 from swarm.domain.prompts.fences import barred, fenced, moment, quoted
+from swarm.domain.prompts.input import SOURCE, THREAD_CONTEXT
 from swarm.domain.text.characters import data_for_model
 
 _HEAD: Final = (

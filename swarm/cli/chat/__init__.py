@@ -45,7 +45,7 @@ def chat(
     verbose
         Show the log. Otherwise warnings go to chat.log in SWARM_HOME.
     """
-    from swarm.cli.chat import run  # with all that a chat needs
+    from swarm.cli.chat import conversation as run  # with all that a chat needs
     from swarm.cli.chat.opening import parse_arguments
     from swarm.config import load
 

@@ -1,15 +1,40 @@
-"""An AG-UI agent as a separate web service, independent of the coordinator: one address, and events.
+"""The demo's writer: answers over AG-UI, word by word, and shows its steps. Rules in place of a model.
 
-An agent of your own would do the same with a model in place of `swarm.demo.agents.writer`.
+A run is a sequence of events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events.
+
+An AG-UI agent as a separate web service, independent of the coordinator: one address, and events.
+
+An agent of your own would do the same with a model in place of `swarm.demo.agents.streamer`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+from uuid import uuid4
 
 import uvicorn
-from ag_ui.core import RunAgentInput
+from ag_ui.core import (
+    BaseEvent,
+    EventType,
+    Interrupt,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunStartedEvent,
+    StateSnapshotEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
 from ag_ui.encoder import EventEncoder
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -17,7 +42,242 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from swarm.demo.agents.writer import Writer
+from swarm.demo.repository import File, Group, by_folder, by_kind, by_part, counted, listed
+
+REPORT_CHARACTERS: Final = 13_000
+"""A long report exceeds one message of Slack, however small the folder is."""
+
+_SHOWN: Final = 5
+_LARGEST: Final = 3
+
+
+def overview(name: str, found: Sequence[File]) -> str:
+    """Writes a page: the kinds of files as a table, the folders as a drawing."""
+    total = sum(file.lines for file in found)
+    return (
+        f"**{name}** has {len(found):,} text files with {total:,} lines. I have counted them just now.\n\n"
+        f"{_kinds(found)}\n\n"
+        "Most of it is in these folders:\n\n"
+        f"```\n{_drawing(by_part(found)[:_SHOWN])}\n```\n\n"
+        f"{_longest(found)} Ask for `a long report`, and I go through all folders one by one."
+    )
+
+
+def report(name: str, found: Sequence[File]) -> str:
+    """Writes folder by folder, the largest first, up to a length; small repositories get openly declared padding."""
+    places = by_folder(found)
+    text = f"# {name}, folder by folder\n\n{len(found):,} files in {len(places)} folders.\n\n{_kinds(found)}"
+    for number, place in enumerate(places):
+        if len(text) > REPORT_CHARACTERS:
+            return f"{text}\n\nThe other {len(places) - number} folders are smaller."
+        text += "\n\n" + _chapter(place, [file for file in found if file.folder == place.name])
+    return text + _padding(REPORT_CHARACTERS - len(text))
+
+
+def _kinds(found: Sequence[File]) -> str:
+    rows = (f"| `{kind.name}` | {kind.files:,} | {kind.lines:,} |" for kind in by_kind(found)[:_SHOWN])
+    return "\n".join(["| kind | files | lines |", "|---|---:|---:|", *rows])
+
+
+def _drawing(parts: Sequence[Group]) -> str:
+    most = max((part.lines for part in parts), default=0) or 1
+    width = max((len(part.name) for part in parts), default=0)
+    rows = (f"{part.name:<{width}} {part.lines:>8,} {'█' * max(1, 20 * part.lines // most)}" for part in parts)
+    return "\n".join(rows)
+
+
+def _chapter(place: Group, found: Sequence[File]) -> str:
+    rows = (
+        f"{file.lines:>7,}  {Path(file.path).name}" for file in sorted(found, key=lambda file: file.path)[: 4 * _SHOWN]
+    )
+    listing = "\n".join(rows)
+    return (
+        f"## {place.name}\n\n"
+        f"There are {place.files:,} files with {place.lines:,} lines here, {place.lines // place.files:,} on average. "
+        f"{_longest(found)}\n\n"
+        f"```\n{listing}\n```"
+    )
+
+
+def _longest(found: Iterable[File]) -> str:
+    longest = sorted(found, key=lambda file: (-file.lines, file.path))[:_LARGEST]
+    if not longest:
+        return "There is nothing to count yet."
+    return "The longest: " + ", ".join(f"`{file.path}` ({file.lines:,})" for file in longest) + "."
+
+
+def _padding(characters: int) -> str:
+    return "".join(_paragraphs(characters))
+
+
+def _paragraphs(characters: int) -> Iterator[str]:
+    number = 0
+    while characters > 0:
+        number += 1
+        paragraph = (
+            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is here "
+            "only to be streamed: it shows how an answer goes on in another message before the first is too long."
+        )
+        characters -= len(paragraph)
+        yield paragraph
+
+
+Events = AsyncIterator[BaseEvent]
+Item = TypeVar("Item")
+
+TOOL_SECONDS: Final = 0.7
+"""The shortest time of a tool: otherwise people could not see it run."""
+
+PIECE_SECONDS: Final = 0.04
+LONGEST_TEXT_SECONDS: Final = 12.0
+"""A long text comes in larger pieces."""
+
+STEPS: Final = ("List the files", "Count their lines", "Write it up")
+QUESTION: Final = "Which part of the repository shall I look at: the code, the tests, or the documents?"
+FAILURE: Final = "I was asked to fail, and I did; Retry shows that it can go well"
+
+_HELP: Final = (
+    "I am **writer**, a small rule-driven program that answers over AG-UI while it writes. Try `tell me about this "
+    "repository`, `write a long report`, `ask me something` or `fail`. In this thread you need not name me."
+)
+_WORDS: Final = re.compile(r"\s*\S+\s*")
+
+
+class Writer:
+    """Answers runs, and remembers the conversations in which a run has failed."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root).resolve()
+        self._failed: set[str] = set()
+
+    async def run(self, asked: RunAgentInput) -> Events:
+        """Yields one run, from its first event to its last."""
+        yield RunStartedEvent(type=EventType.RUN_STARTED, thread_id=asked.thread_id, run_id=asked.run_id)
+        async for event in self._answer(asked):
+            yield event
+            if isinstance(event, RunErrorEvent | RunFinishedEvent):
+                return
+        yield RunFinishedEvent(type=EventType.RUN_FINISHED, thread_id=asked.thread_id, run_id=asked.run_id)
+
+    def _answer(self, asked: RunAgentInput) -> Events:
+        text = words(asked)
+        rules: tuple[tuple[str, Callable[[], Events]], ...] = (
+            (r"\bfail\b", lambda: self._fail(asked.thread_id)),
+            (r"\bask me\b", lambda: _ask(asked)),
+            (r"\breport\b", lambda: self._write(report)),
+            (r"\babout\b|\brepository\b", lambda: self._write(overview)),
+        )
+        if asked.resume or QUESTION in said_before(asked):
+            return _say(f"So it is “{chosen(asked)}”. I would look at that first, if I could.")
+        return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
+
+    async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
+        """Yields three steps and two tools; then the text."""
+        yield _plan(done=0)
+        paths: list[Path] = []
+        async for event in _tool("list_files", lambda: asyncio.to_thread(listed, self._root), paths.extend):
+            yield event
+        yield _plan(done=1)
+        found: list[File] = []
+        async for event in _tool("count_lines", lambda: asyncio.to_thread(counted, self._root, paths), found.extend):
+            yield event
+        yield _plan(done=2)
+        async for event in _say(compose(self._root.name, found)):
+            yield event
+        yield _plan(done=3)
+
+    async def _fail(self, conversation: str) -> Events:
+        """Fails the first time in each conversation; the second time succeeds."""
+        if conversation in self._failed:
+            self._failed.discard(conversation)
+            async for event in _say("This time it went well."):
+                yield event
+            return
+        self._failed.add(conversation)
+        async for event in _say("I begin to answer, and then"):
+            yield event
+        yield RunErrorEvent(type=EventType.RUN_ERROR, message=FAILURE, code="demo")
+
+
+def words(asked: RunAgentInput) -> str:
+    """Returns the last message without the addressed names."""
+    return re.sub(r"(?:@|swarm#)[\w-]+", " ", _last_message(asked)).strip().lower()
+
+
+def _last_message(asked: RunAgentInput) -> str:
+    """Returns the person's last message."""
+    texts = [message.content for message in asked.messages if message.role == "user"]
+    return texts[-1] if texts and isinstance(texts[-1], str) else ""
+
+
+def said_before(asked: RunAgentInput) -> str:
+    """Returns the writer's last message in this conversation."""
+    texts = [message.content for message in asked.messages if message.role == "assistant"]
+    return texts[-1] or "" if texts else ""
+
+
+def chosen(asked: RunAgentInput) -> str:
+    """Returns the person's choice, from a form or a message."""
+    for entry in asked.resume or []:
+        if isinstance(entry.payload, dict) and entry.payload:
+            return str(next(iter(entry.payload.values())))
+    return words(asked) if not asked.resume else "nothing"
+
+
+async def _ask(asked: RunAgentInput) -> Events:
+    question = Interrupt(
+        id=str(uuid4()),
+        reason="a choice",
+        message=QUESTION,
+        response_schema={
+            "type": "object",
+            "properties": {"part": {"type": "string", "title": "Part", "enum": ["code", "tests", "documents"]}},
+            "required": ["part"],
+        },
+    )
+    yield RunFinishedEvent(
+        type=EventType.RUN_FINISHED,
+        thread_id=asked.thread_id,
+        run_id=asked.run_id,
+        outcome=RunFinishedInterruptOutcome(type="interrupt", interrupts=[question]),
+    )
+
+
+async def _say(text: str) -> Events:
+    id = str(uuid4())
+    yield TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id=id, role="assistant")
+    for piece in pieces(text):
+        yield TextMessageContentEvent(type=EventType.TEXT_MESSAGE_CONTENT, message_id=id, delta=piece)
+        await asyncio.sleep(PIECE_SECONDS)
+    yield TextMessageEndEvent(type=EventType.TEXT_MESSAGE_END, message_id=id)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yields words, or several at once where single ones would take too long. Joined they are the text."""
+    split = _WORDS.findall(text)
+    at_once = max(1, round(len(split) * PIECE_SECONDS / LONGEST_TEXT_SECONDS))
+    for start in range(0, len(split), at_once):
+        yield "".join(split[start : start + at_once])
+
+
+async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Callable[[list[Item]], None]) -> Events:
+    """Yields a tool call, and passes on its result."""
+    id = str(uuid4())
+    yield ToolCallStartEvent(type=EventType.TOOL_CALL_START, tool_call_id=id, tool_call_name=name)
+    yield ToolCallEndEvent(type=EventType.TOOL_CALL_END, tool_call_id=id)
+    result, _ = await asyncio.gather(work(), asyncio.sleep(TOOL_SECONDS))
+    take(result)
+    yield ToolCallResultEvent(
+        type=EventType.TOOL_CALL_RESULT, message_id=str(uuid4()), tool_call_id=id, content=f"{len(result)} found"
+    )
+
+
+def _plan(*, done: int) -> StateSnapshotEvent:
+    """Returns the plan, with ``done`` finished steps."""
+    status = ["completed" if n < done else "in_progress" if n == done else "pending" for n in range(len(STEPS))]
+    todos = [{"content": step, "status": how} for step, how in zip(STEPS, status, strict=True)]
+    return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"todos": todos})
+
 
 STOP_SECONDS = 2
 """The time for runs to end when the demo is stopped."""

@@ -50,7 +50,7 @@ Made = tuple[Live, StreamCall | None]
 Make = Callable[[Live, AnswerPage | None, float], Made]
 
 
-def open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
+def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Begins a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
@@ -273,7 +273,7 @@ def _begin(live: Live, now: float) -> Step:
         return _use(live, Slot.POST, now, post)
     if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
         return end_display(live)
-    return _use(live, Slot.OPEN, now, open_stream)
+    return _use(live, Slot.OPEN, now, _open_stream)
 
 
 def _finish(live: Live, now: float) -> Step:

@@ -131,12 +131,12 @@ def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
         elif isinstance(chunk, PlanTitle):
             chunks.append(chunk)
         else:
-            page, shown = with_card(page, chunk)
+            page, shown = _with_card(page, chunk)
             chunks += [chunk] if shown else []
     return Filled(page=page, chunks=tuple(chunks))
 
 
-def with_card(page: AnswerPage, card: Card) -> tuple[AnswerPage, bool]:
+def _with_card(page: AnswerPage, card: Card) -> tuple[AnswerPage, bool]:
     """Returns the message with a new or changed card, and whether there was room for the card."""
     known = next((known for known in page.cards if known.id == card.id), None)
     cost = _bytes_of(card) - (_bytes_of(known) if known else 0)
@@ -156,7 +156,7 @@ def with_changed_cards(filled: Filled) -> Filled:
     for chunk in filled.rest:
         is_known = isinstance(chunk, Card) and any(card.id == chunk.id for card in page.cards)
         if isinstance(chunk, Card) and is_known:
-            page, shown = with_card(page, chunk)
+            page, shown = _with_card(page, chunk)
             chunks += [chunk] if shown else []
         else:
             rest.append(chunk)

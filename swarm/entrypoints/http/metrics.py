@@ -25,8 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from swarm.domain.errors import Unavailable
 from swarm.entrypoints.web.identity import Identities, bearer_token
-from swarm.services.operate.overview import Overview
-from swarm.services.operate.statistics import FigureReader, Figures
+from swarm.services.operate.overview import FigureReader, Figures, Overview
 from swarm.telemetry.metrics import Metrics
 
 _METRICS_PATH: Final = "/metrics"

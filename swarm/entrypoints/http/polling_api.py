@@ -82,7 +82,7 @@ class PollRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         agent = await self._identities.agent(scope)
-        wanted = parse_poll(scope["query_string"])
+        wanted = _parse_poll(scope["query_string"])
         triggers = await self._poll_unless_gone(agent, wanted, receive)
         if triggers is None or await self._gives_back(triggers, scope, receive):
             return
@@ -147,7 +147,7 @@ def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
     return endpoint
 
 
-def parse_poll(query: bytes) -> PollRequest:
+def _parse_poll(query: bytes) -> PollRequest:
     """The query of a poll. Raises Invalid, naming every wrong or unknown parameter."""
     if not query:
         return PollRequest()

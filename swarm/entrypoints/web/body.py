@@ -48,12 +48,12 @@ async def read_body(request: Request) -> bytes:
 async def read_model(request: Request, model: type[M]) -> M:
     """The body as a model. Raises TooLarge, BadRequest for invalid JSON, Invalid for a mismatch with the model."""
     try:
-        return model.model_validate(parse_json(await read_body(request)))
+        return model.model_validate(_parse_json(await read_body(request)))
     except ValidationError as error:
         raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from error
 
 
-def parse_json(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     """JSON without NUL. Raises BadRequest, Invalid."""
     content = load_json(body)
     refuse_unstorable(content)

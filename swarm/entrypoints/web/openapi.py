@@ -48,7 +48,7 @@ def takes(model: type[BaseModel]) -> dict[str, Any]:
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
     """FastAPI's document with the hot routes and the authentication added."""
-    document["paths"] = dict(sorted((document["paths"] | hot_paths()).items()))
+    document["paths"] = dict(sorted((document["paths"] | _hot_paths()).items()))
     document.setdefault("components", {}).update(BEARER)
     for path, operations in document["paths"].items():
         for operation in operations.values():
@@ -56,7 +56,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def hot_paths() -> dict[str, Any]:
+def _hot_paths() -> dict[str, Any]:
     """``/poll`` and ``/leases/…``."""
     return {
         "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},

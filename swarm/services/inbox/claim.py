@@ -16,8 +16,18 @@ import structlog
 
 from swarm.domain.errors import RateLimited
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
-from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
+from swarm.domain.model.inbox import (
+    BUNDLE_LIMIT,
+    LEASE_SECONDS,
+    InboxStatus,
+    LeaseEnd,
+    LeaseKind,
+    NoticeKind,
+    NoticeStep,
+    bundle,
+    new_token,
+    order_key,
+)
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
@@ -59,13 +69,13 @@ class Polls:
         database: Database,
         triggers: Triggers,
         presence: Presence,
-        conduct: OperatingPolicy,
+        operating_policy: OperatingPolicy,
         credentials: AgentTokenCache,
     ) -> None:
         self._database = database
         self._triggers = triggers
         self._presence = presence
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._credentials = credentials
         self._waiting: Counter[str] = Counter()  # polls by agent
 
@@ -81,7 +91,9 @@ class Polls:
         await self._presence.note(agent)
         while True:
             seen = self._database.wakeups.generation(agent.id)
-            claim = self._database.write(take, agent.id, limit, hold, self._conduct.lease_seconds, agent.token_hash)
+            claim = self._database.write(
+                take, agent.id, limit, hold, self._operating_policy.lease_seconds, agent.token_hash
+            )
             claimed = await self.claimed(agent, claim, lambda whole: whole)
             remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
@@ -148,7 +160,7 @@ class Polls:
         lease = whole.claimed.lease
         _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
         reason = "the coordinator could not describe it"
-        await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._conduct)
+        await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._operating_policy)
 
     async def give_back(self, tokens: Sequence[str]) -> None:
         """Returns claims that reached no caller, without counting an attempt."""
@@ -185,7 +197,7 @@ def lease_due(
     work = [(head.order_key, head) for head in queues.next_heads(tx, agent_id, limit, token_hash)]
     due: list[tuple[int, Notice | QueueHead]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
-        take_notice(tx, what, lease_seconds)
+        _take_notice(tx, what, lease_seconds)
         if isinstance(what, Notice)
         else _take_lane(tx, agent_id, what, hold, lease_seconds)
         for _, what in due[:limit]
@@ -205,11 +217,11 @@ def take_notices(
 ) -> list[ClaimContents]:
     """Leases up to ``limit`` notices, oldest first; none for a caller with an ended token."""
     unread = notices.unread(tx, agent_id, limit, token_hash)
-    claimed = [take_notice(tx, notice, lease_seconds) for notice in unread]
+    claimed = [_take_notice(tx, notice, lease_seconds) for notice in unread]
     return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
 
 
-def take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claimed | None:
+def _take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claimed | None:
     """Leases one notice without locks. An outdated notice is dropped."""
     if not notices.move(tx, NoticeStep.CLAIM, notice.id):
         return None

@@ -175,10 +175,10 @@ _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
 class Triggers:
     """Turns claims and messages read by id into the agent's view."""
 
-    def __init__(self, directory: Directory, me: Me, conduct: OperatingPolicy) -> None:
+    def __init__(self, directory: Directory, me: Me, operating_policy: OperatingPolicy) -> None:
         self._directory = directory
         self._me = me
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def describe(self, agent: Agent, claims: Sequence[ClaimContents]) -> list[Trigger | BaseException]:
         """Returns the triggers of new claims; in place of a trigger that cannot be described, the exception."""
@@ -210,7 +210,7 @@ class Triggers:
             permalink=place.permalink if place else None,
             new_messages=views,
             history=conversation.said if conversation else (),
-            history_characters=self._conduct.history_characters,
+            history_characters=self._operating_policy.history_characters,
             context_incomplete=incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
             previous_reply=conversation.previous_answer if conversation else None,

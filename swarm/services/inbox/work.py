@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import Polls, take_notices
@@ -38,16 +38,16 @@ class Heartbeat:
 class Work:
     """Operations of agents on their leases."""
 
-    def __init__(self, database: Database, polls: Polls, presence: Presence, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, polls: Polls, presence: Presence, operating_policy: OperatingPolicy) -> None:
         self._database = database
         self._polls = polls
         self._presence = presence
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
         """Prolongs leases by their full time. Without a token the call is only a sign of life."""
         await self._presence.note(agent)
-        renewal = self._database.write(_renew, agent, tokens, self._conduct.lease_seconds)
+        renewal = self._database.write(_renew, agent, tokens, self._operating_policy.lease_seconds)
         renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
@@ -57,7 +57,7 @@ class Work:
 
     async def finish(self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "") -> Ended:
         """Ends work. Raises Unresolved, without any change, if unanswered work is finished as done."""
-        return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._conduct)
+        return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._operating_policy)
 
 
 def _renew(

@@ -32,7 +32,7 @@ from swarm.domain.model.threads import (
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.services.intake.missed import Handle, Missed, oldest_answered
+from swarm.services.intake.catch_up import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Standings, people_among
 from swarm.store import agents, deliveries, forgotten, history
@@ -59,7 +59,7 @@ class Backfill:
         database: Database,
         slack: SlackReader,
         me: Me,
-        conduct: OperatingPolicy,
+        operating_policy: OperatingPolicy,
         standings: Standings,
         handle: Handle,
         watcher: Watcher = NO_WATCHERS,
@@ -67,7 +67,7 @@ class Backfill:
         self._database = database
         self._slack = slack
         self._me = me
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._standings = standings
         self._missed = Missed(database, handle, watcher)
 
@@ -97,10 +97,10 @@ class Backfill:
             for event in await self._database.read(missed, thread, read, self._me, began_at):
                 await self._missed.take(event)
             messages = await self._marked(read)
-            await self._database.write(keep_thread, thread, messages, self._me)
+            await self._database.write(_keep_thread, thread, messages, self._me)
         except NotFound as refused:
             _log.warning("a thread may not be read", action="backfill", thread=thread.id, error=refused.message)
-            await self._database.write(do_without, thread, refused.message)
+            await self._database.write(_do_without, thread, refused.message)
         except Exception:
             await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)
             raise
@@ -109,7 +109,7 @@ class Backfill:
         """Returns each message with its author's standing; unverified if Slack does not identify the author in time."""
         authors = people_among(message.author for message in messages)
         known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
-        return [_marked(message, known, self._conduct.policy(message.channel)) for message in messages]
+        return [_marked(message, known, self._operating_policy.policy(message.channel)) for message in messages]
 
 
 def _marked(message: SlackMessage, known: Mapping[str, Author], policy: ChannelPolicy) -> SlackMessage:
@@ -153,7 +153,7 @@ def _within(thread: Thread, ts: str) -> str | None:
     return thread.thread_ts if ts != thread.thread_ts else None
 
 
-def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
+def _keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
     """Stores a thread as Slack has it, and releases its waiting messages. Routes nothing.
 
     If the thread became stale during the read, the messages wait for the next read.
@@ -169,7 +169,7 @@ def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], m
         queues.context_arrived(tx, locked.id)
 
 
-def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
+def _do_without(tx: Transaction, thread: Thread, reason: str) -> None:
     """Releases the waiting messages of a thread that Slack does not let the swarm read."""
     threads.locked(tx, thread.id)
     threads.read_refused(tx, thread.id)

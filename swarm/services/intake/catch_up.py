@@ -1,4 +1,11 @@
-"""Catching up: messages from a time without events are read from Slack and taken in, once and in order.
+"""Takes in missed events one after another, as if Slack had just sent them.
+
+What is guaranteed: an event is taken in or set aside; otherwise no later event is taken in either. A temporary fault
+(the database, the disk, memory, the network) never costs an event: everything waits and is tried again. An event is set
+aside after `TRIES` failures for another reason, once the database has stored this: on the timeline as
+``route.set_aside``, which ``explain`` and the metrics show.
+
+Catching up: messages from a time without events are read from Slack and taken in, once and in order.
 
 Who may act: any process opens a gap (`swarm.store.threads.watermarks`), at the start, after a new connection to Slack,
 or when events may have been lost; the elected process reads the gap.
@@ -11,13 +18,14 @@ interrupted catch-up do no harm. Tracked threads are stale from the moment the g
 untracked thread are found if its root is at most `LOOK_BACK_SECONDS` older than the gap.
 
 What happens on failure: the gap stays open and is retried, from the point where each conversation was read up to.
-Messages that can never be taken in are set aside (`swarm.services.intake.missed`). A conversation that Slack does not
+Messages that can never be taken in are set aside (`swarm.services.intake.catch_up`). A conversation that Slack does not
 let the swarm read is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -28,7 +36,6 @@ from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.model.threads import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt
 from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
@@ -36,6 +43,62 @@ from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads, transcript, watermarks
 from swarm.store.threads.watermarks import GAPS, Gap
+
+MOST_SECONDS: Final = 72 * 3600
+"""Older messages are not answered any more."""
+
+TRIES: Final = 3
+PAUSE_SECONDS: Final = 0.5
+
+_log = structlog.get_logger(__name__)
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
+
+
+class Missed:
+    """Passes missed events to ``handle``, which stores and routes one event."""
+
+    def __init__(self, database: Database, handle: Handle, watcher: Watcher = NO_WATCHERS) -> None:
+        self._database = database
+        self._watcher = watcher
+        self.handle = handle
+
+    async def take(self, event: SlackEvent) -> None:
+        """Handles an event or sets it aside. Raises Unavailable if the event and its successors have to wait."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                await self.handle(event)
+                return self._watcher.caught_up(1)
+            except Unavailable:
+                raise
+            except (OSError, MemoryError) as error:
+                raise Unavailable(f"What was missed cannot be taken in at the moment: {error!r}.") from error
+            except Exception as error:  # noqa: BLE001 - any other failure concerns this event only
+                if not tries_left:
+                    return await self._set_aside(event, error)
+            await asyncio.sleep(PAUSE_SECONDS)
+        return None
+
+    async def _set_aside(self, event: SlackEvent, error: Exception) -> None:
+        about = event.message if isinstance(event, MessageEdited) else event
+        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be taken in")
+        _log.error(
+            "A missed event is set aside, since it cannot be taken in.",
+            action="set_aside",
+            channel=about.channel,
+            ts=about.ts,
+            exc_info=error,
+        )
+
+
+def _note(tx: Transaction, channel: str, ts: str, reason: str) -> None:
+    history.record(tx, history.SET_ASIDE, f"{channel}:{ts}", reason=reason)
+
+
+def oldest_answered(tx: Transaction) -> str:
+    """Returns the Slack timestamp before which messages are not answered any more."""
+    return us_to_slack_ts(max(0, tx.now - MOST_SECONDS * SECOND))
+
 
 LOOK_BACK_SECONDS: Final = 6 * 3600
 MARGIN_SECONDS: Final = 120
@@ -45,8 +108,6 @@ RETRY_SECONDS: Final = 10.0
 
 AT_ONCE: Final = 20
 """The number of messages of a conversation that are sorted and taken in together with their replies."""
-
-_log = structlog.get_logger(__name__)
 
 
 class CatchUp:

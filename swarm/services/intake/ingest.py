@@ -56,12 +56,12 @@ class Ingest:
     """Takes in Slack events. Returns after the commit; an error means that nothing was stored."""
 
     def __init__(
-        self, database: Database, rosters: Rosters, me: Me, conduct: OperatingPolicy, standings: Standings
+        self, database: Database, rosters: Rosters, me: Me, operating_policy: OperatingPolicy, standings: Standings
     ) -> None:
         self._database = database
         self._rosters = rosters
         self._me = me
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._standings = standings
 
     async def handle(self, event: SlackEvent) -> None:
@@ -150,13 +150,13 @@ class Ingest:
         return decision
 
     def _limited_since(self, tx: Transaction, message: SlackMessage) -> int | None:
-        limit = self._conduct.messages_per_minute
+        limit = self._operating_policy.messages_per_minute
         if limit is None or not _counts(tx, message):
             return None
         return people.exhausted(tx, self._me.team, message.author.id, limit)
 
     def _limit_reason(self) -> str:
-        limit = self._conduct.messages_per_minute
+        limit = self._operating_policy.messages_per_minute
         return f"this person has had their {limit} messages of this minute (limits.messages_per_minute_per_user)"
 
     def _is_to_be_told(self, tx: Transaction, message: SlackMessage, decision: Decision) -> bool:
@@ -184,12 +184,12 @@ class Ingest:
 
     def _marked(self, message: SlackMessage) -> SlackMessage:
         """Returns the message as stored: with the author's standing in this channel."""
-        standing = standing_in(message.author, self._conduct.policy(message.channel))
+        standing = standing_in(message.author, self._operating_policy.policy(message.channel))
         return replace(message, author=replace(message.author, standing=standing))
 
     def _stop_latest(self, tx: Transaction, message: SlackMessage, decision: Decision) -> None:
         """Stops the latest run without opening a thread."""
-        stopped = stop_latest(tx, self._me.team, message, self._conduct)
+        stopped = stop_latest(tx, self._me.team, message, self._operating_policy)
         if stopped:
             self._note(tx, message, decision, stopped)
 
@@ -304,7 +304,7 @@ class Ingest:
             turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
         return Situation(
             me=self._me,
-            policy=self._conduct.policy(message.channel),
+            policy=self._operating_policy.policy(message.channel),
             roster=roster,
             owner_id=thread.owner_id if thread else None,
             awaits_lead=thread is not None and thread.owner_id is None and inbox.awaits_lead(tx, thread.id),
@@ -339,7 +339,7 @@ class Ingest:
         """Carries out a decision: inbox messages, owner, 👀, and posts to people. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
         if decision.outcome is RoutingOutcome.STOP:
-            stop_thread(tx, thread, message, self._conduct)
+            stop_thread(tx, thread, message, self._operating_policy)
             return
         if decision.is_refusal:
             tell_refused(tx, thread, message, decision, self._told_key(tx, message, decision))
@@ -350,9 +350,9 @@ class Ingest:
         made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):
             return
-        if self._conduct.messages_per_minute is not None and _counts(tx, message):
+        if self._operating_policy.messages_per_minute is not None and _counts(tx, message):
             people.count(tx, self._me.team, message.author.id)
-        show_stored(tx, thread, message.ts, self._conduct.reactions)
+        show_stored(tx, thread, message.ts, self._operating_policy.reactions)
         tell_routed(tx, thread, message, decision, roster)
 
     def _address(

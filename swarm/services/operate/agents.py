@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from swarm.clock import new_id
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
-from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.inbox import LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.failover import failover_offline_agents
@@ -45,9 +45,9 @@ class Present:
 class AgentRegistry:
     """The agents of this deployment, and their tokens."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy, credentials: AgentTokenCache) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, credentials: AgentTokenCache) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self.credentials = credentials
 
     async def register(
@@ -73,8 +73,8 @@ class AgentRegistry:
             token_hash=token_hash(token),
             enrolled=enrolled,
         )
-        agent = await self._database.write(_register, added, self._conduct)
-        await failover_offline_agents(self._database, self._conduct)  # messages may have waited for a lead
+        agent = await self._database.write(_register, added, self._operating_policy)
+        await failover_offline_agents(self._database, self._operating_policy)  # messages may have waited for a lead
         return Registered(agent=agent, token=token)
 
     async def ensure(
@@ -85,7 +85,7 @@ class AgentRegistry:
         Raises Invalid for an invalid name, Conflict for the name of an agent that is reached in another way.
         """
         agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
-        await failover_offline_agents(self._database, self._conduct)
+        await failover_offline_agents(self._database, self._operating_policy)
         return agent
 
     async def everyone(self) -> list[Agent]:
@@ -94,7 +94,7 @@ class AgentRegistry:
 
     async def present(self) -> list[Present]:
         """Returns all agents and their presence, oldest first."""
-        return await self._database.read(_present, self._conduct)
+        return await self._database.read(_present, self._operating_policy)
 
     async def get(self, id_or_name: str) -> Agent:
         """Returns one agent; raises NotFound."""
@@ -121,9 +121,11 @@ class AgentRegistry:
         """
         agent, held = await self._database.write(_revoke, id_or_name)
         for lease in held:
-            await self._database.write(lose, lease.token, LeaseEnd.REVOKED, "its agent was removed", self._conduct)
-        await tend_tasks(self._database, self._conduct)
-        await failover_offline_agents(self._database, self._conduct)
+            await self._database.write(
+                lose, lease.token, LeaseEnd.REVOKED, "its agent was removed", self._operating_policy
+            )
+        await tend_tasks(self._database, self._operating_policy)
+        await failover_offline_agents(self._database, self._operating_policy)
         return agent
 
 
@@ -139,8 +141,8 @@ class _New:
     enrolled: bool
 
 
-def _register(tx: Transaction, new: _New, conduct: OperatingPolicy) -> Agent:
-    _check_room(tx, conduct, new.enrolled)
+def _register(tx: Transaction, new: _New, operating_policy: OperatingPolicy) -> Agent:
+    _check_room(tx, operating_policy, new.enrolled)
     agent = Agent(
         id=new_id(),
         name=new.name,
@@ -158,17 +160,17 @@ def _register(tx: Transaction, new: _New, conduct: OperatingPolicy) -> Agent:
     return agent
 
 
-def _check_room(tx: Transaction, conduct: OperatingPolicy, by_key: bool) -> None:
+def _check_room(tx: Transaction, operating_policy: OperatingPolicy, by_key: bool) -> None:
     """Raises Conflict at the limit. Two concurrent calls may both pass: the limit is not exact."""
     everyone, enrolled = agents.count(tx)
-    if everyone >= conduct.most_agents:
+    if everyone >= operating_policy.most_agents:
         raise Conflict(
-            f"There are {conduct.most_agents} agents, and no more may be registered.",
+            f"There are {operating_policy.most_agents} agents, and no more may be registered.",
             hint="Remove those that are gone (swarm agents revoke NAME), or raise agents.most.",
         )
-    if by_key and enrolled >= conduct.most_enrolled:
+    if by_key and enrolled >= operating_policy.most_enrolled:
         raise Conflict(
-            f"There are {conduct.most_enrolled} workers with an enrolment key, and it registers no more.",
+            f"There are {operating_policy.most_enrolled} workers with an enrolment key, and it registers no more.",
             hint="Ask the operator to register it, to remove workers that are gone, or to raise agents.most_enrolled.",
         )
 
@@ -181,9 +183,12 @@ def _ensure(
     return agent
 
 
-def _present(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
+def _present(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
     return [
-        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
+        Present(
+            agent=agent,
+            online=agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)),
+        )
         for agent in agents.everyone(tx)
     ]
 

@@ -66,7 +66,7 @@ class Explained(TypedDict):
     tasks: list[ExplainedTask]
 
 
-def parse_reference(reference: str) -> tuple[str, str]:
+def _parse_reference(reference: str) -> tuple[str, str]:
     """Returns channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
     link = _PERMALINK.search(reference)
     if link:
@@ -102,7 +102,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
         return _of_task_alone(tx, task)
-    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else parse_reference(reference)
+    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else _parse_reference(reference)
     message = transcript.find(tx, team, channel, ts)
     names = agents.names(tx)
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)

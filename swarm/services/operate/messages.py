@@ -64,9 +64,9 @@ class _Letter:
 class Messages:
     """Messages between agents. Each has a notice, which waits for offline agents."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def send(self, caller: Caller, text: str, *, to: str | None = None, channel: str | None = None) -> Sent:
         """Sends a text to one agent, or into a channel, where the mentioned agents are notified.
@@ -79,7 +79,7 @@ class Messages:
             expected = "one of 'to' and 'channel'"
             raise Invalid("Say for whom it is, once.", fields={"to": expected, "channel": expected})
         name = check_channel(channel) if channel is not None else None
-        return await self._database.write(_send, caller, check_text(text), to, name, self._conduct)
+        return await self._database.write(_send, caller, check_text(text), to, name, self._operating_policy)
 
     async def read(self, agent: Agent, request: PageRequest) -> AgentMessagesPage:
         """Returns messages of a channel or with another agent; without either, all unread messages for the caller.
@@ -87,7 +87,7 @@ class Messages:
         The page starts after a given id, otherwise it has the latest messages. Messages addressed to the reader count
         as read from now on. Raises Invalid, and NotFound for an unknown agent or an empty channel.
         """
-        page = await self._database.read(read_page, agent, check_page(request))
+        page = await self._database.read(read_page, agent, _check_page(request))
         unread = [message.id for message in page.messages if message.unread]
         if unread:
             await self._database.write(agent_messages.mark_read, agent.id, unread)
@@ -95,9 +95,9 @@ class Messages:
 
 
 def _send(
-    tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None, conduct: OperatingPolicy
+    tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None, operating_policy: OperatingPolicy
 ) -> Sent:
-    present = read_team(tx, conduct)
+    present = read_team(tx, operating_policy)
     letter = _letter(caller.agent, text, to, channel, [one.agent for one in present])
     agent_messages.serialize_inserts(tx)
     message_id = _store_once(tx, caller, letter, present)
@@ -215,7 +215,7 @@ class AgentMessagesPage:
     more: bool
 
 
-def check_page(request: PageRequest) -> PageRequest:
+def _check_page(request: PageRequest) -> PageRequest:
     """Returns the request unchanged; raises Invalid for an invalid one."""
     if request.channel is not None and request.partner is not None:
         expected = "one of 'channel' and 'agent', not both"

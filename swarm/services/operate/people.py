@@ -58,12 +58,12 @@ class PersonalData:
     def __init__(
         self,
         database: Database,
-        conduct: OperatingPolicy,
+        operating_policy: OperatingPolicy,
         directory: Directory | None = None,
         forget_name: Callable[[str], None] = lambda person: None,
     ) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._directory = directory
         self._forget_name = forget_name
 
@@ -84,7 +84,7 @@ class PersonalData:
             messages += len(batch)
         cancelled = 0
         for task_id in await self._database.read(forgotten.requested_by, person):
-            cancelled += await self._database.write(_cancel, task_id, self._conduct)
+            cancelled += await self._database.write(_cancel, task_id, self._operating_policy)
         done = await self._database.write(forgotten.forget, person)
         self._forget_name(person)
         await self._database.scrub(rewrite=True)
@@ -126,9 +126,11 @@ def _forget_message(tx: Transaction, message: Row) -> int:
     return erased
 
 
-def _cancel(tx: Transaction, task_id: str, conduct: OperatingPolicy) -> bool:
+def _cancel(tx: Transaction, task_id: str, operating_policy: OperatingPolicy) -> bool:
     task = lock_task(tx, task_id)
-    return task is not None and task_ends.cancel(tx, task, "because whoever asked for it is forgotten", conduct)
+    return task is not None and task_ends.cancel(
+        tx, task, "because whoever asked for it is forgotten", operating_policy
+    )
 
 
 def _some(counts: dict[str, int]) -> dict[str, int]:

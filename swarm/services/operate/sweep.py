@@ -1,4 +1,7 @@
-"""The sweep and the ticker: two looks at the clock, each once a second.
+"""The retention job: data past its retention is deleted in small portions, so that the database
+does not grow forever.
+
+The sweep and the ticker: two looks at the clock, each once a second.
 
 The sweep writes the changes that time makes due: expired leases, ended delays, messages without an available agent,
 stale ownership. The elected process sweeps (`swarm.services.outbox.elections`); two sweeps at once are harmless.
@@ -13,19 +16,167 @@ query by themselves every few seconds. On SQLite the engine notices other proces
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate.retention import RetentionJob
+import structlog
+
+from swarm.clock import SECOND, us_to_slack_ts
+from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
+from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.services.rules.erase import erase_late
 from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks
+from swarm.store import agent_messages, erasure, history, idempotency_keys
+from swarm.store import retention as threads_kept
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import conversation_locks, model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
-from swarm.store.threads import threads
+from swarm.store.runs import runs
+from swarm.store.threads import early, threads, watermarks
+
+AT_ONCE: Final = 1_000
+"""The number of rows per transaction, so that others do not have to wait long."""
+
+TRANSACTIONS: Final = 20
+"""The number of transactions per part and round; the next round does the rest."""
+
+_DISOWN_AT_ONCE: Final = 200  # two statements each
+_SESSIONS_AT_ONCE: Final = 50  # each with all its messages
+_DAY = 24 * 3600 * SECOND
+_KEEP_EARLY = 900 * SECOND
+_REWRITE_EVERY = 3600 * SECOND
+_LATE = _DAY  # every answer has ended by then, because the lease of its run has ended
+
+Forget = Callable[[Transaction, int, int], int]
+"""Deletes up to a number of rows from before a moment. Returns the number of deleted rows."""
+
+Part = Callable[[Transaction], bool]
+"""One step of a part of a round. Returns whether there may be more."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _RetentionJob:
+    """Deletes old data, one part after another; a failed part does not affect the others."""
+
+    def __init__(self, database: Database, retention: Retention) -> None:
+        self._database = database
+        self._retention = retention
+        self._keep_threads = retention.threads_days * _DAY
+        self._rewritten_at = 0  # the time of the last rewrite of the database's files, as far as this process knows
+        self._walked = ""  # the last thread looked at; the walk restarts after the last thread
+
+    async def tidy(self) -> None:
+        """Makes one round."""
+        for name, part in _parts(self._retention).items():
+            await attempt(self._in_steps(part), "tidy", part=name)
+        await attempt(self._forget_threads(), "tidy", part="forget_threads")
+        await attempt(self._database.write(_repair_queue_heads), "tidy", part="repair_heads")
+        await attempt(self._scrub(), "tidy", part="scrub")
+
+    async def _scrub(self) -> None:
+        """Removes deleted data from the database's files; rewrites the files at most once an hour."""
+        deleted_at, now = await self._database.write(_erase_late_answers)
+        self._rewritten_at = self._rewritten_at or now - _DAY  # earlier deletions were handled by another process
+        is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
+        if await self._database.scrub(rewrite=is_due) and is_due:
+            self._rewritten_at = now
+
+    async def _in_steps(self, part: Callable[[Transaction], bool]) -> None:
+        for _ in range(TRANSACTIONS):
+            if not await self._database.write(part):
+                return
+
+    async def _forget_threads(self) -> None:
+        """Looks at some threads, and deletes the messages of idle ones."""
+        seen = await self._database.read(_walk, self._walked, self._keep_threads)
+        for thread_id, forgettable in seen:
+            if forgettable:
+                await attempt(self._forget_thread(thread_id), "tidy", thread=thread_id)
+        self._walked = seen[-1][0] if len(seen) == AT_ONCE else ""
+
+    async def _forget_thread(self, thread_id: str) -> None:
+        while await self._database.write(forget_thread, thread_id, self._keep_threads):
+            pass
+
+
+def forget_early(tx: Transaction) -> bool:
+    """Deletes replies whose thread was not opened. Returns whether there may be more."""
+    if watermarks.first_gap(tx):
+        return False  # the first messages of their threads may still be missing
+    return early.forget(tx, tx.now - _KEEP_EARLY, AT_ONCE) >= AT_ONCE
+
+
+def disown_idle(tx: Transaction) -> bool:
+    """Ends the ownership of idle threads. Returns whether there may be more."""
+    return threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY, _DISOWN_AT_ONCE) >= _DISOWN_AT_ONCE
+
+
+def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
+    """Deletes the messages of a thread, which is then incomplete, if it is still idle.
+
+    Returns whether there may be more.
+    """
+    thread = threads.locked(tx, thread_id)
+    if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
+        return False
+    threads.doubt(tx, thread_id)
+    threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
+    messages = threads_kept.forget_said(tx, thread, AT_ONCE)
+    answers = threads_kept.forget_answers(tx, thread_id, AT_ONCE)
+    changes = threads_kept.forget_history(tx, thread_id, AT_ONCE)
+    return max(messages, answers, changes) >= AT_ONCE
+
+
+def _erase_late_answers(tx: Transaction) -> tuple[int, int]:
+    """Erases answers deleted in Slack before their end. Returns the time of the last deletion, and the present time."""
+    erase_late(tx, tx.now - _LATE)
+    return erasure.last_deleted(tx), tx.now
+
+
+def _repair_queue_heads(tx: Transaction) -> None:
+    """Creates missing queue heads. There should be none."""
+    repaired = queues.repair(tx)
+    if repaired:
+        _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
+
+
+def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
+    return threads_kept.walk(tx, after, AT_ONCE, tx.now - keep_us)
+
+
+def _parts(kept: Retention) -> dict[str, Part]:
+    """Returns the parts that delete rows by age.
+
+    Answers are deleted with their thread at the latest, as they allow retries.
+    """
+    days: dict[str, tuple[Forget, int]] = {
+        "forget_leases": (leases.forget, 1),
+        "forget_receipts": (idempotency_keys.forget, 3),
+        "forget_unconcerned": (history.forget_unconcerned, kept.routing_days),
+        "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
+        "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
+        "forget_model_runs": (model_usage.forget, kept.runs_days),
+        "forget_talks": (conversation_locks.forget, 1),
+    }
+    by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
+    of_sessions = {"forget_sessions": partial(_forget_sessions, kept.sessions_days * _DAY)}
+    return {"forget_early": forget_early, **by_age, **of_sessions, "disown_idle": disown_idle}
+
+
+def _forget(forget: Forget, keep_us: int, tx: Transaction) -> bool:
+    return forget(tx, tx.now - keep_us, AT_ONCE) >= AT_ONCE
+
+
+def _forget_sessions(keep_us: int, tx: Transaction) -> bool:
+    return sessions.forget(tx, tx.now - keep_us, _SESSIONS_AT_ONCE) >= _SESSIONS_AT_ONCE
+
 
 SWEEP_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 60.0
@@ -37,10 +188,10 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
-        self._tidier = RetentionJob(database, conduct.retention)
+        self._operating_policy = operating_policy
+        self._tidier = _RetentionJob(database, operating_policy.retention)
 
     async def run(self) -> None:
         """Sweeps until cancelled; errors do not end the task. Waits while the database is unavailable."""
@@ -60,8 +211,10 @@ class Sweeper:
         """
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
-        await attempt(tend_tasks(self._database, self._conduct), "sweep", part="tend_tasks")
-        await attempt(failover_offline_agents(self._database, self._conduct), "sweep", part="look_after_offline")
+        await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
+        await attempt(
+            failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
+        )
 
     async def tidy(self) -> None:
         """Deletes data past its retention."""
@@ -75,7 +228,7 @@ class Sweeper:
             last = expired[-1]
 
     async def _end(self, lease: Lease) -> None:
-        ending = self._database.write(expire, lease.token, self._conduct)
+        ending = self._database.write(expire, lease.token, self._operating_policy)
         await attempt(ending, "end_expired", trigger=lease.trigger_id, thread=lease.thread_id)
 
     async def _make_due(self) -> None:

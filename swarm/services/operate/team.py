@@ -31,19 +31,22 @@ class Member:
 class TeamDirectory:
     """All agents, as they see each other."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def members(self) -> list[Member]:
         """Returns all agents, oldest first."""
-        return await self._database.read(_members, self._conduct)
+        return await self._database.read(_members, self._operating_policy)
 
 
-def read_team(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
+def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
     """Returns all agents and their presence, oldest first."""
     return [
-        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
+        Present(
+            agent=agent,
+            online=agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)),
+        )
         for agent in agents.everyone(tx)
     ]
 
@@ -58,9 +61,9 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
     return found
 
 
-def _members(tx: Transaction, conduct: OperatingPolicy) -> list[Member]:
+def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
     found = agents.loads(tx)
-    return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, conduct)]
+    return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3
@@ -70,10 +73,10 @@ _WRITES_BEFORE_OFFLINE: Final = 3
 class Presence:
     """Writes signs of life, at most every 30 seconds per agent, to save a write per poll."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
-        self._every_seconds = min(SEEN_EVERY_SECONDS, conduct.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
+        self._operating_policy = operating_policy
+        self._every_seconds = min(SEEN_EVERY_SECONDS, operating_policy.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
         self._written: dict[str, float] = {}  # agent id -> time of the last write, on the loop's clock
         self._forget_at = 0.0
 
@@ -82,18 +85,18 @@ class Presence:
         now = asyncio.get_running_loop().time()
         if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
             return
-        await self._database.write(note_seen, agent.id, self._conduct)
+        await self._database.write(note_seen, agent.id, self._operating_policy)
         self._written[agent.id] = now
         if now >= self._forget_at:
             self._written = {known: at for known, at in self._written.items() if now - at < self._every_seconds}
             self._forget_at = now + self._every_seconds
 
 
-def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
+def note_seen(tx: Transaction, agent_id: str, operating_policy: OperatingPolicy) -> None:
     """Writes a sign of life. Routing is notified only if the agent was offline: otherwise nothing has changed."""
     agent = agents.by_id(tx, agent_id)
     if agent is None:
         return  # just removed
     agents.record_seen(tx, agent_id)
-    if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
+    if not agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)):
         tx.wake(AGENTS)

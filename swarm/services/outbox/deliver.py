@@ -284,7 +284,7 @@ class OutboxSender:
             return
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=row["id"], error=str(error))
-            await self._database.write(look_failed, row, error.message, self._terms)
+            await self._database.write(_look_failed, row, error.message, self._terms)
             return
         if found:
             await self._settle(row, found)
@@ -384,7 +384,7 @@ def put_back(tx: Transaction, row: Row) -> None:
     tx.wake(DELIVERIES)
 
 
-def look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
+def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """Postpones a lookup that Slack did not answer, up to the limit of attempts."""
     if row["attempts"] + 1 >= ATTEMPTS:
         give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)

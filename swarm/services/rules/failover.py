@@ -45,27 +45,27 @@ class FailoverWork:
     unheard_results: list[Notice]  # results known neither to an online agent nor in the thread
 
 
-async def failover_offline_agents(database: Database, conduct: OperatingPolicy) -> None:
+async def failover_offline_agents(database: Database, operating_policy: OperatingPolicy) -> None:
     """Reassigns unread messages and notices of offline or removed agents to an online lead.
 
     Without a lead, posts in the thread that its messages wait.
     """
-    found = await database.read(find_work, conduct)
+    found = await database.read(find_work, operating_policy)
     for waits in found.waiting:
-        work = database.write(reassign_unread, waits, conduct)
+        work = database.write(reassign_unread, waits, operating_policy)
         await attempt(work, "look_after_offline", thread=waits.thread_id, agent=waits.agent_id)
         await asyncio.sleep(0)
     for notice in found.stranded:
-        work = database.write(reassign_notice, notice, conduct)
+        work = database.write(reassign_notice, notice, operating_policy)
         await attempt(work, "pass_on", notice=notice.id, agent=notice.agent_id)
     for notice in found.unheard_results:
         await attempt(database.write(tell_result, notice.task_id or ""), "tell_result", task=notice.task_id)
 
 
-def find_work(tx: Transaction, conduct: OperatingPolicy) -> FailoverWork:
+def find_work(tx: Transaction, operating_policy: OperatingPolicy) -> FailoverWork:
     """Finds the work without locks; each step checks its work again."""
-    roster = read_roster(tx, conduct)
-    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    roster = read_roster(tx, operating_policy)
+    offline_since = tx.now - int(operating_policy.offline_after_seconds * SECOND)
     return FailoverWork(
         waiting=_waiting(tx, roster, offline_since),
         stranded=_stranded(tx, roster, offline_since),
@@ -101,19 +101,19 @@ def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[Unread
     ]
 
 
-def reassign_notice(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -> None:
+def reassign_notice(tx: Transaction, notice: Notice, operating_policy: OperatingPolicy) -> None:
     """Reassigns a task notice of an offline creator to the default lead, if nothing has changed since it was found."""
-    roster = read_roster(tx, conduct)
+    roster = read_roster(tx, operating_policy)
     agent, lead = roster.by_id(notice.agent_id), roster.default_lead
     if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
         return
     notices.readdress(tx, notice, lead.id, f"{agent.name} is offline" if agent else "its agent was removed")
 
 
-def reassign_unread(tx: Transaction, found: UnreadOfOffline, conduct: OperatingPolicy) -> None:
+def reassign_unread(tx: Transaction, found: UnreadOfOffline, operating_policy: OperatingPolicy) -> None:
     """Reassigns the messages of one thread, if nothing has changed since they were found."""
     thread = threads.locked(tx, found.thread_id)
-    roster = read_roster(tx, conduct)
+    roster = read_roster(tx, operating_policy)
     if found.agent_id is None:
         _address(tx, thread, roster)
         return

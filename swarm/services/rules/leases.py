@@ -13,8 +13,18 @@ from typing import Final
 from swarm.clock import SECOND
 from swarm.domain.errors import Invalid, Unresolved
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.inbox import MAX_ATTEMPTS, NOTICE_ATTEMPTS, InboxStatus, InboxStep, NoticeKind, NoticeStep
-from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd, LeaseKind
+from swarm.domain.model.inbox import (
+    LEASE_SECONDS,
+    MAX_ATTEMPTS,
+    NOTICE_ATTEMPTS,
+    FinishOutcome,
+    InboxStatus,
+    InboxStep,
+    LeaseEnd,
+    LeaseKind,
+    NoticeKind,
+    NoticeStep,
+)
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
@@ -87,7 +97,12 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
 
 
 def finish(
-    tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str, conduct: OperatingPolicy
+    tx: Transaction,
+    agent: Agent,
+    tokens: Sequence[str],
+    outcome: FinishOutcome,
+    reason: str,
+    operating_policy: OperatingPolicy,
 ) -> Ended:
     """Ends work. Raises Unresolved, without any change, if unanswered work is finished as done."""
     if outcome is FinishOutcome.DISMISSED and not reason.strip():
@@ -100,19 +115,19 @@ def finish(
     if outcome is not FinishOutcome.FAILED:
         _check_resolved(tx, held.values(), outcome)
     for lease in held.values():
-        _finish(tx, lease, outcome, reason, conduct)
+        _finish(tx, lease, outcome, reason, operating_policy)
     return _ended(tokens, held)
 
 
-def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
+def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
     """Ends a lease after a failure or silence of its run: the work is due again with one more attempt, or dead."""
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease:
-        _lose(tx, lease, how, reason, conduct)
+        _lose(tx, lease, how, reason, operating_policy)
 
 
-def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
+def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> None:
     """Ends a lease that was not renewed in time, unless it was renewed meanwhile.
 
     Leases of runs in the coordinator are left to `run_ends.break_off`, together with the run.
@@ -125,38 +140,38 @@ def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
     if lease and lease.expires_at <= tx.now:
         agent = agents.by_id(tx, lease.agent_id)
         is_polling = agent is None or agent.reach is Reach.POLLING
-        if is_polling and could_not_renew(tx, lease, conduct):
-            leases.prolong(tx, token, conduct.lease_seconds)
+        if is_polling and could_not_renew(tx, lease, operating_policy):
+            leases.prolong(tx, token, operating_policy.lease_seconds)
             return
-        _lose(tx, lease, LeaseEnd.EXPIRED, SILENT if is_polling else INTERRUPTED, conduct)
+        _lose(tx, lease, LeaseEnd.EXPIRED, SILENT if is_polling else INTERRUPTED, operating_policy)
 
 
-def could_not_renew(tx: Transaction, lease: Lease, conduct: OperatingPolicy) -> bool:
+def could_not_renew(tx: Transaction, lease: Lease, operating_policy: OperatingPolicy) -> bool:
     """Whether a polling agent had no chance to renew, and so gets one more term.
 
     Agents renew every third of a lease. They could not if the coordinator began to listen, or woke up, less than that
     before the end of the lease.
     """
-    return lease.expires_at - int(conduct.lease_seconds * SECOND / 3) < began(tx, conduct)
+    return lease.expires_at - int(operating_policy.lease_seconds * SECOND / 3) < began(tx, operating_policy)
 
 
-def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
+def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
     if not leases.end(tx, lease.token, how):
         return
     if lease.kind is LeaseKind.NOTICE:
-        _lose_notice(tx, lease, reason, conduct)
+        _lose_notice(tx, lease, reason, operating_policy)
         return
     if lease.task_id:
-        _lose_task(tx, lease, lease.task_id, reason, conduct)
+        _lose_task(tx, lease, lease.task_id, reason, operating_policy)
     for inbox_message in _to_return(tx, lease):
         if inbox_message.attempts + 1 >= MAX_ATTEMPTS:
-            dead_letter(tx, inbox_message, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
+            dead_letter(tx, inbox_message, f"{reason}, {MAX_ATTEMPTS} times", operating_policy.reactions)
         else:
             inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason)
     _unlock(tx, lease)
 
 
-def _lose_notice(tx: Transaction, lease: Lease, reason: str, conduct: OperatingPolicy) -> None:
+def _lose_notice(tx: Transaction, lease: Lease, reason: str, operating_policy: OperatingPolicy) -> None:
     """Returns the notice of a lost lease for another attempt, or drops it with a record."""
     if lease.attempt < NOTICE_ATTEMPTS:
         if notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
@@ -165,10 +180,10 @@ def _lose_notice(tx: Transaction, lease: Lease, reason: str, conduct: OperatingP
     notice = notices.get(tx, lease.trigger_id)
     if notice and notices.move(tx, NoticeStep.DROP, notice.id):
         history.record(tx, "notice.drop", notice.id, thread_id=lease.thread_id, agent_id=lease.agent_id, reason=reason)
-        _settle_unheard(tx, notice, conduct)
+        _settle_unheard(tx, notice, operating_policy)
 
 
-def _settle_unheard(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -> None:
+def _settle_unheard(tx: Transaction, notice: Notice, operating_policy: OperatingPolicy) -> None:
     """Settles the purpose of a dropped notice, so that people do not wait forever."""
     task = tasks.locked(tx, notice.task_id) if notice.task_id else None
     if task is None:
@@ -176,17 +191,17 @@ def _settle_unheard(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -
     if notice.kind is NoticeKind.TASK_OFFERED:
         task_ends.decline(tx, task, "the offer was not answered")
     elif notice.kind is NoticeKind.TASK_RETURNED and task.status is TaskStatus.UNASSIGNED:
-        task_ends.cancel(tx, task, "because its worker is gone and nobody took it over", conduct)
+        task_ends.cancel(tx, task, "because its worker is gone and nobody took it over", operating_policy)
     elif notice.kind is NoticeKind.TASK_FINISHED:
         task_ends.tell_result(tx, task.id)
 
 
-def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct: OperatingPolicy) -> None:
+def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, operating_policy: OperatingPolicy) -> None:
     task = tasks.locked(tx, task_id)
     if task is None or not _runs(task, lease):
         return
     if task.attempts + 1 >= MAX_TASK_ATTEMPTS:
-        task_ends.dead_letter(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", conduct)
+        task_ends.dead_letter(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", operating_policy)
     else:
         tasks.move(tx, TaskStep.LOSE, task, reason=reason)
 
@@ -225,9 +240,11 @@ def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[Inbox
     ]
 
 
-def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, conduct: OperatingPolicy) -> None:
+def _finish(
+    tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, operating_policy: OperatingPolicy
+) -> None:
     if outcome is FinishOutcome.FAILED:
-        _lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", conduct)
+        _lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", operating_policy)
         return
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
@@ -235,7 +252,7 @@ def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, 
     dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
     for inbox_message in dismissed:
         inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
-        show_answered(tx, _thread(tx, inbox_message), inbox_message.ts, conduct.reactions)
+        show_answered(tx, _thread(tx, inbox_message), inbox_message.ts, operating_policy.reactions)
     leases.end(tx, lease.token, LeaseEnd.FINISHED)
     _unlock(tx, lease)
 

@@ -49,9 +49,11 @@ REMEMBERED: Final = 20_000
 class Rosters:
     """The roster, at most a second old, and never older than a reload or a change by this process."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy, *, kept_seconds: float = KEPT_SECONDS) -> None:
+    def __init__(
+        self, database: Database, operating_policy: OperatingPolicy, *, kept_seconds: float = KEPT_SECONDS
+    ) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._kept_seconds = kept_seconds
         self._roster = Roster(agents=())
         self._read_at: float | None = None
@@ -68,32 +70,36 @@ class Rosters:
 
     def _is_fresh(self) -> bool:
         is_young = self._read_at is not None and time.monotonic() - self._read_at < self._kept_seconds
-        has_default = self._roster.default_name == self._conduct.default_agent  # which a reload may have changed
+        has_default = (
+            self._roster.default_name == self._operating_policy.default_agent
+        )  # which a reload may have changed
         return is_young and has_default and self._generation == self._database.wakeups.generation(AGENTS)
 
     async def _read(self) -> None:
         generation, now = self._database.wakeups.generation(AGENTS), time.monotonic()  # before looking
-        self._roster = await self._database.read(read_roster, self._conduct)
+        self._roster = await self._database.read(read_roster, self._operating_policy)
         self._generation, self._read_at = generation, now
 
 
-def read_roster(tx: Transaction, conduct: OperatingPolicy) -> Roster:
+def read_roster(tx: Transaction, operating_policy: OperatingPolicy) -> Roster:
     """Reads the roster from the database."""
     found = tuple(
         Candidate(
             id=row["id"],
             name=row["name"],
             role=Role(row["role"]),
-            online=is_online(row["last_seen_at"], tx.now, conduct.offline_after_seconds, began(tx, conduct)),
+            online=is_online(
+                row["last_seen_at"], tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)
+            ),
         )
         for row in agents.signs_of_life(tx)
     )
-    return Roster(agents=found, default_name=conduct.default_agent)
+    return Roster(agents=found, default_name=operating_policy.default_agent)
 
 
-def began(tx: Transaction, conduct: OperatingPolicy) -> int:
+def began(tx: Transaction, operating_policy: OperatingPolicy) -> int:
     """Returns the time when this coordinator began to listen, by the database's clock; the local clock may differ."""
-    return max(tx.opened_at, conduct.started_at)
+    return max(tx.opened_at, operating_policy.started_at)
 
 
 @dataclass(frozen=True, slots=True)

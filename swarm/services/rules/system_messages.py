@@ -163,7 +163,7 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…", "`")) else f"{text}."
 
 
-def refused_text(author: Author) -> str:
+def _refused_text(author: Author) -> str:
     """Returns the refusal shown to an author without permission."""
     return f"{why_refused(author)} {_WHAT_TO_DO}"
 
@@ -263,10 +263,10 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
     """Posts that a message waits and for which agents, once until the message is answered."""
     if threads.tell_queued(tx, thread.id):
-        post_message(tx, thread, queued_text(roster, waits_for))
+        post_message(tx, thread, _queued_text(roster, waits_for))
 
 
-def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
+def _queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
     """Returns why a message waits. ``waits_for`` are its agents, all offline; empty if it waits for a lead."""
     lead = roster.default_lead
     if all(agent == lead for agent in waits_for) and not any(agent.online for agent in roster.agents):
@@ -291,14 +291,14 @@ def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision
     takers = [agent for target in decision.targets if (agent := roster.by_id(target.agent_id))]
     if decision.unknown and roster.agents and message.author.kind is AuthorKind.USER:
         key = f"unknown:{thread.team}:{message.channel}:{message.ts}"
-        post_ephemeral(tx, thread, message, unknown_text(decision.unknown, takers, roster), key)
+        post_ephemeral(tx, thread, message, _unknown_text(decision.unknown, takers, roster), key)
     if not any(agent.online for agent in takers):
         tell_queued(tx, thread, roster, takers)
     elif decision.absent and roster.default_lead:
         tell_failover(tx, thread, decision.absent, roster.default_lead)
 
 
-def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Roster) -> str:
+def _unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Roster) -> str:
     """Returns the text about an unknown ``swarm#…`` name: the agents that got the message, and the known names."""
     by_presence = sorted(roster.agents, key=lambda agent: not agent.online)
     known = ["swarm#" + agent.name for agent in by_presence]
@@ -314,7 +314,7 @@ def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decisio
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
         deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key)
         return
-    text = LIMITED_TEXT if decision.outcome is RoutingOutcome.RATE_LIMITED else refused_text(message.author)
+    text = LIMITED_TEXT if decision.outcome is RoutingOutcome.RATE_LIMITED else _refused_text(message.author)
     post_ephemeral(tx, thread, message, text, key)
 
 

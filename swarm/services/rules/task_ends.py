@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
-from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.inbox import InboxStatus, InboxStep, LeaseEnd, NoticeKind
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
@@ -38,41 +37,43 @@ SET_ASIDE_TEXT: Final = (
 CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 
-def complete(tx: Transaction, task: Task, result: str, conduct: OperatingPolicy) -> None:
+def complete(tx: Transaction, task: Task, result: str, operating_policy: OperatingPolicy) -> None:
     """Completes a task with the result of its run. Replying to people is up to the run or the delegator."""
     if tasks.move(tx, TaskStep.COMPLETE, task, said=result):
-        _after(tx, task, conduct, "its task is done")
+        _after(tx, task, operating_policy, "its task is done")
         thread = _thread(tx, task)
         if thread:
             threads.answered(tx, thread.id)
-            _react(tx, thread, task, conduct, show_answered)
+            _react(tx, thread, task, operating_policy, show_answered)
             close_progress(tx, thread, task, "done")
         _report(tx, task, NoticeKind.TASK_FINISHED)
 
 
-def fail(tx: Transaction, task: Task, error: str, *, told: bool, conduct: OperatingPolicy) -> None:
+def fail(tx: Transaction, task: Task, error: str, *, told: bool, operating_policy: OperatingPolicy) -> None:
     """Fails a task on behalf of its run. ``told``: the agent has already replied about the failure in the thread."""
     if tasks.move(tx, TaskStep.FAIL, task, said=error):
-        _failed(tx, task, error, None if told else FAILED_TEXT, conduct)
+        _failed(tx, task, error, None if told else FAILED_TEXT, operating_policy)
 
 
-def break_off(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
+def break_off(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> None:
     """Fails a task because a dependency will never be done."""
     if tasks.move(tx, TaskStep.BREAK, task, said=reason):
-        _failed(tx, task, reason, FAILED_TEXT, conduct)
+        _failed(tx, task, reason, FAILED_TEXT, operating_policy)
 
 
-def dead_letter(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy, *, told: bool = False) -> None:
+def dead_letter(
+    tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy, *, told: bool = False
+) -> None:
     """Sets a task aside after its last attempt, until a redrive. ``told``: the reason is already in the thread."""
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
-        _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, conduct)
+        _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, operating_policy)
 
 
 def cancel(
     tx: Transaction,
     task: Task,
     reason: str,
-    conduct: OperatingPolicy,
+    operating_policy: OperatingPolicy,
     *,
     by: str | None = None,
     person: str | None = None,
@@ -84,37 +85,37 @@ def cancel(
     if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
         return False
     _end_run(tx, task, by, person or by, reason)
-    _after(tx, task, conduct, "its task was cancelled")
+    _after(tx, task, operating_policy, "its task was cancelled")
     thread = _thread(tx, task)
     if thread:
         words = CANCELLED_TEXT.format(title=task.title, reason=sentence(reason))
         post_message(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
         threads.answered(tx, thread.id)
-        _react(tx, thread, task, conduct, show_stopped)
+        _react(tx, thread, task, operating_policy, show_stopped)
         close_progress(tx, thread, task, "cancelled")
     if task.created_by != by:
         _report(tx, task, NoticeKind.TASK_FINISHED, by=person or by)
     for part in task_queries.open_parts(tx, task.id):
-        _cancel_part(tx, task, part, conduct)
+        _cancel_part(tx, task, part, operating_policy)
     return True
 
 
-def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: OperatingPolicy) -> None:
+def _cancel_part(tx: Transaction, task: Task, part: Task, operating_policy: OperatingPolicy) -> None:
     """Cancels a subtask of a cancelled task.
 
     Subtasks in other threads are left to the sweep, because of the lock order.
     """
     locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
     if locked:
-        cancel(tx, locked, f"with “{task.title}”, which it is a part of", conduct)
+        cancel(tx, locked, f"with “{task.title}”, which it is a part of", operating_policy)
 
 
-def unassign(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
+def unassign(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> None:
     """Removes the worker of a task: the thread returns to the delegator, which is asked to assign the task again."""
     if tasks.move(tx, TaskStep.UNASSIGN, task, reason=reason):
         _end_run(tx, task, task.agent_id, None, reason)
-        _after(tx, task, conduct, reason)
-        lead = read_roster(tx, conduct).default_lead
+        _after(tx, task, operating_policy, reason)
+        lead = read_roster(tx, operating_policy).default_lead
         _report(tx, task, NoticeKind.TASK_RETURNED, reason, instead=lead.id if lead else None)
 
 
@@ -130,23 +131,23 @@ def decline(tx: Transaction, task: Task, reason: str) -> bool:
     return True
 
 
-def _failed(tx: Transaction, task: Task, reason: str, words: str | None, conduct: OperatingPolicy) -> None:
-    _after(tx, task, conduct, "its task has failed")
+def _failed(tx: Transaction, task: Task, reason: str, words: str | None, operating_policy: OperatingPolicy) -> None:
+    _after(tx, task, operating_policy, "its task has failed")
     thread = _thread(tx, task)
     if thread:
         if words:
             post_message(tx, thread, words.format(title=task.title, reason=sentence(reason)), task_id=task.id)
         threads.answered(tx, thread.id)
-        _react(tx, thread, task, conduct, react_failed)
+        _react(tx, thread, task, operating_policy, react_failed)
         close_progress(tx, thread, task, "failed")
     _report(tx, task, NoticeKind.TASK_FINISHED)
 
 
-def _after(tx: Transaction, task: Task, conduct: OperatingPolicy, reason: str) -> None:
+def _after(tx: Transaction, task: Task, operating_policy: OperatingPolicy, reason: str) -> None:
     """Hands the thread back, together with its unanswered messages."""
     thread = _thread(tx, task)
     if thread:
-        hand_back(tx, thread, task, read_roster(tx, conduct), reason)
+        hand_back(tx, thread, task, read_roster(tx, operating_policy), reason)
 
 
 def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
@@ -205,23 +206,23 @@ def tell_result(tx: Transaction, task_id: str) -> None:
         post_message(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)
 
 
-def take_marks_back(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+def take_marks_back(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Removes the end marks of delegated messages whose task is handed out again."""
     if thread := _thread(tx, task):
         for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
-            show_anew(tx, thread, inbox_message, conduct.reactions)
+            show_anew(tx, thread, inbox_message, operating_policy.reactions)
 
 
 def _react(
     tx: Transaction,
     thread: Thread,
     task: Task,
-    conduct: OperatingPolicy,
+    operating_policy: OperatingPolicy,
     show: Callable[[Transaction, Thread, str, Reactions], None],
 ) -> None:
     """Adds ✅, ❌ or 🛑 to the delegated messages."""
     for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
-        show(tx, thread, inbox_message.ts, conduct.reactions)
+        show(tx, thread, inbox_message.ts, operating_policy.reactions)
 
 
 def _thread(tx: Transaction, task: Task) -> Thread | None:

@@ -54,7 +54,7 @@ class RunContext:
     work: Work
     directory: Directory
     me: Me
-    conduct: OperatingPolicy
+    operating_policy: OperatingPolicy
     recovery: Recovery
     stop_button_seconds: float | None = 5.0
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
@@ -213,7 +213,9 @@ class AnswerRun:
         """Records the end, however long the database is unavailable."""
         while True:
             try:
-                await self._run_context.database.write(end_run, self.run_id, shown, place, self._run_context.conduct)
+                await self._run_context.database.write(
+                    end_run, self.run_id, shown, place, self._run_context.operating_policy
+                )
             except Unavailable as error:
                 _log.warning("the end of a run cannot be stored yet", action="turn", error=error.message)
                 await asyncio.sleep(_AGAIN_SECONDS)

@@ -70,9 +70,9 @@ _log = structlog.get_logger(__name__)
 class RunControl:
     """Handles Slack's own Stop. Returns after the commit; an error means that nothing was changed."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy, team: str, standings: Standings) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, team: str, standings: Standings) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._team = team
         self._standings = standings
 
@@ -88,7 +88,9 @@ class RunControl:
         _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, runs=count)
 
     def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int:
-        if not idempotency_keys.record(tx, stopped.key) or denial(person, self._conduct.policy(stopped.channel)):
+        if not idempotency_keys.record(tx, stopped.key) or denial(
+            person, self._operating_policy.policy(stopped.channel)
+        ):
             return 0
         thread = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
         return runs.request_stop(tx, stopped.user_id, thread_id=thread.id) if thread else 0
@@ -97,9 +99,9 @@ class RunControl:
 class Buttons:
     """Handles the swarm's own buttons. Returns after the commit; an error means that nothing was changed."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy, standings: Standings, team: str) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings, team: str) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
         self._standings = standings
         self._team = team
 
@@ -114,16 +116,16 @@ class Buttons:
     def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
         if not idempotency_keys.record(tx, press.key):
             return None
-        policy = self._conduct.policy(press.channel)
+        policy = self._operating_policy.policy(press.channel)
         if person.standing is None and policy.external is not External.ALLOW:
             return UNVERIFIED_TEXT
         if denial(person, policy):
             return NOT_ALLOWED_TEXT.format(reason=why_refused(person))
-        return act(tx, press, self._conduct) if self._has_room(tx, person) else LIMITED_TEXT
+        return act(tx, press, self._operating_policy) if self._has_room(tx, person) else LIMITED_TEXT
 
     def _has_room(self, tx: Transaction, person: Author) -> bool:
         """Whether this click is within the person's limit per minute; if so, counts the click."""
-        limit = self._conduct.messages_per_minute
+        limit = self._operating_policy.messages_per_minute
         if limit is None:
             return True
         if people.exhausted(tx, self._team, person.id, limit) is not None:
@@ -161,7 +163,7 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
     return obeyed or runs.latest_to_stop(tx, team, message.channel) is not None
 
 
-def stop_latest(tx: Transaction, team: str, message: SlackMessage, conduct: OperatingPolicy) -> Thread | None:
+def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_policy: OperatingPolicy) -> Thread | None:
     """Obeys a ``!stop`` outside a thread in a direct message, once. Returns the thread of the stopped run."""
     key = _stop_receipt(team, message)
     if not idempotency_keys.record(tx, key):
@@ -171,11 +173,11 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, conduct: Oper
     if thread_id is None:
         return None
     thread = threads.locked(tx, thread_id)
-    stop_thread(tx, thread, message, conduct)
+    stop_thread(tx, thread, message, operating_policy)
     return thread
 
 
-def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, conduct: OperatingPolicy) -> None:
+def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operating_policy: OperatingPolicy) -> None:
     """Obeys a ``!stop``: cancels the thread's tasks, stops its runs, and shows ✅. The thread must be locked."""
     person = message.author.id
     open_tasks = task_queries.open_in_thread(tx, thread.id)
@@ -184,13 +186,18 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, conduct:
     for task in open_tasks:
         locked = tasks.locked(tx, task.id)  # as a subtask it may be cancelled by now
         if locked:
-            task_ends.cancel(tx, locked, f"by <@{person}>", conduct, person=person)
+            task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
     runs.request_stop(tx, person, thread_id=thread.id)
-    show_answered(tx, thread, message.ts, conduct.reactions)
+    show_answered(tx, thread, message.ts, operating_policy.reactions)
 
 
 def retry_run(
-    tx: Transaction, run_id: str, channel: str, person: str, conduct: OperatingPolicy, message_ts: str | None = None
+    tx: Transaction,
+    run_id: str,
+    channel: str,
+    person: str,
+    operating_policy: OperatingPolicy,
+    message_ts: str | None = None,
 ) -> Retried:
     """Retries a failed or stopped run at a person's request: once, and while its work can still be done.
 
@@ -203,22 +210,22 @@ def retry_run(
     run = runs.get(tx, run_id)  # read again under the lock
     if run is None or run.status in UNFINISHED:
         return Retried.IMPOSSIBLE
-    retried = _retry(tx, run, thread, person, conduct)
+    retried = _retry(tx, run, thread, person, operating_policy)
     if message_ts:
         replace_retry(tx, thread, message_ts, _INSTEAD[retried].format(person=person))
     return retried
 
 
-def _retry(tx: Transaction, run: Run, thread: Thread, person: str, conduct: OperatingPolicy) -> Retried:
+def _retry(tx: Transaction, run: Run, thread: Thread, person: str, operating_policy: OperatingPolicy) -> Retried:
     if run.status not in RETRYABLE:
         return Retried.IMPOSSIBLE
     if run.retried_at is not None:
         return Retried.BEFORE
     reason = f"run again for <@{person}>"
     if run.task_id:
-        retried = _redrive_task(tx, run, reason, conduct)
+        retried = _redrive_task(tx, run, reason, operating_policy)
     else:
-        retried = _redrive_entries(tx, run, thread, reason, conduct)
+        retried = _redrive_entries(tx, run, thread, reason, operating_policy)
     if retried is Retried.DONE:
         runs.retry(tx, run, person)
         threads.touch(tx, thread.id)
@@ -237,14 +244,16 @@ def _is_being_stopped(tx: Transaction, run_id: str) -> bool:
     return run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is not None
 
 
-def _redrive_task(tx: Transaction, run: Run, reason: str, conduct: OperatingPolicy) -> Retried:
+def _redrive_task(tx: Transaction, run: Run, reason: str, operating_policy: OperatingPolicy) -> Retried:
     task = lock_task(tx, run.task_id or "")
-    if task and redrive_dead(tx, task, reason, conduct):
+    if task and redrive_dead(tx, task, reason, operating_policy):
         return Retried.DONE
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
 
 
-def _redrive_entries(tx: Transaction, run: Run, thread: Thread, reason: str, conduct: OperatingPolicy) -> Retried:
+def _redrive_entries(
+    tx: Transaction, run: Run, thread: Thread, reason: str, operating_policy: OperatingPolicy
+) -> Retried:
     """Locks all messages before the first queue head."""
     found = [inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(run.inbox_message_ids)]
     inbox_messages = [inbox_message for inbox_message in found if inbox_message]
@@ -254,7 +263,7 @@ def _redrive_entries(tx: Transaction, run: Run, thread: Thread, reason: str, con
         if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason)
     ]
     for inbox_message in redriven:
-        show_anew(tx, thread, inbox_message, conduct.reactions)
+        show_anew(tx, thread, inbox_message, operating_policy.reactions)
     if redriven:
         return Retried.DONE
     return (
@@ -268,22 +277,22 @@ def _stop_receipt(team: str, message: SlackMessage) -> str:
     return f"stop:{team}:{message.channel}:{message.ts}"
 
 
-def _stop_task(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
-    stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, conduct)
+def _stop_task(tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy) -> str | None:
+    stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, operating_policy)
     return None if stopped else OVER_TEXT
 
 
-def _stop_run(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
+def _stop_run(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
     run = _shown_in(tx, press.value, press.channel)
     stopped = run and (runs.request_stop(tx, press.user_id, run_id=run.id) or _is_being_stopped(tx, run.id))
     return None if stopped else COMPLETE_TEXT
 
 
-def _retry_run(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
-    return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, conduct, press.message_ts)]
+def _retry_run(tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy) -> str | None:
+    return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, operating_policy, press.message_ts)]
 
 
-def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
+def _give_feedback(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
     said = feedback_of(press.value)
     if said is None:
         return None

@@ -23,8 +23,7 @@ from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, Run
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model import triggers
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStep
-from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStep, LeaseEnd
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
@@ -82,7 +81,7 @@ class LeaseLossOutcome(StrEnum):
 
 def place_of(
     thread: Thread | triggers.ThreadView,
-    conduct: OperatingPolicy,
+    operating_policy: OperatingPolicy,
     *,
     run_id: str,
     requester: str | None,
@@ -98,7 +97,7 @@ def place_of(
         requester=requester,
         agent_name=agent_name,
         run_id=run_id,
-        display=conduct.policy(thread.channel).display,
+        display=operating_policy.policy(thread.channel).display,
         footer=footer,
     )
 
@@ -134,7 +133,7 @@ def offer_stop(tx: Transaction, run_id: str) -> None:
 
 
 def end_run(
-    tx: Transaction, run_id: str, ending: AnswerShown, place: AnswerTarget | None, conduct: OperatingPolicy
+    tx: Transaction, run_id: str, ending: AnswerShown, place: AnswerTarget | None, operating_policy: OperatingPolicy
 ) -> bool:
     """Ends a run; False if the run has ended before. ``place`` is None for a task without a thread."""
     found = runs.get(tx, run_id)
@@ -147,14 +146,14 @@ def end_run(
     polls = is_polling(tx, run)
     holds = _still_holds(tx, lease, polls=polls)
     if lease and holds and is_ours_to_settle(tx, run, ending.outcome):
-        _settle_work(tx, run, lease, thread, ending, conduct)
+        _settle_work(tx, run, lease, thread, ending, operating_policy)
     _end(tx, run, ending, in_time=holds or polls)
     if polls:
         tx.wake(runs.RUNS)  # a run that waits for the end of this answer may begin
     if thread and holds and isinstance(ending.outcome, NeedsInput):
         answered_before(tx, thread, run.agent_id)
     if thread and place:
-        show_settled(tx, run, thread, conduct)
+        show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         close_pages(tx, run)
         _say(tx, run, thread, place, ending.closing, ending.leftover)
@@ -163,7 +162,9 @@ def end_run(
     return True
 
 
-def break_off(tx: Transaction, run_id: str, loss: Loss, place: AnswerTarget | None, conduct: OperatingPolicy) -> None:
+def break_off(
+    tx: Transaction, run_id: str, loss: Loss, place: AnswerTarget | None, operating_policy: OperatingPolicy
+) -> None:
     """Decides the outcome of a lost run. A run that is not running any more stays unchanged.
 
     The messages visible to people are sealed later with `below_of`; without any, a post has the same note.
@@ -178,14 +179,14 @@ def break_off(tx: Transaction, run_id: str, loss: Loss, place: AnswerTarget | No
     outcome = _outcome_of_lost(tx, run, lease, loss)
     if outcome is None:
         runs.end(tx, run.id, RunStep.ABANDON, RESTARTED)
-        _hand_out_again(tx, run, lease, loss, conduct)
+        _hand_out_again(tx, run, lease, loss, operating_policy)
     else:
         known, note = outcome_of(outcome)
         runs.end(tx, run.id, known.step, note)
         if lease and _still_holds(tx, lease, polls=is_polling(tx, run)) and is_ours_to_settle(tx, run, outcome):
-            _settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), conduct)
+            _settle_work(tx, run, lease, thread, AnswerShown(outcome=outcome), operating_policy)
     if thread and place:
-        show_settled(tx, run, thread, conduct)
+        show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
         over = runs.get(tx, run.id)
         assert over is not None
@@ -261,32 +262,37 @@ def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
 
 
 def _settle_work(
-    tx: Transaction, run: Run, lease: Lease, thread: Thread | None, ending: AnswerShown, conduct: OperatingPolicy
+    tx: Transaction,
+    run: Run,
+    lease: Lease,
+    thread: Thread | None,
+    ending: AnswerShown,
+    operating_policy: OperatingPolicy,
 ) -> None:
     """Settles the work of the run: answered, waiting, dead, or dismissed."""
     task = tasks.locked(tx, run.task_id) if run.task_id else None
     if task and task.status is TaskStatus.IN_PROGRESS:
-        _settle_task(tx, task, ending, conduct)
+        _settle_task(tx, task, ending, operating_policy)
     if thread:
         known, reason = outcome_of(ending.outcome)
         step = _ENTRY_STEPS[known]
         for inbox_message in claimed_members(tx, lease):
             if inbox.move(tx, step, inbox_message, reason=reason) and (show := _END_MARKS.get(step)):
-                show(tx, thread, inbox_message.ts, conduct.reactions)
+                show(tx, thread, inbox_message.ts, operating_policy.reactions)
         threads.answered(tx, thread.id)
     end_if_resolved(tx, lease)
 
 
-def _settle_task(tx: Transaction, task: Task, ending: AnswerShown, conduct: OperatingPolicy) -> None:
+def _settle_task(tx: Transaction, task: Task, ending: AnswerShown, operating_policy: OperatingPolicy) -> None:
     match ending.outcome:
         case RunFailed(reason=reason):
-            task_ends.dead_letter(tx, task, reason, conduct, told=True)
+            task_ends.dead_letter(tx, task, reason, operating_policy, told=True)
         case RunStopped(by=by):
-            task_ends.cancel(tx, task, f"by <@{by}>" if by else "by a person", conduct, person=by)
+            task_ends.cancel(tx, task, f"by <@{by}>" if by else "by a person", operating_policy, person=by)
         case NeedsInput():
             tasks.move(tx, TaskStep.ASK, task)
         case _:
-            task_ends.complete(tx, task, ending.text.strip() or "done", conduct)
+            task_ends.complete(tx, task, ending.text.strip() or "done", operating_policy)
 
 
 def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> None:
@@ -334,9 +340,11 @@ def _last_attempt(tx: Transaction, run: Run, lease: Lease) -> int | None:
     )
 
 
-def _hand_out_again(tx: Transaction, run: Run, lease: Lease | None, loss: Loss, conduct: OperatingPolicy) -> None:
+def _hand_out_again(
+    tx: Transaction, run: Run, lease: Lease | None, loss: Loss, operating_policy: OperatingPolicy
+) -> None:
     if loss.counts or not leases.holds(lease, tx.now):
-        lose(tx, run.lease_token, LeaseEnd.EXPIRED, RESTARTED, conduct)
+        lose(tx, run.lease_token, LeaseEnd.EXPIRED, RESTARTED, operating_policy)
     else:
         give_back(tx, [run.lease_token])
 

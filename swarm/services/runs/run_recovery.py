@@ -73,12 +73,16 @@ class Recovery:
     """Brings unfinished runs to their end."""
 
     def __init__(
-        self, database: Database, slack: LiveSlack, specs: Mapping[str, StreamingAgent], conduct: OperatingPolicy
+        self,
+        database: Database,
+        slack: LiveSlack,
+        specs: Mapping[str, StreamingAgent],
+        operating_policy: OperatingPolicy,
     ) -> None:
         self._database = database
         self._slack = slack
         self._specs = specs
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def recover(self, is_running: Callable[[str], bool], may_call: MayCall) -> None:
         """Recovers all unfinished runs except those for which ``is_running`` is true, by run id.
@@ -107,7 +111,7 @@ class Recovery:
             _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=run_id)
 
     async def _bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
-        found = await self._database.read(unfinished, run_id, self._conduct)
+        found = await self._database.read(unfinished, run_id, self._operating_policy)
         if found is None:
             return
         if not await may_call():  # the elected process decides
@@ -120,7 +124,7 @@ class Recovery:
             await self._begin_anew(found, place, may_call)
         elif found.run.status is RunStatus.RUNNING:
             loss = Loss(runs_again=self._runs_again(found.agent_name), counts=counts, was_called=was_called)
-            await self._database.write(break_off, run_id, loss, place, self._conduct)
+            await self._database.write(break_off, run_id, loss, place, self._operating_policy)
             await self._seal(run_id, place, may_call)
         else:
             await self._seal(run_id, place, may_call)
@@ -128,14 +132,14 @@ class Recovery:
     async def _begin_anew(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Seals the shown part of a polling agent's answer. The stored events are then shown again from the start."""
         await self._database.write(first_page_is_open, found.run)
-        opened = await self._database.read(unfinished, found.run.id, self._conduct)
+        opened = await self._database.read(unfinished, found.run.id, self._operating_policy)
         if place and opened and opened.pages:
             await Seals(self._database, self._slack, opened, place, may_call).seal(Closing(note=RESTARTED_TEXT))
         await self._database.write(close_pages, found.run)
 
     async def _seal(self, run_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Shows in the messages of a finished run how the run ended."""
-        found = await self._database.read(unfinished, run_id, self._conduct)
+        found = await self._database.read(unfinished, run_id, self._operating_policy)
         if found is None or found.run.status is RunStatus.CLOSING:  # all is posted, or the run has stored its end
             if place and found is None:
                 await self._slack.status(place, "", works=False)
@@ -155,7 +159,7 @@ class Recovery:
             leftover="" if is_shown else text,
             closing=NOTHING_BELOW if is_shown else below,
         )
-        await self._database.write(end_run, run.id, ending, place, self._conduct)
+        await self._database.write(end_run, run.id, ending, place, self._operating_policy)
 
     def _runs_again(self, agent_name: str) -> bool:
         spec = self._specs.get(agent_name)
@@ -167,7 +171,7 @@ class Recovery:
         spec = self._specs.get(found.agent_name)
         return place_of(
             found.thread,
-            self._conduct,
+            self._operating_policy,
             run_id=found.run.id,
             requester=found.run.requester,
             agent_name=found.agent_name,
@@ -193,7 +197,7 @@ def _outcome(run: Run) -> AnswerOutcome:
             return Answered()
 
 
-def unfinished(tx: Transaction, run_id: str, conduct: OperatingPolicy) -> Unfinished | None:
+def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> Unfinished | None:
     """Returns a run that is running, closing, or has messages to seal; None for any other."""
     run = runs.get(tx, run_id)
     if run is None or run.status is RunStatus.WAITING:
@@ -208,7 +212,7 @@ def unfinished(tx: Transaction, run_id: str, conduct: OperatingPolicy) -> Unfini
         agent_name=name,
         thread=thread,
         pages=pages,
-        goes_on=goes_on(tx, run, conduct),
+        goes_on=goes_on(tx, run, operating_policy),
     )
 
 

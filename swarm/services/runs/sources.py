@@ -25,7 +25,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.runs import PagePhase, RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
-from swarm.domain.prompts.client_context import client_context
+from swarm.domain.prompts.input import client_context
 from swarm.domain.text.mrkdwn import mentioned_ids
 from swarm.services.outbox.elections import boottime
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
@@ -126,7 +126,7 @@ class AgentSource:
         if thread:
             place = place_of(
                 thread,
-                self._run_context.conduct,
+                self._run_context.operating_policy,
                 run_id=self.run_id,
                 requester=self._requester,
                 agent_name=self._agent.name,
@@ -138,7 +138,7 @@ class AgentSource:
     async def keep(self, run: AnswerRun) -> None:
         """Renews the lease until the end; a run that has lost its lease is stopped."""
         while True:
-            await asyncio.sleep(self._run_context.conduct.lease_seconds / 3)
+            await asyncio.sleep(self._run_context.operating_policy.lease_seconds / 3)
             asked_at = boottime()
             try:
                 heartbeat = await self._run_context.work.renew(self._agent, [self._trigger.lease_token])
@@ -154,7 +154,7 @@ class AgentSource:
 
     async def is_ours(self, run: AnswerRun) -> bool:
         """Checks a lease that was not confirmed for most of its time, since the process may have slept."""
-        is_fresh = boottime() - self._confirmed_at < self._run_context.conduct.lease_seconds * _FRESH
+        is_fresh = boottime() - self._confirmed_at < self._run_context.operating_policy.lease_seconds * _FRESH
         return is_fresh or await self._keep(run) is not LeaseLossOutcome.TAKEN
 
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
@@ -220,7 +220,7 @@ class AgentSource:
             self._trigger,
             self._ids,
             heard=await heard_before(database, self._trigger, self._agent.id) if remembers else NOTHING_HEARD,
-            history_characters=self._run_context.conduct.history_characters,
+            history_characters=self._run_context.operating_policy.history_characters,
             bot_name=await directory.author_name(self._run_context.me.user_id, AuthorKind.USER),
             client_context=await self._context(),
             since=await answered_since(database, directory, self._trigger),
@@ -231,7 +231,7 @@ class AgentSource:
         place = self._trigger.thread
         if place is None:
             return client_context(channel_type=ChannelType.CHANNEL)
-        policy, directory = self._run_context.conduct.policy(place.channel), self._run_context.directory
+        policy, directory = self._run_context.operating_policy.policy(place.channel), self._run_context.directory
         email = await directory.user_email(self._requester) if policy.share_email and self._requester else None
         return client_context(
             channel_type=place.channel_type,
@@ -244,7 +244,9 @@ class AgentSource:
     async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
         """Keeps the work after the expiry of its lease, unless it was taken away meanwhile."""
         asked_at = boottime()
-        kept = await self._run_context.database.write(keep, self.run_id, self._run_context.conduct.lease_seconds)
+        kept = await self._run_context.database.write(
+            keep, self.run_id, self._run_context.operating_policy.lease_seconds
+        )
         if kept is LeaseLossOutcome.OURS:
             self._confirmed_at = asked_at
             return kept
@@ -291,7 +293,7 @@ class StreamSource:
         assert thread is not None  # else the run was not ready
         place = place_of(
             thread,
-            self._run_context.conduct,
+            self._run_context.operating_policy,
             run_id=run.id,
             requester=run.requester,
             agent_name=self._found.agent_name,
@@ -341,13 +343,15 @@ class StreamSource:
     async def _look(self, seq: int) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
         while True:
             try:
-                return await self._run_context.database.read(look_at, self.run_id, seq, self._run_context.conduct)
+                return await self._run_context.database.read(
+                    look_at, self.run_id, seq, self._run_context.operating_policy
+                )
             except Unavailable as error:
                 _log.warning("a stream cannot be read yet", action="stream_read", error=error.message)
                 await asyncio.sleep(_TAIL_SECONDS)
 
     async def _read(self) -> Unfinished | None:
-        found = await self._run_context.database.read(unfinished, self.run_id, self._run_context.conduct)
+        found = await self._run_context.database.read(unfinished, self.run_id, self._run_context.operating_policy)
         return found if found and found.run.status is RunStatus.RUNNING else None
 
 

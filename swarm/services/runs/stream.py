@@ -77,9 +77,9 @@ class Said:
 class AnswerStreams:
     """Streamed answers of polling agents."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def open(
         self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None, text: str = ""
@@ -161,7 +161,7 @@ class AnswerStreams:
                 _tell(tx, run, TextAdded(text=said.text))
             if said.failed is None:
                 _check_something_said(tx, run)
-            settled = _settle(tx, run, lease, thread, said, self._conduct)
+            settled = _settle(tx, run, lease, thread, said, self._operating_policy)
             return {"characters": run_events.add(tx, run.id, Closed(failed=said.failed, settled=settled)).characters}
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
@@ -257,12 +257,12 @@ def _check_something_said(tx: Transaction, run: Run) -> None:
 
 
 def _settle(
-    tx: Transaction, run: Run, lease: Lease, thread: Thread, said: Said, conduct: OperatingPolicy
+    tx: Transaction, run: Run, lease: Lease, thread: Thread, said: Said, operating_policy: OperatingPolicy
 ) -> tuple[str, ...]:
     """Settles the work of a closed answer. Returns the ids of the settled messages. The lease is locked."""
     settled: list[str] = []
     if run.task_id is not None:
-        _settle_task(tx, run.task_id, said, conduct)
+        _settle_task(tx, run.task_id, said, operating_policy)
     elif said.result is not None:
         raise Invalid("Only a task has a result.", fields={"result": "leave it out: what you say is the answer"})
     else:
@@ -272,7 +272,7 @@ def _settle(
     return tuple(settled)
 
 
-def _settle_task(tx: Transaction, task_id: str, said: Said, conduct: OperatingPolicy) -> None:
+def _settle_task(tx: Transaction, task_id: str, said: Said, operating_policy: OperatingPolicy) -> None:
     """Ends the task with a result or failure. With neither, the task continues."""
     task = tasks.locked(tx, task_id)
     if task is None or (said.result is None and said.failed is None):
@@ -280,9 +280,9 @@ def _settle_task(tx: Transaction, task_id: str, said: Said, conduct: OperatingPo
     if task.status is not TaskStatus.IN_PROGRESS:
         raise Conflict(f"This task is {task.status}, so it cannot be ended.", hint="Stop working on it.")
     if said.result is not None:
-        task_ends.complete(tx, task, said.result, conduct)
+        task_ends.complete(tx, task, said.result, operating_policy)
     else:
-        task_ends.dead_letter(tx, task, said.failed or "", conduct, told=True)
+        task_ends.dead_letter(tx, task, said.failed or "", operating_policy, told=True)
 
 
 def _settle_messages(tx: Transaction, lease: Lease, said: Said) -> list[str]:

@@ -16,8 +16,7 @@ from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Closed, Finished, Opened, RunStopped
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
-from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, LeaseEnd, LeaseKind
 from swarm.domain.model.runs import RunOutcome, RunStatus
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
@@ -153,7 +152,7 @@ def is_closed(tx: Transaction, run_id: str) -> bool:
     return last is not None and isinstance(last.piece, Closed)
 
 
-def is_withdrawn(tx: Transaction, run: Run) -> bool:
+def _is_withdrawn(tx: Transaction, run: Run) -> bool:
     """Whether all messages that a run answers were deleted in Slack."""
     inbox_messages = [inbox.get(tx, inbox_message_id) for inbox_message_id in run.inbox_message_ids]
     return bool(inbox_messages) and all(
@@ -166,7 +165,7 @@ def is_polling(tx: Transaction, run: Run) -> bool:
     return run_events.last(tx, run.id) is not None
 
 
-def goes_on(tx: Transaction, run: Run, conduct: OperatingPolicy) -> bool:
+def goes_on(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> bool:
     """Whether an answer that no process shows at the moment is to be shown further: all its pieces are stored.
 
     False after a Stop request, and for a run without its lease, whose work is handed out again. A lease that could not
@@ -176,12 +175,14 @@ def goes_on(tx: Transaction, run: Run, conduct: OperatingPolicy) -> bool:
     if last is None or run.status is not RunStatus.RUNNING or run.stop_requested_at is not None:
         return False
     lease = leases.peek(tx, run.lease_token)
-    return isinstance(last.piece, Closed) or has_lease(tx, lease, conduct)
+    return isinstance(last.piece, Closed) or _has_lease(tx, lease, operating_policy)
 
 
-def has_lease(tx: Transaction, lease: Lease | None, conduct: OperatingPolicy) -> bool:
+def _has_lease(tx: Transaction, lease: Lease | None, operating_policy: OperatingPolicy) -> bool:
     """Whether a polling agent's lease holds, or is about to be prolonged by the sweep."""
-    return leases.holds(lease, tx.now) or bool(lease and not lease.ended_as and could_not_renew(tx, lease, conduct))
+    return leases.holds(lease, tx.now) or bool(
+        lease and not lease.ended_as and could_not_renew(tx, lease, operating_policy)
+    )
 
 
 def is_ours_to_settle(tx: Transaction, run: Run, outcome: AnswerOutcome) -> bool:
@@ -192,25 +193,25 @@ def is_ours_to_settle(tx: Transaction, run: Run, outcome: AnswerOutcome) -> bool
     return isinstance(outcome, RunStopped) and not isinstance(last.piece, Closed)
 
 
-def show_settled(tx: Transaction, run: Run, thread: Thread, conduct: OperatingPolicy) -> None:
+def show_settled(tx: Transaction, run: Run, thread: Thread, operating_policy: OperatingPolicy) -> None:
     """Adds ✅ or ❌ to the messages that were settled when the agent closed its answer."""
     last = run_events.last(tx, run.id)
     for inbox_message_id in last.piece.settled if last and isinstance(last.piece, Closed) else ():
         inbox_message = inbox.get(tx, inbox_message_id)
         if inbox_message and inbox_message.status is InboxStatus.RESPONDED:
-            show_answered(tx, thread, inbox_message.ts, conduct.reactions)
+            show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
         elif inbox_message and inbox_message.status is InboxStatus.DEAD:
-            react_failed(tx, thread, inbox_message.ts, conduct.reactions)
+            react_failed(tx, thread, inbox_message.ts, operating_policy.reactions)
 
 
 def look_at(
-    tx: Transaction, run_id: str, after: int, conduct: OperatingPolicy
+    tx: Transaction, run_id: str, after: int, operating_policy: OperatingPolicy
 ) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
     """Returns the pieces after number ``after``, and the end of the answer if no more can come.
 
     The lease is read first, so that all pieces stored before its loss are included.
     """
-    end = _end(tx, run_id, conduct)
+    end = _end(tx, run_id, operating_policy)
     return run_events.after(tx, run_id, after), end
 
 
@@ -264,19 +265,19 @@ def _check_not_told_over(tx: Transaction, run: Run) -> None:
     if run.stop_requested_at is not None or RunOutcome.STOPPED in (run.outcome, run.status):
         by = f"by <@{run.stop_requested_by}>" if run.stop_requested_by else "in Slack"
         raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and say nothing more.")
-    if is_withdrawn(tx, run):
+    if _is_withdrawn(tx, run):
         raise Withdrawn(hint="Say nothing; finish the lease.")
 
 
-def _end(tx: Transaction, run_id: str, conduct: OperatingPolicy) -> AgentEvent | RunStopped | None:
+def _end(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> AgentEvent | RunStopped | None:
     run = runs.get(tx, run_id)
     assert run is not None  # runs are dropped long after their end
     lease = leases.peek(tx, run.lease_token)
     if run.stop_requested_at is not None:
         return RunStopped(by=run.stop_requested_by)
-    if is_withdrawn(tx, run) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
+    if _is_withdrawn(tx, run) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return RunStopped(by=None)
-    return None if has_lease(tx, lease, conduct) else _lost(tx, run, lease)
+    return None if _has_lease(tx, lease, operating_policy) else _lost(tx, run, lease)
 
 
 def _lost(tx: Transaction, run: Run, lease: Lease | None) -> AgentEvent:

@@ -49,14 +49,14 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
 
 
 def check_vouched(
-    tx: Transaction, conduct: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
+    tx: Transaction, operating_policy: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
 ) -> None:
     """Raises Forbidden if work of an enrolled worker would reach tools of the host, as a task of a built-in agent.
 
     ``by`` is the assigning agent, None for the operator, who may assign any text; ``task`` is the existing task, None
     for a new one.
     """
-    if by is None or target.name not in conduct.guarded_agents:
+    if by is None or target.name not in operating_policy.guarded_agents:
         return
     if by.enrolled or (task and task.created_by and agents.is_enrolled(tx, task.created_by)):
         raise Forbidden(

@@ -40,9 +40,9 @@ class Delegation(TypedDict):
 class Delegations:
     """Delegations of leads to workers, and the workers' acceptance."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def delegate(
         self,
@@ -89,8 +89,8 @@ class Delegations:
         def act() -> Delegation:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             _check_claimed(tx, hold)
-            target = worker(read_roster(tx, self._conduct), agent, caller.agent)
-            check_vouched(tx, self._conduct, target, caller.agent, None)
+            target = worker(read_roster(tx, self._operating_policy), agent, caller.agent)
+            check_vouched(tx, self._operating_policy, target, caller.agent, None)
             task = self._make(tx, caller, hold, target, brief, offer)
             for member in [hold.inbox_message] if only else with_others(tx, hold):
                 if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):

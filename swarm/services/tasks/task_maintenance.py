@@ -35,32 +35,32 @@ _UNSUCCESSFUL: Final = {
 Care = Callable[[Transaction, Task, OperatingPolicy], None]
 
 
-async def tend_tasks(database: Database, conduct: OperatingPolicy) -> None:
+async def tend_tasks(database: Database, operating_policy: OperatingPolicy) -> None:
     """Makes one round over all due changes; failures are logged, and tried again in the next round."""
-    for care, task_ids in await database.read(_to_do, conduct):
+    for care, task_ids in await database.read(_to_do, operating_policy):
         for task_id in task_ids:
-            await attempt(database.write(_tend, task_id, care, conduct), "tend_tasks", task=task_id)
+            await attempt(database.write(_tend, task_id, care, operating_policy), "tend_tasks", task=task_id)
 
 
-def _to_do(tx: Transaction, conduct: OperatingPolicy) -> list[tuple[Care, list[str]]]:
-    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+def _to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care, list[str]]]:
+    offline_since = tx.now - int(operating_policy.offline_after_seconds * SECOND)
     return [
         (settle, task_queries.settled(tx, BATCH)),
-        (cancel_orphan, task_queries.orphans(tx, BATCH)),
+        (_cancel_orphan, task_queries.orphans(tx, BATCH)),
         (end_delay, task_queries.delayed(tx, BATCH)),
         (end_offer, task_queries.offers_over(tx, BATCH)),
         (take_from_absent, task_queries.abandoned(tx, offline_since, BATCH)),
     ]
 
 
-def _tend(tx: Transaction, task_id: str, care: Care, conduct: OperatingPolicy) -> None:
+def _tend(tx: Transaction, task_id: str, care: Care, operating_policy: OperatingPolicy) -> None:
     """Locks the rows that may change, and checks the state again."""
     task = lock_task(tx, task_id)
     if task:
-        care(tx, task, conduct)
+        care(tx, task, operating_policy)
 
 
-def settle(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Makes a blocked task due after its dependencies are done, or fails the task if a dependency was unsuccessful."""
     if task.status is not TaskStatus.BLOCKED:
         return
@@ -68,32 +68,32 @@ def settle(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
     hopeless = next((other for other in others if other.status in UNSUCCESSFUL), None)
     if hopeless:
         why = f"it depends on “{hopeless.title}”, which {_UNSUCCESSFUL[hopeless.status]}"
-        task_ends.break_off(tx, task, f"{why}: {hopeless.error}" if hopeless.error else why, conduct)
+        task_ends.break_off(tx, task, f"{why}: {hopeless.error}" if hopeless.error else why, operating_policy)
     elif all(other.status is TaskStatus.COMPLETED for other in others):
         step = TaskStep.UNBLOCK if task.agent_id else TaskStep.FREE
         tasks.move(tx, step, task, reason="all that it depends on is done")
 
 
-def cancel_orphan(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Cancels a subtask of a cancelled task."""
     parent = tasks.get(tx, task.parent_id) if task.parent_id else None
     if parent and parent.status is TaskStatus.CANCELLED:
-        task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", conduct)
+        task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", operating_policy)
 
 
-def end_delay(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+def end_delay(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Makes a task due again that was released with a delay."""
     tasks.end_delay(tx, task)
 
 
-def end_offer(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+def end_offer(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Declines an unanswered offer: the message goes back to the offering agent."""
     task_ends.decline(tx, task, "the offer was not answered in time")
 
 
-def take_from_absent(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+def take_from_absent(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Unassigns the tasks of an offline or removed worker; an offer to such a worker counts as declined."""
-    roster = read_roster(tx, conduct)
+    roster = read_roster(tx, operating_policy)
     agent = roster.by_id(task.agent_id)
     if agent and agent.online:
         return
@@ -101,7 +101,7 @@ def take_from_absent(tx: Transaction, task: Task, conduct: OperatingPolicy) -> N
     if task.status is TaskStatus.OFFERED:
         task_ends.decline(tx, task, why)
         return
-    task_ends.unassign(tx, task, why, conduct)
+    task_ends.unassign(tx, task, why, operating_policy)
     thread = threads.get(tx, task.thread_id) if task.thread_id else None
     if thread and not any(lead.online for lead in roster.agents if lead.role == "lead"):
         tell_queued(tx, thread, roster, [roster.default_lead] if roster.default_lead else [])

@@ -24,9 +24,9 @@ from swarm.store.bridge.transaction import Transaction
 class TaskWork:
     """Reports of workers on their tasks. Each call is fenced by the task's lease and idempotent."""
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def progress(self, caller: Caller, task_id: str, message: str, percent: int | None = None) -> TaskView:
         """Reports progress; the thread shows it as one message that changes. Raises the errors of `authorize_task`."""
@@ -57,7 +57,7 @@ class TaskWork:
             if hold.task.status is not TaskStatus.IN_PROGRESS:
                 return False
             _say(tx, hold, reply)
-            task_ends.complete(tx, hold.task, result, self._conduct)
+            task_ends.complete(tx, hold.task, result, self._operating_policy)
             end_if_resolved(tx, hold.lease)
             return True
 
@@ -68,7 +68,7 @@ class TaskWork:
             if hold.task.status is not TaskStatus.IN_PROGRESS:
                 return False
             told = _say(tx, hold, reply)
-            task_ends.fail(tx, hold.task, error, told=told, conduct=self._conduct)
+            task_ends.fail(tx, hold.task, error, told=told, operating_policy=self._operating_policy)
             end_if_resolved(tx, hold.lease)
             return True
 

@@ -76,9 +76,9 @@ class Tasks:
     are executed each time: equal arguments may be intended.
     """
 
-    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
-        self._conduct = conduct
+        self._operating_policy = operating_policy
 
     async def create(
         self, caller: Caller | None, brief: Brief, *, agent: str | None = None, parent_id: str | None = None
@@ -144,9 +144,9 @@ class Tasks:
             threads.locked(tx, thread_id)
         parent = tasks.locked(tx, parent.id) if parent else None
         _check_part(caller, parent)
-        target = worker(read_roster(tx, self._conduct), agent, by) if agent else None
+        target = worker(read_roster(tx, self._operating_policy), agent, by) if agent else None
         if target:
-            check_vouched(tx, self._conduct, target, by, None)
+            check_vouched(tx, self._operating_policy, target, by, None)
         depth, ancestors = place_below(tx, parent, target.id if target else None)
         check_space(tx, thread_id, by.id if by else None)
         waits = must_wait(tx, brief.depends_on, ancestors, by)
@@ -172,8 +172,8 @@ class Tasks:
         def act() -> dict[str, object]:
             task = _to_manage(tx, caller, task_id)
             by = caller.agent if caller else None
-            target = worker(read_roster(tx, self._conduct), agent, by)
-            check_vouched(tx, self._conduct, target, by, task)
+            target = worker(read_roster(tx, self._operating_policy), agent, by)
+            check_vouched(tx, self._operating_policy, target, by, task)
             check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
             if not _waits_for_an_agent(task):
                 raise Conflict(
@@ -181,7 +181,7 @@ class Tasks:
                     hint="Cancel it and create another one." if task.status in OPEN_STATUSES else None,
                 )
             reason = f"assigned to {target.name}"
-            tasks.give(tx, task, target.id, _take_thread(tx, task, target.id, reason, self._conduct), reason)
+            tasks.give(tx, task, target.id, _take_thread(tx, task, target.id, reason, self._operating_policy), reason)
             if task.status is TaskStatus.UNASSIGNED:
                 tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
             return {}
@@ -199,7 +199,7 @@ class Tasks:
 
         def act() -> dict[str, object]:
             task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
-            if not task_ends.cancel(tx, task, why, self._conduct, by=caller.agent.id if caller else None):
+            if not task_ends.cancel(tx, task, why, self._operating_policy, by=caller.agent.id if caller else None):
                 raise Conflict(f"This task is {task.status} already.")
             return {}
 
@@ -208,7 +208,7 @@ class Tasks:
 
     def _redrive(self, tx: Transaction, task_id: str) -> TaskView:
         task = _to_manage(tx, None, task_id)
-        if not redrive_dead(tx, task, "redriven by an operator", self._conduct):
+        if not redrive_dead(tx, task, "redriven by an operator", self._operating_policy):
             raise Conflict(f"This task is {task.status}; only dead ones can be redriven.")
         if task.thread_id and (thread := threads.get(tx, task.thread_id)):
             retire_retry_of_task(tx, thread, task)
@@ -237,32 +237,36 @@ def _once(
     return idempotent(tx, IdempotentCall.of(caller, tool, about, said), fenced, stands=stands)
 
 
-def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: OperatingPolicy) -> bool:
+def cancel_by_person(
+    tx: Transaction, task_id: str, channel: str, person: str, operating_policy: OperatingPolicy
+) -> bool:
     """Cancels a task after a press of its button in a channel; False if the task is over or not of this channel."""
     task = lock_task(tx, task_id)
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
     if task is None or thread is None or thread.channel != channel:
         return False
-    return task_ends.cancel(tx, task, f"by <@{person}>", conduct, person=person)
+    return task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
 
 
-def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> bool:
+def redrive_dead(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> bool:
     """Hands out a locked task again; False if the task is not dead or has no agent."""
     if task.status is not TaskStatus.DEAD or task.agent_id is None:
         return False
-    epoch = _take_thread(tx, task, task.agent_id, reason, conduct)
+    epoch = _take_thread(tx, task, task.agent_id, reason, operating_policy)
     tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
-    task_ends.take_marks_back(tx, task, conduct)
+    task_ends.take_marks_back(tx, task, operating_policy)
     tasks.give(tx, task, task.agent_id, epoch, reason)
     return True
 
 
-def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduct: OperatingPolicy) -> int | None:
+def _take_thread(
+    tx: Transaction, task: Task, agent_id: str, reason: str, operating_policy: OperatingPolicy
+) -> int | None:
     """Takes the thread for a task that came from a message, if the thread is free. Returns the new epoch."""
     if task.thread_id is None or task.inbox_message_id is None:
         return None
     thread = threads.locked(tx, task.thread_id)
-    return take_if_free(tx, thread, task, agent_id, read_roster(tx, conduct), reason)
+    return take_if_free(tx, thread, task, agent_id, read_roster(tx, operating_policy), reason)
 
 
 def _check_part(caller: Caller | None, parent: Task | None) -> None:

@@ -38,7 +38,7 @@ _ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups",
 """Fields whose text objects are hidden until a click."""
 
 
-def block_pieces(holder: JsonObject, key: str = "blocks") -> list[str]:
+def _block_pieces(holder: JsonObject, key: str = "blocks") -> list[str]:
     """The text of the blocks under ``key``: a string for each part that stands by itself, blank ones left out."""
     return _spoken(piece for block in objects_at(holder, key) for piece in _block(block))
 
@@ -48,7 +48,7 @@ def label(kind: str, words: str, url: str = "") -> str:
     return _with_link(f"[{kind}: {words}]", url) if words.strip() else ""
 
 
-def titled(title: str, url: str) -> str:
+def _titled(title: str, url: str) -> str:
     """A title and the link below it; the link alone without a title."""
     return _with_link(title, url) if url else title
 
@@ -260,7 +260,7 @@ def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
     if kind is AuthorKind.AGENT and text.strip():
         return MessageText(text=text)
     attachments = objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
-    pieces = [] if kind is AuthorKind.USER and text.strip() else block_pieces(message)
+    pieces = [] if kind is AuthorKind.USER and text.strip() else _block_pieces(message)
     pieces += [piece for one in attachments if not _is_others(one) for piece in _attachment(one)]
     own = _joined(text, pieces)
     forwarded = [one for one in attachments if _is_others(one) and (one.get("is_share") is True or not own.strip())]
@@ -312,10 +312,10 @@ def _attachment(attachment: JsonObject) -> list[str]:
     told = [
         text_at(attachment, "pretext"),
         text_at(attachment, "author_name"),
-        titled(text_at(attachment, "title"), text_at(attachment, "title_link")),
+        _titled(text_at(attachment, "title"), text_at(attachment, "title_link")),
         text_at(attachment, "text"),
         *fields,
-        *block_pieces(attachment),
+        *_block_pieces(attachment),
     ]
     if not any(piece.strip() for piece in told):
         told = [fallback for fallback in (text_at(attachment, "fallback"),) if fallback != _NO_PREVIEW]
@@ -344,11 +344,11 @@ def _time(attachment: JsonObject) -> str:
 def _quotation(attachment: JsonObject) -> str:
     """A forwarded message with its author and time, each line marked as a quotation in Slack's way."""
     origin = ", ".join(filter(None, (text_at(attachment, "author_name"), _time(attachment))))
-    head = titled(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
+    head = _titled(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
     body = text_at(attachment, "text")
     if not body.strip():
         inner = [object_at(holder, "message") for holder in objects_at(attachment, "message_blocks")]
-        body = "\n".join(piece for message in inner for piece in block_pieces(message))
+        body = "\n".join(piece for message in inner for piece in _block_pieces(message))
     body = body if body.strip() else text_at(attachment, "fallback")
     files = [label("file", text_at(file, "name")) for file in objects_at(attachment, "files")]
     lines = [*body.splitlines(), *filter(None, files)]

@@ -99,10 +99,10 @@ def stop_task_block(task_id: str) -> Block:
 
 def stop_run_block(run_id: str) -> Block:
     """A button that stops a running answer."""
-    return _actions(stop_button(run_id))
+    return _actions(_stop_button(run_id))
 
 
-def stop_button(run_id: str) -> Block:
+def _stop_button(run_id: str) -> Block:
     """The button alone, for blocks that have others."""
     return _button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
 

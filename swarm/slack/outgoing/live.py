@@ -69,7 +69,7 @@ _CRASHED: Final = "it failed inside"
 _log = structlog.get_logger(__name__)
 
 
-class NoRecord:
+class _NoRecord:
     """The page record of answers without recovery after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None: ...
@@ -108,7 +108,7 @@ class LiveAnswer:
     ) -> None:
         self._place = place
         self._slack = slack
-        self._record = record or NoRecord()
+        self._record = record or _NoRecord()
         self._may_call = may_call or _always
         self._doubt_seconds = doubt_seconds
         self._clock = clock

@@ -19,7 +19,7 @@ import structlog
 from swarm.domain.access import Person
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.threads import AuthorKind
-from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
 
 RETRY_SECONDS: Final = 60.0
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LookupTimeouts:
+class _LookupTimeouts:
     """How long an answer is fresh, and how long to wait for a new one."""
 
     fresh_seconds: float
@@ -50,7 +50,7 @@ class _Known(Generic[T]):
     is_answer: bool = True  # False: Slack's last reply was an error
 
 
-class Lookups(Generic[T]):
+class _Lookups(Generic[T]):
     """Answers of one kind. Never fails: without an answer of Slack's, returns the old one, or ``unknown(id)``."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Lookups(Generic[T]):
         what: str,
         look_up: Callable[[str], Awaitable[T]],
         unknown: Callable[[str], T],
-        patience: LookupTimeouts,
+        patience: _LookupTimeouts,
     ) -> None:
         self._what = what
         self._look_up = look_up
@@ -150,12 +150,12 @@ class Names:
         self, source: Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
     ) -> None:
         self._source = source
-        at_leisure = LookupTimeouts(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
+        at_leisure = _LookupTimeouts(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
         up_to_date = replace(at_leisure, fresh_seconds=FACTS_FRESH_SECONDS, waits_for_news=True)
-        self._users = Lookups("user", source.user, _unknown, at_leisure)
-        self._bots = Lookups("name", source.bot_name, str, at_leisure)
-        self._channels = Lookups("name", self._describe_channel, str, at_leisure)
-        self._facts = Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
+        self._users = _Lookups("user", source.user, _unknown, at_leisure)
+        self._bots = _Lookups("name", source.bot_name, str, at_leisure)
+        self._channels = _Lookups("name", self._describe_channel, str, at_leisure)
+        self._facts = _Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
         self._all = (self._users, self._bots, self._channels, self._facts)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:

@@ -65,7 +65,7 @@ TakeBack = Callable[[str, str], Awaitable[None]]
 _log = structlog.get_logger(__name__)
 
 
-def page_key(run_id: str, page: int) -> str:
+def _page_key(run_id: str, page: int) -> str:
     """The key of one message of an answer, which stands for a delivery's id in its metadata."""
     return f"{run_id}:{page}"
 
@@ -126,7 +126,7 @@ class SlackStreams:
         means that Slack does not have the message now: ask after the call's timeout. Raises RefusedBySlack if Slack
         will never answer, Unavailable if Slack cannot be asked now.
         """
-        key = page_key(place.run_id, page)
+        key = _page_key(place.run_id, page)
         newest: str | None = None
         try:
             async for message in self._replies_after(place, after_us):
@@ -234,7 +234,7 @@ def _opening_arguments(place: AnswerTarget, call: OpenStream) -> JsonObject:
 def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
     blocks = closing_blocks(call.closing, place)
     arguments = _with_chunks(call.chunks) | ({"blocks": blocks} if blocks else {})
-    return arguments | {"metadata": own_metadata(page_key(place.run_id, call.page), place.agent_name)}
+    return arguments | {"metadata": own_metadata(_page_key(place.run_id, call.page), place.agent_name)}
 
 
 def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
@@ -250,7 +250,7 @@ def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[st
     return {
         "text": cut_text(page.text, limit) if page.text.strip() else _instead_of_text(place, page),
         "blocks": blocks,
-        "metadata": own_metadata(page_key(place.run_id, page.page), place.agent_name),
+        "metadata": own_metadata(_page_key(place.run_id, page.page), place.agent_name),
     }
 
 

@@ -61,12 +61,12 @@ def failure(error: Exception) -> Failure:
     return InDoubt(reason=_name(error))
 
 
-def is_rate_limit(error: Exception) -> bool:
+def _is_rate_limit(error: Exception) -> bool:
     """Whether Slack refused the call for its rate."""
-    return isinstance(error, SlackApiError) and (_status(error) == 429 or error_code(error) in RATE_LIMITED)
+    return isinstance(error, SlackApiError) and (_status(error) == 429 or _error_code(error) in RATE_LIMITED)
 
 
-def error_code(error: SlackApiError) -> str | None:
+def _error_code(error: SlackApiError) -> str | None:
     """Slack's own code, such as ``channel_not_found``; None for an answer from another source."""
     data = getattr(error.response, "data", None)
     code = data.get("error") if isinstance(data, dict) else None
@@ -74,8 +74,8 @@ def error_code(error: SlackApiError) -> str | None:
 
 
 def _refusal(error: SlackApiError) -> Failure:
-    code, status = error_code(error), _status(error)
-    if is_rate_limit(error):
+    code, status = _error_code(error), _status(error)
+    if _is_rate_limit(error):
         return NotSent(reason="ratelimited", retry_after_seconds=_retry_after_seconds(error))
     if status >= 500 or code is None:
         return InDoubt(reason=code or f"HTTP status {status}")
@@ -223,7 +223,7 @@ class WebApi:
             return await self._send(method, arguments)
         except CALL_ERRORS as error:
             outcome = failure(error)
-            if isinstance(outcome, NotSent) and is_rate_limit(error):
+            if isinstance(outcome, NotSent) and _is_rate_limit(error):
                 channel = arguments.get("channel")
                 self._pacing.pause(method, outcome.retry_after_seconds, channel if isinstance(channel, str) else None)
             return outcome

@@ -20,8 +20,8 @@ from swarm.domain.errors import ConfigurationError, Conflict, SwarmError, Unavai
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.threads import ContextState
 from swarm.store.admin import migrations, preparation
+from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
-from swarm.store.bridge.urls import PostgresUrl, parse_url
 from swarm.store.tables.schema import metadata
 
 Progress = Callable[[float], None]
@@ -57,7 +57,7 @@ def dump(url: str, copy: Path, progress: Progress) -> None:
     if isinstance(where, PostgresUrl):
         from swarm.store.admin import postgres_backup  # psycopg is not loaded for SQLite
 
-        postgres_backup.dump(where, copy, tables_at(revision_of(url)))
+        postgres_backup.dump(where, copy, _tables_at(revision_of(url)))
     else:
         with _explained(where.path):
             _copy_sqlite(where.path, copy, progress)
@@ -73,7 +73,7 @@ def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Prog
     if isinstance(where, PostgresUrl):
         from swarm.store.admin import postgres_backup
 
-        replaced = tables_at(preparation.revision(url) or preparation.newest())
+        replaced = _tables_at(preparation.revision(url) or preparation.newest())
         postgres_backup.put_back(where, copy, replaced, afterwards(revision), force=force)
         migrations.upgrade(url)
     else:
@@ -198,6 +198,6 @@ _BEFORE_0015: Final = {
 }
 
 
-def tables_at(revision: str) -> list[str]:
+def _tables_at(revision: str) -> list[str]:
     """Returns the names of our tables in a database at this migration. Other tables of the database are not ours."""
     return [_BEFORE_0015.get(table, table) if revision < "0015" else table for table in TABLES]

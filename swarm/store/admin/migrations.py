@@ -22,8 +22,8 @@ from sqlalchemy.exc import DBAPIError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.admin.preparation import LOCK_SECONDS, folder
+from swarm.store.bridge.engine import PostgresUrl, SqliteUrl, parse_url
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
-from swarm.store.bridge.urls import PostgresUrl, SqliteUrl, parse_url
 
 _ADVISORY_LOCK = 0x7377_6172_6D64_62  # "swarmdb"
 

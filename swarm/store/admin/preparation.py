@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from swarm.domain.errors import ConfigurationError
+from swarm.store.bridge.engine import PostgresUrl, SqliteUrl, parse_url
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
-from swarm.store.bridge.urls import PostgresUrl, SqliteUrl, parse_url
 
 LOCK_SECONDS: Final = 60
 """How long SQLite waits for another migrating process; PostgreSQL waits until that process ends."""

@@ -152,7 +152,7 @@ _recent_since = bindparam("lately", type_=BigInteger)
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class _Moved:
     """The columns of a table that move. ``rows`` and ``recent`` select the rows; without both, every row moves."""
 
     table: Table
@@ -174,28 +174,28 @@ _OPEN_MESSAGES: Final = [
 ]
 
 MOVED: Final = (
-    Moved(leases, ("created_at", "expires_at"), leases.c.ended_at.is_(None)),
-    Moved(elections, ("since", "expires_at")),
-    Moved(conversation_locks, ("expires_at",)),
-    Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
-    Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
-    Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
-    Moved(queue_heads, ("order_key",)),
-    Moved(
+    _Moved(leases, ("created_at", "expires_at"), leases.c.ended_at.is_(None)),
+    _Moved(elections, ("since", "expires_at")),
+    _Moved(conversation_locks, ("expires_at",)),
+    _Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
+    _Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
+    _Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
+    _Moved(queue_heads, ("order_key",)),
+    _Moved(
         notices,
         ("created_at",),
         notices.c.status.in_([literally(NoticeStatus.UNREAD), literally(NoticeStatus.CLAIMED)]),
     ),
-    Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
-    Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
-    Moved(early_messages, ("stored_at", "verify_at")),
-    Moved(people, ("window_started_at",), recent=people.c.window_started_at),
-    Moved(people, ("verified_at",), recent=people.c.verified_at),
-    Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
-    Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
-    Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
-    Moved(runs, ("started_at",), runs.c.ended_at.is_(None), recent=runs.c.started_at),
-    Moved(
+    _Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
+    _Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
+    _Moved(early_messages, ("stored_at", "verify_at")),
+    _Moved(people, ("window_started_at",), recent=people.c.window_started_at),
+    _Moved(people, ("verified_at",), recent=people.c.verified_at),
+    _Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
+    _Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
+    _Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
+    _Moved(runs, ("started_at",), runs.c.ended_at.is_(None), recent=runs.c.started_at),
+    _Moved(
         run_messages,
         ("began_at",),
         run_messages.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at.is_(None))),

@@ -17,9 +17,8 @@ from swarm.clock import Clock, SystemClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Engine, QueryJob
+from swarm.store.bridge.engine import Engine, PostgresUrl, QueryJob, parse_url
 from swarm.store.bridge.transaction import Dialect, Transaction
-from swarm.store.bridge.urls import PostgresUrl, parse_url
 from swarm.store.bridge.wakeups import Wakeups
 
 P = ParamSpec("P")

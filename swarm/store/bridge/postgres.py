@@ -28,10 +28,9 @@ from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, QueryJob
+from swarm.store.bridge.engine import Deliver, PostgresUrl, QueryJob
 from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
-from swarm.store.bridge.urls import PostgresUrl
 
 MAX_CONNECTIONS = 8
 MAX_RUNS = 5
@@ -49,7 +48,7 @@ _Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether i
 _log = structlog.get_logger(__name__)
 
 
-class PostgresTransaction(Transaction):
+class _PostgresTransaction(Transaction):
     """A transaction on a session. Its moment is the time of its BEGIN by the server's clock."""
 
     dialect = "postgresql"
@@ -176,9 +175,9 @@ class Worker:
         while True:
             runs += 1
             session = self._connected()
-            tx: PostgresTransaction | None = None
+            tx: _PostgresTransaction | None = None
             try:
-                tx = PostgresTransaction(session, self._begin(session, read_only), read_only=read_only)
+                tx = _PostgresTransaction(session, self._begin(session, read_only), read_only=read_only)
                 call.run(tx)
             except BaseException as error:
                 cause = (tx.failure if tx else None) or error
@@ -215,7 +214,7 @@ class Worker:
         asked_at = self._watch.asked()
         reading, step = self._watch.read(session.now(), asked_at)
         if step:
-            tx = PostgresTransaction(session, self._watch.moment(reading))
+            tx = _PostgresTransaction(session, self._watch.moment(reading))
             moved = clock_changes.step(tx, step)
             session.commit(())
             self._watch.settle(reading, step, moved)

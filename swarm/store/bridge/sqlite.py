@@ -87,7 +87,7 @@ class SqliteEngine:
             opened.pop_all()  # the threads close them
         self._start("swarm-writer", writer.serve)
         for number, connection in enumerate(reading):
-            reader = Reader(connection, self._reads, self._deliver, self._watch)
+            reader = _Reader(connection, self._reads, self._deliver, self._watch)
             self._start(f"swarm-reader-{number}", reader.serve)
 
     def write(self, call: QueryJob[Any]) -> None:
@@ -132,7 +132,7 @@ class SqliteEngine:
         thread.start()
 
 
-class Reader:
+class _Reader:
     """Runs reading calls one by one, each on the state that was committed at its start."""
 
     def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, watch: ClockWatch) -> None:

@@ -164,7 +164,7 @@ def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -
     """Appends a message. Returns it with its position. Creates a missing session."""
     _lock(tx, agent, session_id)
     position = _write(tx, agent, session_id, None, [message])
-    row = {"position": position, "created_at": tx.now, "role": message.role, "content": content_of(message)}
+    row = {"position": position, "created_at": tx.now, "role": message.role, "content": _content_of(message)}
     return message_of(row)
 
 
@@ -280,7 +280,7 @@ def _write(
             | {
                 "at": position,
                 "with_role": message.role.value,
-                "with_content": content_of(message),
+                "with_content": _content_of(message),
                 "of_run": run,
                 "now": tx.now,
                 "since": None if is_current else tx.now,
@@ -309,7 +309,7 @@ def _session(tx: Transaction, row: Row) -> Session:
     )
 
 
-def content_of(message: SessionMessage) -> str:
+def _content_of(message: SessionMessage) -> str:
     """Returns all non-empty parts of a message without a column of their own, as JSON."""
     parts = {name: getattr(message, name) for name in ("text", "author", "call_id", "tool", "arguments", "failed")}
     return to_json({name: value for name, value in parts.items() if value}).decode()

@@ -9,7 +9,7 @@ import pytest
 
 from swarm.agents.prompts.files import load
 from swarm.agents.prompts.renderer import Renderer
-from swarm.domain.prompts.client_context import OWN_KEYS
+from swarm.domain.prompts.input import OWN_KEYS
 
 pytestmark = [pytest.mark.req("AGENT-03"), pytest.mark.asyncio(loop_scope="module")]
 

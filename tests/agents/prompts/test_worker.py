@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from swarm.agents.prompts.files import PromptError, Template
-from swarm.agents.prompts.limits import LIMITS, RenderLimits
 from swarm.agents.prompts.renderer import AT_ONCE, OF_ONE_TEMPLATE, Renderer
+from swarm.agents.prompts.rendering import LIMITS, RenderLimits
 from tests.agents.prompts.conftest import IMPATIENT
 from tests.agents.prompts.processes import children_of, environment_of, is_running, renderers_of_this_process
 from tests.support.quick import quick
@@ -215,7 +215,7 @@ def test_the_coordinators_side_does_not_import_jinja2() -> None:
 
 COORDINATOR = """
 import asyncio, sys
-from swarm.agents.prompts.limits import RenderLimits
+from swarm.agents.prompts.rendering import RenderLimits
 from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.prompts.files import Template
 from tests.agents.prompts.test_worker import LONG, a_child, at_rest, endless

@@ -12,8 +12,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.services.operate.statistics import FigureReader
+from swarm.domain.model.inbox import LEASE_SECONDS
+from swarm.services.operate.overview import FigureReader
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from tests.support.doors import OPERATOR_TOKEN, Visitor
@@ -263,7 +263,7 @@ async def test_without_a_database_everything_else_is_still_there(doors: WatchedD
 async def test_the_figures_are_read_once_in_a_while_however_often_they_are_asked_for(database: Database) -> None:
     now = 100.0
     world = World(database, ManualClock())
-    reader = FigureReader(database, world.conduct, kept_seconds=5, monotonic=lambda: now)
+    reader = FigureReader(database, world.operating_policy, kept_seconds=5, monotonic=lambda: now)
     assert (await reader.figures()).inbox_unread == 0
     await world.lead()
     await world.says(f"{BOT} hello")

@@ -41,11 +41,13 @@ async def doors(sqlite_url: str, folder: Path) -> AsyncIterator[Doors]:
         return load({}, folder=folder, user_home=folder / "nobody")
 
     settings, wakeups, clock = read(), WatchedWakeups(), ManualClock()
-    conduct = settings_mapping.operating_policy(settings)
+    operating_policy = settings_mapping.operating_policy(settings)
     async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
-        world = World(database, clock, conduct=conduct)
+        world = World(database, clock, operating_policy=operating_policy)
         introduce = show(world, hired("docs", Scripted())).converse.introduce
-        reloader = Reloader(settings, conduct.book, Rosters(database, conduct), read=read, introduce=introduce)
+        reloader = Reloader(
+            settings, operating_policy.book, Rosters(database, operating_policy), read=read, introduce=introduce
+        )
         async with open_doors(world, wakeups, reloader.reload, reloader.warnings) as opened:
             yield opened
 
@@ -97,7 +99,7 @@ async def test_the_operator_learns_what_changed_what_waits_and_what_may_not_be_m
             "There is no agent 'wim', which channels.C123.agent names; until there is, the default lead stands in."
         ],
     }
-    assert doors.world.conduct.policy("C123").agent == "wim"
+    assert doors.world.operating_policy.policy("C123").agent == "wim"
 
 
 async def test_what_cannot_be_used_is_422_with_the_key_and_the_reason_and_the_old_stays(
@@ -110,7 +112,7 @@ async def test_what_cannot_be_used_is_422_with_the_key_and_the_reason_and_the_ol
     assert error["code"] == "invalid"
     assert error["fields"] == {"channels.C123.display": "is 'list': Input should be 'plan' or 'timeline'"}
     assert error["hint"] == "The old ones stay."
-    assert doors.world.conduct.policy("C123").agent == "lea"
+    assert doors.world.operating_policy.policy("C123").agent == "lea"
 
 
 async def test_nobody_else_may(doors: Doors) -> None:

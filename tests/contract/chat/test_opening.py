@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from swarm.app import preflight, settings_mapping
+from swarm.cli.chat.conversation import once
 from swarm.cli.chat.display import PlainText, answered, complaint
 from swarm.cli.chat.keys import Interrupts
 from swarm.cli.chat.opening import ChatArguments, coordinator_agents, opened
-from swarm.cli.chat.run import once
 from swarm.cli.client import NoServer
 from swarm.config import Settings, load
-from swarm.config.models import FallbackSettings
+from swarm.config.settings import FallbackSettings
 from swarm.domain.errors import ConfigurationError, NotFound
 from tests.contract.agui_api.scene import Place
 from tests.support.processes import free_port

@@ -8,9 +8,8 @@ import pytest
 import structlog
 
 from swarm.__main__ import command
-from swarm.cli.chat.conversation import in_figures, in_short
+from swarm.cli.chat.conversation import LOG_BYTES, LOG_FILE, in_figures, in_short, quiet
 from swarm.cli.chat.opening import ChatArguments, new_session_id, parse_arguments
-from swarm.cli.chat.run import LOG_BYTES, LOG_FILE, quiet
 from swarm.config import Settings, load
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage

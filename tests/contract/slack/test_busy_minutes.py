@@ -128,7 +128,7 @@ def answer(tx: Transaction, message: SlackMessage, world: World) -> None:
     thread = threads.at(tx, ME.team, message.channel, message.root_ts)
     assert isinstance(thread, Thread)
     post_message(tx, thread, "hi")
-    show_answered(tx, thread, message.ts, world.conduct.reactions)
+    show_answered(tx, thread, message.ts, world.operating_policy.reactions)
 
 
 @pytest.fixture

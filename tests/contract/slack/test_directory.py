@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names
 from tests.contract.slack.workspace import Workspace

@@ -12,8 +12,7 @@ import pytest
 from swarm.clock import ManualClock
 from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
 from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import MAX_ATTEMPTS, FinishOutcome, InboxStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.inbox import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.entrypoints.slack.slack_events import SlackDoor
 from swarm.services.intake import event_watchdog as hearing_module
@@ -34,9 +34,9 @@ async def coordinator(
     gateway: Gateway, workspace: Workspace, database: Database, *, http: bool = False
 ) -> AsyncIterator[Services]:
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
-    me, conduct, names = await gateway.identify(), OperatingPolicy(), Names(gateway)
+    me, operating_policy, names = await gateway.identify(), OperatingPolicy(), Names(gateway)
     standings = Standings(database, names, me)
-    ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct, standings)
+    ingest = Ingest(database, Rosters(database, operating_policy, kept_seconds=0), me, operating_policy, standings)
     hearing = EventWatchdog(database, gateway, me, silence_seconds=0.3)
     door = SlackDoor(
         gateway,
@@ -48,10 +48,10 @@ async def coordinator(
     )
     await door.start()
     works = [hearing.run(door), CatchUp(database, gateway, me, ingest.handle).run()]
-    works.append(Backfill(database, gateway, me, conduct, standings, ingest.handle).run())
+    works.append(Backfill(database, gateway, me, operating_policy, standings, ingest.handle).run())
     tasks = [asyncio.create_task(work) for work in works]
     try:
-        yield Services.over(database, names, me, conduct, gateway.files)
+        yield Services.over(database, names, me, operating_policy, gateway.files)
     finally:
         for task in tasks:
             task.cancel()

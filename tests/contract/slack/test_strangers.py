@@ -43,12 +43,12 @@ class Desk:
         self._names = names
         self._workspace = workspace
 
-    async def open(self, conduct: OperatingPolicy, *, wait_seconds: float = 5) -> None:
+    async def open(self, operating_policy: OperatingPolicy, *, wait_seconds: float = 5) -> None:
         me = await self._gateway.identify()
         standings = Standings(self._database, self._names, me, wait_seconds=wait_seconds)
-        ingest = Ingest(self._database, Rosters(self._database, conduct), me, conduct, standings)
-        buttons = Buttons(self._database, conduct, standings, me.team)
-        self.services = Services.over(self._database, self._names, me, conduct, self._gateway.files)
+        ingest = Ingest(self._database, Rosters(self._database, operating_policy), me, operating_policy, standings)
+        buttons = Buttons(self._database, operating_policy, standings, me.team)
+        self.services = Services.over(self._database, self._names, me, operating_policy, self._gateway.files)
         self.verifier = Verifier(self._database, ingest, standings)
         self.sender = OutboxSender(self._database, self._gateway, me.team, http_timeout_seconds=5)
         app_token = self._workspace.app.app_token
