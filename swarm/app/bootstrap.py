@@ -22,7 +22,8 @@ from starlette.routing import BaseRoute
 from swarm import clock
 from swarm.app import built_in, home, managed_agents, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet
-from swarm.app.lifecycle import UPKEEP, Coordinator, StopDeadline, introduce, live
+from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
+from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from swarm.app import process, settings_mapping
-from swarm.app.lifecycle import ShutdownStack, StopDeadline
+from swarm.app.process import ShutdownStack, StopDeadline
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.answers.events import RunInput

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swarm.app import process
-from swarm.app.lifecycle import ShutdownStack
+from swarm.app.process import ShutdownStack
 from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError

@@ -15,9 +15,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from swarm.bench import inside
 from swarm.bench.agents import Answer, Connection
 from swarm.bench.figures import BenchError, Better, Figure, Measure, Say, spread
-from swarm.bench.inside import store
 from swarm.bench.plans import LoopPlan
 from swarm.bench.slack import Slack
 from swarm.bench.stage import BenchAgent, Cluster, stage
@@ -308,8 +308,8 @@ MEASUREMENTS: Final[dict[str, Callable[[LoopPlan, Say], Awaitable[list[Figure]]]
     "events": _events,
     "polls": _polls,
     "pairs": _pairs,
-    "store": store.measure,
-    "backlog": store.measure_backlog,
+    "store": inside.measure,
+    "backlog": inside.measure_backlog,
 }
 """In order of execution."""
 

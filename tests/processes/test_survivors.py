@@ -28,7 +28,7 @@ SECONDS = 10.0  # a supervisor's grace is a fraction of a second here
 
 COORDINATOR = """
 import asyncio, pathlib, signal, sys
-from swarm.app.lifecycle import end_at_once
+from swarm.app.process import end_at_once
 from swarm.processes import child
 
 child.SUPERVISOR_SECONDS = 1.0  # for one that is stopped by what it runs

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.app.lifecycle import ShutdownStack, StopDeadline, close_all
+from swarm.app.process import ShutdownStack, StopDeadline, close_all
 
 pytestmark = pytest.mark.req("OPS-12")
 

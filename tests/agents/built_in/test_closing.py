@@ -13,7 +13,7 @@ import yaml
 from structlog.testing import capture_logs
 
 from swarm.app import built_in
-from swarm.app.lifecycle import StopDeadline
+from swarm.app.process import StopDeadline
 from swarm.config import load
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
 from swarm.store.bridge.database import Database

@@ -1,11 +1,11 @@
-"""The reference for the store: the same rows written with plain sqlite3, by a program without further needs.
+"""The store alone, in this process: claim and finish by many callers, and a claim beside a million finished messages.
 
-The program finds the agent's next message, leases it, marks it, and later ends both, with history and the reaction for
-Slack. It has no checks of the state machine, no notices, no wakeups and no bundles, and no caller waits for its
-results.
+Rows for it are made by the database itself, a million in seconds, by statements with the same text on both engines, so
+numbers are written into them instead of being bound.
 
-The store alone, in this process: claim and finish by many callers at once beside the plain driver, and the cost of a
-claim beside a million finished messages.
+The reference is the plain driver: a program with sqlite3 that writes the same rows. The program finds the agent's next
+message, leases it, marks it, and later ends both, with history and the reaction for Slack. It has no checks of the
+state machine, no notices, no wakeups and no bundles, and no caller waits for its results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +22,6 @@ from statistics import median
 from typing import Final, TypeVar
 
 from swarm.bench.figures import Better, Figure, Say
-from swarm.bench.inside import seed
-from swarm.bench.inside.seed import agent_id
 from swarm.bench.plans import LoopPlan
 from swarm.bench.stage import Scratch, scratch
 from swarm.clock import new_id
@@ -35,6 +33,115 @@ from swarm.services.rules.leases import finish
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.transaction import Transaction
+
+_BASE = 10_000_000
+"""Added to numbers in ids, which gives them one length and their numeric order."""
+
+_MOMENT = "1763700000000000"
+_SLACK_TS = f"'17' || ({_BASE} + i) || '.000100'"
+# The remainder of a division, spelled out: a driver would take "%" for a placeholder.
+_AGENT = f"'agent-' || ({_BASE} + i - i / {{agents}} * {{agents}})"
+_CHANNEL = "'C' || (1000 + i - i / 50 * 50)"
+
+
+def agent_id(number: int) -> str:
+    """Returns the id of the agent with this number, counted from 0."""
+    return f"agent-{_BASE + number}"
+
+
+def agents(tx: Transaction, count: int) -> None:
+    """Makes ``count`` leads."""
+    columns = {
+        "id": f"'agent-' || ({_BASE} + i)",
+        "name": f"'agent-' || ({_BASE} + i)",
+        "role": "'lead'",
+        "description": "''",
+        "capabilities": "'[]'",
+        "created_at": _MOMENT,
+    }
+    _insert(tx, "agents", columns, 0, count)
+
+
+def due(tx: Transaction, first: int, count: int, agents: int) -> None:
+    """Makes due messages, each in a thread of its own, spread over ``agents``; numbers start at ``first``."""
+    _threads(tx, first, count, agents)
+    _messages(tx, "unread", first, count, agents)
+    columns = {
+        "agent_id": _AGENT.format(agents=agents),
+        "lane_id": f"'thread-' || ({_BASE} + i)",
+        "order_key": f"{_MOMENT} + i",
+    }
+    _insert(tx, "queue_heads", columns, first, count)
+
+
+def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
+    """Makes messages dismissed long ago, each with its thread and history."""
+    _threads(tx, first, count, agents)
+    _messages(tx, "dismissed", first, count, agents)
+    for change in ("inbox.store", "inbox.claim", "inbox.dismiss"):
+        columns = {
+            "at": f"{_MOMENT} + i",
+            "subject": f"'entry-' || ({_BASE} + i)",
+            "thread_id": f"'thread-' || ({_BASE} + i)",
+            "change": f"'{change}'",
+            "agent_id": _AGENT.format(agents=agents),
+        }
+        _insert(tx, "history", columns, first, count)
+
+
+def analyse(tx: Transaction) -> None:
+    """Updates the planner's statistics, as PostgreSQL's autovacuum does; SQLite's planner never learns the sizes."""
+    if tx.dialect == "postgresql":
+        tx.execute("ANALYZE", {})
+
+
+def _threads(tx: Transaction, first: int, count: int, agents: int) -> None:
+    columns = {
+        "id": f"'thread-' || ({_BASE} + i)",
+        "team": "'T0BENCH'",
+        "channel": _CHANNEL,
+        "thread_ts": _SLACK_TS,
+        "channel_type": "'channel'",
+        "owner_id": _AGENT.format(agents=agents),
+        "epoch": "1",
+        "context": "'complete'",
+        "context_failures": "0",
+        "active_at": _MOMENT,
+        "created_at": _MOMENT,
+    }
+    _insert(tx, "threads", columns, first, count)
+
+
+def _messages(tx: Transaction, status: str, first: int, count: int, agents: int) -> None:
+    columns = {
+        "id": f"'entry-' || ({_BASE} + i)",
+        "thread_id": f"'thread-' || ({_BASE} + i)",
+        "agent_id": _AGENT.format(agents=agents),
+        "team": "'T0BENCH'",
+        "channel": _CHANNEL,
+        "ts": _SLACK_TS,
+        "status": f"'{status}'",
+        "matched_by": "'mention'",
+        "reason": "'the bot was mentioned'",
+        "attempts": "0",
+        "claims": "0" if status == "unread" else "1",
+        "order_key": f"{_MOMENT} + i",
+        "created_at": f"{_MOMENT} + i",
+        "resolved_at": "NULL" if status == "unread" else f"{_MOMENT} + i",
+    }
+    _insert(tx, "inbox_messages", columns, first, count)
+
+
+def _insert(tx: Transaction, table: str, columns: Mapping[str, str], first: int, count: int) -> None:
+    """Inserts ``count`` rows whose columns are expressions over their number ``i``."""
+    tx.execute(
+        f"INSERT INTO {table} ({', '.join(columns)}) "
+        f"WITH RECURSIVE numbers (i) AS "
+        f"(SELECT {first} UNION ALL SELECT i + 1 FROM numbers WHERE i + 1 < {first + count}) "
+        f"SELECT {', '.join(columns.values())} FROM numbers",
+        {},
+    )
+
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -63,7 +170,7 @@ def plain_one_by_one(path: Path, callers: int, pairs: int) -> float:
 
 
 def plain_grouped(path: Path, callers: int, pairs: int) -> float:
-    """As `plain_one_by_one`, but one transaction, with savepoints, for all callers' claims, and one for their finishes."""
+    """As `plain_one_by_one`, with one transaction for all claims and one for all finishes, under savepoints."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for _ in range(pairs // callers):
@@ -203,16 +310,16 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
 @asynccontextmanager
 async def _seeded(plan: LoopPlan, pairs: int) -> AsyncIterator[tuple[Scratch, Database]]:
     async with scratch(plan.database) as place, Database(place.url) as database:
-        await database.write(seed.agents, plan.callers)
-        await database.write(seed.due, 0, pairs, plan.callers)
-        await database.write(seed.analyse)
+        await database.write(agents, plan.callers)
+        await database.write(due, 0, pairs, plan.callers)
+        await database.write(analyse)
         yield place, database
 
 
 async def _caller(database: Database, number: int) -> int:
     """Claims and finishes one message at a time until none is left. Returns their number."""
     agent = Agent(
-        id=seed.agent_id(number),
+        id=agent_id(number),
         name=f"agent-{number}",
         role=Role.LEAD,
         description="",
@@ -245,15 +352,15 @@ async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, floa
     """Returns a claim's median seconds by itself, and with queue, commit and sync; one caller, ``rows`` finished."""
     async with scratch(plan.database) as place, Database(place.url) as database:
         begun = time.perf_counter()
-        await database.write(seed.agents, _AGENTS)
-        await database.write(seed.finished, 0, rows, _AGENTS)
-        await database.write(seed.due, rows, plan.claims, _AGENTS)
-        await database.write(seed.analyse)
+        await database.write(agents, _AGENTS)
+        await database.write(finished, 0, rows, _AGENTS)
+        await database.write(due, rows, plan.claims, _AGENTS)
+        await database.write(analyse)
         say(f"{rows:,} finished rows are there after {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
         inner, outer = [], []
         for number in range(rows, rows + plan.claims):  # the numbers of the due messages
             begun = time.perf_counter()
-            inner.append(await database.write(_timed_claim, seed.agent_id(number % _AGENTS)))
+            inner.append(await database.write(_timed_claim, agent_id(number % _AGENTS)))
             outer.append(time.perf_counter() - begun)
     return median(inner), median(outer)
 

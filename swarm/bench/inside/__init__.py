@@ -1,1 +1,0 @@
-"""Measurements within this process, of parts that no protocol reaches: the store alone."""
