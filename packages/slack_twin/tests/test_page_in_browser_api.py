@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import orjson
 import pytest
 
 from slack_twin.feed import Subscriber
-from tests.twin_page import ALICE, BOB, GENERAL, SWARM
+from tests.twin_page import ALICE, BOB, GENERAL, SWARM, open_pages_are
 from tests.world import PATIENCE_SECONDS, World, new_world
 
 pytestmark = pytest.mark.req("TWIN-05")
@@ -153,9 +152,3 @@ async def test_a_page_that_does_not_read_is_hung_up_on_and_one_that_left_is_forg
     async with world.http.ws_connect(f"{world.base}page/live?user=alice"):
         await open_pages_are(1, world)
     await open_pages_are(0, world)
-
-
-async def open_pages_are(count: int, world: World) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while world.twin.feed.open_pages != count:
-            await asyncio.sleep(0.02)

@@ -76,3 +76,9 @@ async def picture(page: Page, name: str) -> None:
     """Saves a screenshot if SWARM_TEST_PICTURES names a folder."""
     if folder := os.environ.get("SWARM_TEST_PICTURES"):
         await page.screenshot(path=str(Path(folder) / f"{name}.png"), animations="disabled")
+
+
+async def open_pages_are(count: int, world: World) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while world.twin.feed.open_pages != count:
+            await asyncio.sleep(0.02)
