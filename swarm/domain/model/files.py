@@ -26,16 +26,16 @@ NAME_BYTES: Final = 255
 """The limit of common file systems."""
 
 TEXT_BYTES: Final = 200_000
-"""Text files up to this size are shown as text; larger ones would fill most of a model's context."""
+"""Text files up to this size are shown as text; larger files would fill most of a model's context."""
 
 INLINE_BYTES: Final = 700_000
-"""The largest content of a tool call, whose body may have 1 MiB: base64 makes four bytes of three."""
+"""The maximum content of a tool call. Its body may have 1 MiB, and base64 encodes three bytes as four."""
 
 TITLE_CHARACTERS: Final = 255
 COMMENT_CHARACTERS: Final = 3_000
 
 SHARE_DOUBT_SECONDS: Final = 90
-"""After this time a call to share a file has timed out (at most 60 s), and its effect is visible in Slack."""
+"""After this time a call to share a file has timed out (at most 60 s), and any effect is visible in Slack."""
 
 _SEPARATORS: Final = frozenset("/\\")
 _CONTROL: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode's categories; Cs are halves of surrogate pairs
@@ -46,12 +46,12 @@ _NEVER_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", 
 class FileInfo(File):
     """Slack's description of a file."""
 
-    url: str | None  # the URL of its content; None: not in Slack, only linked
+    url: str | None  # the URL of its content; None: only linked, not stored in Slack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewFile:
-    """A checked file before its upload. ``sha256`` (hex) is None until its content has been read."""
+    """A validated file before its upload. ``sha256`` (hex) is None until its content has been read."""
 
     name: str
     size_bytes: int
@@ -73,7 +73,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sharing:
-    """The file may be in the thread, or appear there until ``until`` (microseconds)."""
+    """A file that may be in the thread, or may appear there until ``until`` (microseconds)."""
 
     file_id: str
     name: str
@@ -85,7 +85,7 @@ class Sharing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
-    """The file is in the thread. ``ts`` is its message, None if Slack did not say which."""
+    """A file in the thread. ``ts`` is the timestamp of its message; None if Slack did not report it."""
 
     file_id: str
     name: str
@@ -99,7 +99,7 @@ Stage = Sharing | Shared
 def new_file(
     name: str, size_bytes: int, *, title: str | None = None, comment: str | None = None, cap_bytes: int
 ) -> NewFile:
-    """Checks a file for upload. Raises Invalid (name, title, comment, empty file) and TooLarge."""
+    """Validates a file for upload. Raises Invalid (name, title, comment, empty file) and TooLarge."""
     check_name(name)
     check_size(size_bytes, cap_bytes)
     if size_bytes == 0:
@@ -113,7 +113,7 @@ def new_file(
 
 
 def check_name(name: str) -> None:
-    """Raises Invalid for a name with a special meaning in a file system, or one that imitates another name."""
+    """Raises Invalid for a name with a special meaning in a file system, or a name that imitates another name."""
     broken = _broken_rule(name)
     if broken:
         raise Invalid(
@@ -124,7 +124,7 @@ def check_name(name: str) -> None:
 
 
 def check_size(size_bytes: int, cap_bytes: int) -> None:
-    """Raises TooLarge."""
+    """Raises TooLarge if the file exceeds the cap."""
     if size_bytes > cap_bytes:
         raise TooLarge(
             f"The file has {size_bytes} bytes; at most {cap_bytes} are moved.",
@@ -133,7 +133,7 @@ def check_size(size_bytes: int, cap_bytes: int) -> None:
 
 
 def may_be_text(mimetype: str | None) -> bool:
-    """Whether the content may be text by its type. An SVG is both an image and text."""
+    """Whether the content may be text, according to its type. An SVG is both an image and text."""
     return mimetype == "image/svg+xml" or not (mimetype or "").startswith(_NEVER_TEXT)
 
 
@@ -147,7 +147,7 @@ def as_text(content: bytes) -> str | None:
 
 
 class Counted:
-    """A stream of chunks, counted and hashed. Raises BadRequest for a total other than ``size_bytes``."""
+    """A stream of chunks, counted and hashed. Raises BadRequest if the total differs from ``size_bytes``."""
 
     def __init__(self, chunks: AsyncIterable[bytes], size_bytes: int) -> None:
         self._chunks = chunks

@@ -1,6 +1,4 @@
-"""Background work with contained failures: neither a bad row nor an unavailable database ends a
-round or the process.
-"""
+"""Contains failures of background work: neither a bad row nor an unavailable database ends a round or the process."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def attempt(work: Awaitable[object], action: str, **ids: str | None) -> None:
-    """Awaits a piece of background work. A failure is logged with the given ids."""
+    """Awaits a piece of background work. Logs a failure with the given ids."""
     try:
         await work
     except Unavailable as error:

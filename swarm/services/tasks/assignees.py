@@ -1,4 +1,4 @@
-"""The rules for giving a task to an agent, and the limits of open tasks."""
+"""The rules for assigning a task to an agent, and the limits on open tasks."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
 def check_vouched(
     tx: Transaction, operating_policy: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
 ) -> None:
-    """Raises Forbidden if work of an enrolled worker would reach tools of the host, as a task of a built-in agent.
+    """Raises Forbidden if work from an enrolled worker would reach tools of the host, as a task of a built-in agent.
 
-    ``by`` is the assigning agent, None for the operator, who may assign any text; ``task`` is the existing task, None
-    for a new one.
+    ``by`` is the assigning agent; None for the operator, who may assign any text. ``task`` is the existing task; None
+    for a new task.
     """
     if by is None or target.name not in operating_policy.guarded_agents:
         return
@@ -77,8 +77,8 @@ def _possible(roster: Roster, caller: Agent | None) -> str:
 def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> tuple[int, list[Task]]:
     """Returns the depth of a new task below ``parent``, and its ancestors.
 
-    Raises Conflict if the task would be too deep, if the parent has too many subtasks, or if the worker waits for the
-    task (a cycle).
+    Raises Conflict if the task would be too deep, if the parent has too many subtasks, or if the worker is waiting for
+    the task (a cycle).
     """
     ancestors = task_queries.ancestors(tx, parent.id if parent else None)
     if parent and parent.ended_at is not None:
@@ -91,7 +91,9 @@ def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> 
 
 
 def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
-    """Raises Conflict if a task would go to an agent that waits for the task with one of its ancestors: a cycle."""
+    """Raises Conflict if a task would be assigned to an agent that waits for it through one of its ancestors (a
+    cycle).
+    """
     for above in ancestors:
         if above.agent_id == worker_id and above.ended_at is None:
             raise Conflict(
@@ -101,7 +103,7 @@ def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
 
 
 def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) -> None:
-    """Raises Conflict if there are too many open tasks already."""
+    """Raises Conflict if too many tasks are already open."""
     if thread_id:
         check_room(task_queries.count_open_in_thread(tx, thread_id), MAX_OPEN_PER_THREAD, "in this thread")
     elif creator_id:
@@ -109,10 +111,10 @@ def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) 
 
 
 def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Task], by: Agent | None) -> bool:
-    """Whether a task with these dependencies has to wait. ``by`` is the calling agent, None for an operator.
+    """Whether a task with these dependencies has to wait. ``by`` is the calling agent; None for an operator.
 
     Raises the errors of `check_dependencies`, NotFound for an unknown or invisible dependency, and Conflict for a
-    dependency that will never be done or that waits for a parent of the task.
+    dependency that will never be completed or that waits for a parent of the task.
     """
     above = [task.id for task in ancestors]
     check_dependencies(depends_on, above)
