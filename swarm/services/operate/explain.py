@@ -1,4 +1,4 @@
-"""The timeline of one Slack message in words, which explains its routing."""
+"""Explains the routing of one Slack message with a readable timeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepShape(TypedDict):
 
 
 class ExplainedInboxMessage(TypedDict):
-    """The course of a message for one agent."""
+    """The progress of a message for one agent."""
 
     inbox_message_id: str
     agent: str | None
@@ -44,7 +44,7 @@ class ExplainedInboxMessage(TypedDict):
 
 
 class ExplainedTask(TypedDict):
-    """The course of a task made from the message."""
+    """The progress of a task created from the message."""
 
     task_id: str
     title: str
@@ -55,7 +55,7 @@ class ExplainedTask(TypedDict):
 
 
 class Explained(TypedDict):
-    """The routing of a message, and its course for each agent."""
+    """The routing of a message, and its progress for each agent."""
 
     channel: str
     ts: str
@@ -67,7 +67,7 @@ class Explained(TypedDict):
 
 
 def _parse_reference(reference: str) -> tuple[str, str]:
-    """Returns channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
+    """Returns channel and timestamp from ``CHANNEL:TS`` or from a message's link. Raises Invalid."""
     link = _PERMALINK.search(reference)
     if link:
         return link["channel"], f"{link['seconds']}.{link['micros']}"
@@ -82,7 +82,7 @@ def _parse_reference(reference: str) -> tuple[str, str]:
 
 
 class Explanations:
-    """Answers ``swarm explain``."""
+    """The service behind ``swarm explain``."""
 
     def __init__(self, database: Database, team: str) -> None:
         self._database = database
@@ -125,13 +125,13 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:
-    """Explains a task that came from no message."""
+    """Explains a task that was not created from a message."""
     explained = _task(tx, task, agents.names(tx))
     return Explained(channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained])
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:
-    """Yields the tasks of which the message is the source or a follow-up."""
+    """Yields the tasks that were created from the message or that it follows up on."""
     for task_id in dict.fromkeys(inbox_message.task_id for inbox_message in inbox_messages if inbox_message.task_id):
         task = tasks.get(tx, task_id)
         if task:
@@ -166,5 +166,5 @@ def _delivery(row: Row) -> str:
 
 
 def steps(rows: list[Row], names: dict[str, str]) -> list[StepShape]:
-    """Returns rows of the history as lines of a timeline."""
+    """Returns timeline rows as lines of a timeline."""
     return [shape(StepShape, row, agent=names.get(row["agent_id"])) for row in rows]

@@ -308,7 +308,7 @@ def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
-    """Marks a delivery as ``sending``. Returns None if the delivery is not to be sent any more."""
+    """Marks a delivery as ``sending``. Returns None if the delivery must no longer be sent."""
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
@@ -341,7 +341,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
         case NotSent():
             postpone(tx, row, answer, terms)
         case InDoubt():
-            # A post in flight may still arrive, so the lookup waits until the call must be over.
+            # A post in flight may still arrive, so the lookup waits until the call must have ended.
             is_post = row["kind"] == DeliveryKind.POST
             doubt(tx, row, answer.reason, terms.in_flight_seconds if is_post else _backoff(row["attempts"]))
         case _:
@@ -349,7 +349,9 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
 
 
 def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Fails a delivery for good. A lost answer is marked with ❌ in the thread, even if that is possible only later."""
+    """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, even if this is only possible
+    later.
+    """
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
     answers = row["inbox_message_id"] or _delegated(tx, row)
@@ -363,13 +365,13 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
 
 
 def _delegated(tx: Transaction, row: Row) -> str | None:
-    """Returns the id of the message that was delegated as the task of a delivery."""
+    """Returns the id of the message that was delegated as the delivery's task."""
     task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
     return task.inbox_message_id if task else None
 
 
 def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
-    """Retries a delivery that was certainly not sent, less often the older the delivery is, until its time is over."""
+    """Retries a delivery that was certainly not sent, less often with increasing age, until its time has run out."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
         give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
@@ -379,7 +381,7 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) 
 
 
 def put_back(tx: Transaction, row: Row) -> None:
-    """Returns a delivery to the queue that was taken but certainly not sent, for any process that may send."""
+    """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender came to itself too late")
     tx.wake(DELIVERIES)
 
@@ -393,12 +395,12 @@ def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) 
 
 
 def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:
-    """Marks a delivery as in doubt: Slack may have the effect or not."""
+    """Marks a delivery as in doubt, because its outcome is unknown."""
     deliveries.move(tx, DeliveryStep.DOUBT, row, due_in_seconds=look_in_seconds, error=reason)
 
 
 def resend(tx: Transaction, row: Row) -> None:
-    """Queues a delivery again after the lookup found nothing, or if a second call does no harm."""
+    """Requeues a delivery after the lookup found nothing, or if a second call does no harm."""
     deliveries.move(tx, DeliveryStep.RESEND, row, error=row["error"])
 
 
@@ -416,9 +418,9 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 
 
 def _aim(tx: Transaction, row: Row) -> bool:
-    """Points an update at its message, whose timestamp is known only after posting.
+    """Sets the target message of an update, whose timestamp is known only after posting.
 
-    Returns False if it was never posted.
+    Returns False if the message was never posted.
     """
     posted = deliveries.get(tx, row["updates_id"])
     sent_ts = posted["sent_ts"] if posted else None
@@ -426,7 +428,7 @@ def _aim(tx: Transaction, row: Row) -> bool:
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:
-    """Whether the thread's root was deleted: a reply would then appear in the channel."""
+    """Whether the thread's root was deleted; a reply would then appear in the channel."""
     thread = threads.get(tx, row["thread_id"])
     if row["kind"] != DeliveryKind.POST or thread is None:
         return False
