@@ -47,9 +47,7 @@ class ChannelPolicy:
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or the user ids of bots (U…)
     bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
     display: TaskDisplay = TaskDisplay.PLAN
-    client_context: Mapping[str, object] = field(
-        default_factory=dict, hash=False
-    )  # the channel's keys with JSON values
+    client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
     external: External = External.DENY
     share_email: bool = False  # whether the agent gets the requester's e-mail address
 
@@ -152,14 +150,14 @@ class Person:
     email: str | None = None  # needs the scope users:read.email
     teams: tuple[str, ...] = ()  # the user's workspaces and organisation
     is_guest: bool = False
-    is_stranger: bool = False  # by Slack: known through a shared channel only
-    is_known: bool = True  # False: no such user, hidden from us, or a deactivated account
+    is_stranger: bool = False  # known only through a shared channel, according to Slack
+    is_known: bool = True  # False: no such user, hidden from the app, or a deactivated account
 
 
 def standing_by_event(author: Author, me: Me) -> Standing | None:
-    """Returns the standing that follows from the event alone; None: Slack must be asked.
+    """Returns the standing that follows from the event alone; None if Slack must be asked.
 
-    Bots are judged by the channels' lists alone.
+    Bots are judged only by the channels' lists.
     """
     if author.kind is not AuthorKind.USER:
         return Standing.MEMBER
@@ -168,7 +166,7 @@ def standing_by_event(author: Author, me: Me) -> Standing | None:
 
 
 def standing_of(person: Person, me: Me) -> Standing:
-    """Returns a person's standing by Slack's answer."""
+    """Returns a person's standing according to Slack's response."""
     if not person.is_known or not person.teams:
         return Standing.UNVERIFIED
     if person.is_stranger or not me.homes & set(person.teams):

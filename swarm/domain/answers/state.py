@@ -250,7 +250,7 @@ class Live:
     mode: PageMode = PageMode.STREAM
     page: AnswerPage | None = None
     ended: AnswerPage | None = None  # the last message, if it ended before the end of the answer was known
-    pages: int = 0  # the number of messages begun
+    pages: int = 0  # the number of messages started
     reopen: str = ""  # the beginning of the next message, which reopens the last message's code block
 
     # Calls in flight and pauses.

@@ -52,7 +52,7 @@ class ChannelType(StrEnum):
 
 
 class ContextState(StrEnum):
-    """How much of a thread we know.
+    """How much of a thread is known.
 
     ::
 

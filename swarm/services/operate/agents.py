@@ -74,9 +74,7 @@ class AgentRegistry:
             enrolled=enrolled,
         )
         agent = await self._database.write(_register, added, self._operating_policy)
-        await failover_offline_agents(
-            self._database, self._operating_policy
-        )  # messages may have been waiting for a lead
+        await failover_offline_agents(self._database, self._operating_policy)  # messages may be waiting for a lead
         return Registered(agent=agent, token=token)
 
     async def ensure(

@@ -40,7 +40,7 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 PART_CHARACTERS: Final = 3_900
-"""Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""
+"""Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""
 
 FAILED_TEXT: Final = (
     "This message could not be answered: {reason} It is set aside; an operator can hand it out again (redrive)."

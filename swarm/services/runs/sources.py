@@ -302,7 +302,7 @@ class StreamSource:
         return Opening(place=place, mentionable=self._people, sealed_pages=sealed)
 
     async def keep(self, run: AnswerRun) -> None:
-        """Does nothing, because the agent renews its lease itself."""
+        """Does nothing, because the agent renews its own lease."""
 
     async def is_ours(self, run: AnswerRun) -> bool:
         return True

@@ -59,7 +59,7 @@ _MAX_NAME: Final = 200  # maximum length of a step's id and of its title
 
 
 class Streamed(TypedDict):
-    """The answer as it stands: its run, `open` or `closed`, and how many characters you have said."""
+    """The current state of the answer: its run, `open` or `closed`, and the number of characters sent so far."""
 
     turn_id: str  # the id of the run
     status: str
