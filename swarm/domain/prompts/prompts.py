@@ -27,8 +27,8 @@ sentence::
     </thread_context marker="9f3c…">
 
 A history longer than ``history_characters`` omits messages after the first one until the rest fits; the sentence above
-it gives their number and explains how to read them. ``wording`` and ``notices`` contain the sentences; ``fences`` explains why
-content cannot leave its fence.
+it gives their number and explains how to read them. ``wording`` and ``notices`` contain the sentences; ``fences``
+explains why content cannot leave its fence.
 """
 
 from __future__ import annotations
