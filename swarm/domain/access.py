@@ -94,7 +94,7 @@ _STRANGERS: Final[Mapping[Standing | None, str]] = {
     Standing.UNVERIFIED: "Slack does not say who this person is, or the account is deactivated",
     None: "Slack has not said yet who this person is",
 }
-_HOW_TO_ALLOW: Final = "strangers are heard only where the channel says external: allow"
+_HOW_TO_ALLOW: Final = "strangers reach agents only in channels with external: allow"
 
 
 def denial(author: Author, policy: ChannelPolicy) -> str | None:

@@ -150,7 +150,7 @@ def _never_work(message: SlackMessage, situation: Situation, change: Change) -> 
     if change is Change.DELETED:
         return Decision(outcome=RoutingOutcome.DELETED, reason="the message was deleted")
     if message.subtype not in _CONTENT_SUBTYPES:
-        return Decision(outcome=RoutingOutcome.SYSTEM, reason=f"a message of Slack itself ({message.subtype})")
+        return Decision(outcome=RoutingOutcome.SYSTEM, reason=f"a message from Slack itself ({message.subtype})")
     if change is Change.EDITED and situation.routed:
         return Decision(outcome=RoutingOutcome.EDITED, reason="an edit of a message that was routed before")
     return None
@@ -167,7 +167,7 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
         return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
-        reason = f"bots have had their {most} messages of this hour in this thread (bot_messages_per_hour)"
+        reason = f"bots have reached the limit of {most} messages per hour in this thread (bot_messages_per_hour)"
         is_work = _by_rules(message, situation, change).is_work
         return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
     return None

@@ -361,7 +361,7 @@ def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
     live = _undone(live, flight)
     hang: tuple[Command, ...] = () if live.outcome else (HangUp(),)
     if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
-        live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
+        live = end(live, RunFailed(reason=f"Slack does not allow the app to write there ({error})"), now)
     live, commands = end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
     return live, (*hang, *commands)
 

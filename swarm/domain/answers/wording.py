@@ -70,7 +70,7 @@ def _field(field: AskedField) -> str:
 
 
 def _clause(reason: str) -> str:
-    return " ".join(reason.split()).rstrip(".") or "the agent failed and did not say why"
+    return " ".join(reason.split()).rstrip(".") or "the agent failed without giving a reason"
 
 
 def _cut(text: str, most: int) -> str:

@@ -153,7 +153,7 @@ def check_text(text: str) -> str:
     if len(clean) > MAX_TEXT_CHARACTERS:
         raise Invalid(
             f"The message has {len(clean)} characters.",
-            hint="Say the essence, and where the rest can be found.",
+            hint="Summarise it, and say where the rest can be found.",
             fields={"text": f"at most {MAX_TEXT_CHARACTERS} characters"},
         )
     return clean
@@ -165,7 +165,7 @@ def check_channel(channel: str) -> str:
     if not _CHANNEL.fullmatch(name):
         raise Invalid(
             f"'{channel}' cannot be a channel's name.",
-            hint="These are channels among agents; what you say in Slack goes through slack-reply.",
+            hint="These channels are internal to agents; use slack-reply to post in Slack.",
             fields={"channel": "1 to 32 characters of a-z, 0-9 and '-', with or without a leading #"},
         )
     return name

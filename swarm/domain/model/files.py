@@ -103,7 +103,9 @@ def new_file(
     check_name(name)
     check_size(size_bytes, cap_bytes)
     if size_bytes == 0:
-        raise Invalid("The file is empty, which Slack does not take.", fields={"content": "at least one byte"})
+        raise Invalid(
+            "The file is empty, and Slack does not accept empty files.", fields={"content": "at least one byte"}
+        )
     return NewFile(
         name=name,
         size_bytes=size_bytes,
@@ -127,7 +129,7 @@ def check_size(size_bytes: int, cap_bytes: int) -> None:
     """Raises TooLarge if the file exceeds the cap."""
     if size_bytes > cap_bytes:
         raise TooLarge(
-            f"The file has {size_bytes} bytes; at most {cap_bytes} are moved.",
+            f"The file has {size_bytes} bytes; at most {cap_bytes} can be transferred.",
             hint="The operator sets the limit (SWARM_FILE_CAP_BYTES).",
         )
 
@@ -168,18 +170,18 @@ class Counted:
             if chunk:
                 yield chunk
         if self._missing:
-            raise BadRequest(f"The file ends {self._missing} bytes too early.")
+            raise BadRequest(f"The file ends {self._missing} bytes before its announced size.")
 
 
 def _broken_rule(name: str) -> str | None:
     if not name.strip():
         return "is empty"
     if _SEPARATORS & set(name):
-        return "has a path separator (slash or backslash)"
+        return "contains a path separator (slash or backslash)"
     if name.startswith("."):
         return "begins with a dot"
     if any(unicodedata.category(character) in _CONTROL for character in name) or strip_invisible(name) != name:
-        return "has control characters or invisible ones"
+        return "contains control characters or invisible characters"
     if len(name.encode()) > NAME_BYTES:
         return f"is longer than {NAME_BYTES} bytes"
     return None
@@ -191,7 +193,7 @@ def _short(text: str | None, most: int, field: str) -> str | None:
     if len(cleaned) > most:
         raise Invalid(
             f"The {field} has {len(cleaned)} characters.",
-            hint="Say the rest with slack-reply.",
+            hint="Post the rest with slack-reply.",
             fields={field: f"at most {most} characters"},
         )
     return cleaned or None

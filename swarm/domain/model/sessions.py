@@ -163,7 +163,7 @@ def checked_name(name: str, what: str) -> str:
     """Returns the id of a session or run. Raises Invalid for an invalid id."""
     if not 0 < len(name) <= MOST_CHARACTERS or _UNSTORABLE.search(name):
         raise Invalid(
-            f"The id of a {what} has 1 to {MOST_CHARACTERS} characters, and no NUL.", fields={what: "another id"}
+            f"The id of a {what} must have 1 to {MOST_CHARACTERS} characters and no NUL.", fields={what: "another id"}
         )
     return name
 
@@ -202,7 +202,7 @@ def plain(value: object, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if depth >= _MOST_DEPTH:
-        return "(nested too deeply to be kept)"
+        return "(nested too deeply to be stored)"
     if isinstance(value, Mapping):
         return {storable(str(key)): plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -172,8 +172,8 @@ class AgentRuns:
         there = self.callable_by(caller)
         chosen = name or next(iter(there), "")
         if chosen not in there:
-            missing = f"There is no built-in agent '{chosen}'." if chosen else "There is no built-in agent for you."
-            hint = f"There are: {', '.join(there)}." if there else CALLERS_HINT
+            missing = f"There is no built-in agent '{chosen}'." if chosen else "You may not call any built-in agent."
+            hint = f"Available agents: {', '.join(there)}." if there else CALLERS_HINT
             raise NotFound(missing, hint=hint)
         return chosen
 
@@ -246,10 +246,10 @@ class AgentRuns:
         if self._is_closed:
             raise Unavailable(STOPPING.message)
         if len(self._running) >= self._most_runs:
-            raise RateLimited("The built-in agents have too much to do at the moment.", retry_after_seconds=5)
+            raise RateLimited("The built-in agents have reached their limit of concurrent runs.", retry_after_seconds=5)
         if sum(key.client == client for key in self._running.values()) >= self._most_runs_each:
             raise RateLimited(
-                f"You have {self._most_runs_each} runs of built-in agents at once.",
+                f"You have {self._most_runs_each} concurrent runs of built-in agents.",
                 hint="Wait until one of them has ended, or cancel one.",
                 retry_after_seconds=5,
             )

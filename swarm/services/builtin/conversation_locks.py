@@ -32,7 +32,7 @@ LEAVING_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.5  # the end in another process may be noticed late, or not at all
 
 RESTARTING: Final = "The coordinator is being restarted. Ask again in a moment."
-TAKEN: Final = "another run has begun in its conversation"
+TAKEN: Final = "another run has started in its conversation"
 NO_DATABASE: Final = "the database could not be reached for too long"
 
 _log = structlog.get_logger(__name__)
@@ -94,7 +94,7 @@ class ConversationLocks:
             left = ends_at - asyncio.get_running_loop().time()  # of the time for the other run, not for the database
             if left <= 0:
                 raise Conflict(
-                    "The agent is still at work in this conversation.",
+                    "The agent is still working in this conversation.",
                     hint="Wait for the end of the run, or cancel it.",
                 )
             await self._until_left(seen, min(left, _LOOK_SECONDS))
@@ -110,7 +110,9 @@ class ConversationLocks:
             if lock.ends_at > self._clock() and await self._is_lost(lock):
                 why = TAKEN
                 break
-        _log.warning("A run has lost its conversation, and ends.", action="agent_talk_lost", run_id=lock.agui_run_id)
+        _log.warning(
+            "A run has lost its conversation lock and ends.", action="agent_talk_lost", run_id=lock.agui_run_id
+        )
         lost(why)
 
     def leave(self, lock: ConversationLock) -> None:
@@ -155,7 +157,10 @@ class ConversationLocks:
                 is_ours = await self._database.write(conversation_locks.renew, *lock.row, self._lease_seconds)
         except Exception as error:  # noqa: BLE001 - after any failure the run ends when its time does
             _log.warning(
-                "A conversation cannot be kept.", action="agent_talk", run_id=lock.agui_run_id, error=repr(error)
+                "A conversation lock cannot be renewed.",
+                action="agent_talk",
+                run_id=lock.agui_run_id,
+                error=repr(error),
             )
             return False
         if is_ours:

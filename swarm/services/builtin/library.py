@@ -122,7 +122,7 @@ class FolderIndex:
             await self._database.write(documents.remove, gone[start : start + _MOST_FILES])
         if stored or gone:
             _log.info(
-                "the index of documents follows its folder",
+                "the document index was updated",
                 action="documents_index",
                 stored=stored,
                 removed=len(gone),
@@ -184,7 +184,9 @@ class FolderIndex:
             for path in kept.keys() - there:
                 del kept[path]
         for place in found.unknown:
-            self._warn(place, f"the folder {place} cannot be read; what is known of it stays", action="documents_scan")
+            self._warn(
+                place, f"the folder {place} cannot be read; its indexed documents are kept", action="documents_scan"
+            )
         if found.left_out:
             self._warn(_LIMIT, f"{found.left_out} documents beyond the limit are left out", action="documents_scan")
 

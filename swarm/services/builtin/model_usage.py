@@ -40,7 +40,9 @@ class ModelUsageLog:
         """
         found = await self._database.read(model_usage.latest, agent, purpose, limit, before)
         if found is None:
-            raise Invalid(f"There is no run '{before}', or not any more.", fields={"before": "the id of a run"})
+            raise Invalid(
+                f"There is no run '{before}', or its record has been deleted.", fields={"before": "the id of a run"}
+            )
         return found
 
     async def usage(self, days: int = 30, *, purpose: UsagePurpose | None = None) -> list[UsageTotal]:

@@ -119,7 +119,7 @@ class DatabaseMemory:
         is_told = await self._database.write(sessions.add_run, self._agent, name, of_run, block, run_id, has_answered)
         if not is_told:
             _log.warning(
-                "an attempt came when a newer one was remembered, and is not told",
+                "an attempt was stored after a newer attempt and is ignored",
                 action="session_late",
                 agent=self._agent,
                 session=session_id,
@@ -166,7 +166,7 @@ class DatabaseMemory:
             summary, problem = "", error.message if isinstance(error, SwarmError) else type(error).__name__
         if problem:
             _log.warning(
-                "a session could not be summarised, and stays as it is",
+                "a session could not be summarised and is unchanged",
                 action="session_compact",
                 agent=self._agent,
                 session=session_id,

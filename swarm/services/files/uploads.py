@@ -152,14 +152,14 @@ def _held(tx: Transaction, upload: Upload) -> Thread:
         thread = authorize_task(tx, caller.agent, about.task_id, caller.lease_token).thread
     else:
         raise Invalid(
-            "A file is put into a thread on account of a message or a task.",
+            "A file can only be uploaded for a message or a task.",
             fields={"inbox_message_id": "this or task_id", "task_id": "this or inbox_message_id"},
         )
     if thread is None:
         raise Invalid("This task has no thread in Slack.", fields={"task_id": "a task with a thread"})
     root = transcript.find(tx, thread.team, thread.channel, thread.thread_ts)
     if root is not None and root["deleted_at"] is not None:
-        raise Conflict("The message that the thread began with was deleted, so nothing is posted there any more.")
+        raise Conflict("The thread's first message was deleted in Slack, so no file can be posted there.")
     return thread
 
 
@@ -310,10 +310,10 @@ class Uploads:
                 return await self._database.write(stages.settle, upload, claim, await self._message_of(claim))
             case DeliveryRefused(error=code):
                 return await self._give_up(
-                    upload, claim, code, Conflict(f"Slack does not put the file into the thread: {code}.")
+                    upload, claim, code, Conflict(f"Slack refuses to share the file in the thread: {code}.")
                 )
             case NotSent(reason=reason, retry_after_seconds=seconds):
-                error = RateLimited(f"Slack does not take the file now: {reason}.", retry_after_seconds=seconds)
+                error = RateLimited(f"Slack does not accept the file now: {reason}.", retry_after_seconds=seconds)
                 return await self._give_up(upload, claim, reason, error)
             case InDoubt():
                 ts = await self._look(claim)
@@ -346,7 +346,7 @@ class Uploads:
                 return None
             if ts is not None:
                 return ts
-        _log.warning("Slack accepted a file and does not show it.", action="file_late", file=claim.sharing.file_id)
+        _log.warning("Slack accepted a file but does not show it yet.", action="file_late", file=claim.sharing.file_id)
         return None
 
     async def _look(self, claim: UploadClaim) -> str | None:
@@ -365,8 +365,8 @@ def _share(claim: UploadClaim) -> Share:
 
 def _unknown(upload: Upload) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"Nobody knows yet whether '{upload.file.name}' is in the thread.",
-        hint=f"Make exactly the same call again after {SHARE_DOUBT_SECONDS} seconds: Slack is asked first.",
+        f"It is not known yet whether '{upload.file.name}' is in the thread.",
+        hint=f"Repeat exactly the same call after {SHARE_DOUBT_SECONDS} seconds. It first checks for the file.",
     )
 
 

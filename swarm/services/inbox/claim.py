@@ -104,8 +104,8 @@ class Polls:
     def _place_to_wait(self, agent: Agent) -> Iterator[None]:
         if self._waiting[agent.id] >= MOST_WAITING:
             raise RateLimited(
-                f"{MOST_WAITING} polls of the agent '{agent.name}' wait already.",
-                hint="End the polls that nobody listens to, or poll with wait_seconds=0.",
+                f"{MOST_WAITING} polls of the agent '{agent.name}' are already waiting.",
+                hint="End unused polls, or poll with wait_seconds=0.",
                 retry_after_seconds=5,
             )
         self._waiting[agent.id] += 1
@@ -160,7 +160,7 @@ class Polls:
         """Counts an attempt for a trigger that cannot be described, so that it is not handed out forever."""
         lease = whole.claimed.lease
         _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
-        reason = "the coordinator could not describe it"
+        reason = "the coordinator could not prepare it"
         await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._operating_policy)
 
     async def give_back(self, tokens: Sequence[str]) -> None:

@@ -70,7 +70,7 @@ class Missed:
             except Unavailable:
                 raise
             except (OSError, MemoryError) as error:
-                raise Unavailable(f"What was missed cannot be taken in at the moment: {error!r}.") from error
+                raise Unavailable(f"Missed messages cannot be processed now: {error!r}.") from error
             except Exception as error:  # noqa: BLE001 - any other failure concerns this event only
                 if not tries_left:
                     return await self._set_aside(event, error)
@@ -79,9 +79,9 @@ class Missed:
 
     async def _set_aside(self, event: SlackEvent, error: Exception) -> None:
         about = event.message if isinstance(event, MessageEdited) else event
-        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be taken in")
+        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be processed")
         _log.error(
-            "A missed event is set aside, since it cannot be taken in.",
+            "A missed event is set aside because it cannot be processed.",
             action="set_aside",
             channel=about.channel,
             ts=about.ts,
@@ -146,16 +146,16 @@ class CatchUp:
                 is_whole = False
                 _log.warning("A conversation has to wait.", action="catch_up", channel=channel, error=error.message)
         if is_whole and await self._database.write(watermarks.close_gap, self._me.team, gap):
-            _log.info("Everything that was missed is taken in.", action="caught_up", since=gap.since, messages=missed)
+            _log.info("All missed messages have been processed.", action="caught_up", since=gap.since, messages=missed)
         return missed
 
     async def _tell_begin(self, gap: Gap, conversations: int) -> None:
         about = {"action": "catch_up", "since": gap.since, "conversations": conversations}
-        _log.info("Reading what was said while no events came.", **about)
+        _log.info("Reading messages that were missed while no events arrived.", **about)
         oldest = await self._database.read(oldest_answered)
         if gap.since < oldest:
             up_to = to_iso(slack_ts_to_us(oldest))
-            _log.warning("What was said more than 72 hours ago is left alone.", left_alone_up_to=up_to, **about)
+            _log.warning("Messages older than 72 hours are not processed.", left_alone_up_to=up_to, **about)
 
     async def _read_channel(self, channel: str, gap_since: str) -> int:
         """Processes the missed messages of one conversation in batches. Returns their number."""
@@ -167,7 +167,7 @@ class CatchUp:
             missed += await self._take(said[begin : begin + AT_ONCE], since)
             if len(said) > AT_ONCE:
                 done = f"{min(begin + AT_ONCE, len(said))} of {len(said)}"
-                _log.info("Reading on.", action="catch_up", channel=channel, read=done, messages=missed)
+                _log.info("Still reading.", action="catch_up", channel=channel, read=done, messages=missed)
         if said:  # in Slack's clock, which may differ from the local clock
             newest = max(one.message.ts for one in said)
             await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)

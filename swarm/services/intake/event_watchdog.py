@@ -164,7 +164,7 @@ class EventWatchdog(Watcher):
             return
         self.is_deaf = True
         self._watcher.slack_was_deaf()
-        _log.warning("Slack has messages of which no event told; the connection is made anew.", action="slack_deaf")
+        _log.warning("Slack has messages that no event reported; the connection is replaced.", action="slack_deaf")
         await connection.replace()
 
     async def _note(self) -> None:

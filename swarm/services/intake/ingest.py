@@ -158,7 +158,7 @@ class Ingest:
 
     def _limit_reason(self) -> str:
         limit = self._operating_policy.messages_per_minute
-        return f"this person has had their {limit} messages of this minute (limits.messages_per_minute_per_user)"
+        return f"this person has reached the limit of {limit} messages per minute (limits.messages_per_minute_per_user)"
 
     def _is_to_be_told(self, tx: Transaction, message: SlackMessage, decision: Decision) -> bool:
         return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
@@ -181,7 +181,7 @@ class Ingest:
         if thread:
             transcript.keep(tx, self._me.team, [message])
         early.park(tx, self._me.team, message)
-        waits = Decision(outcome=RoutingOutcome.UNVERIFIED, reason="it waits until Slack says who wrote it")
+        waits = Decision(outcome=RoutingOutcome.UNVERIFIED, reason="it waits until Slack identifies its author")
         self._note(tx, message, waits, thread)
 
     def _marked(self, message: SlackMessage) -> SlackMessage:

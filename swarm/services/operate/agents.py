@@ -165,13 +165,13 @@ def _check_room(tx: Transaction, operating_policy: OperatingPolicy, by_key: bool
     everyone, enrolled = agents.count(tx)
     if everyone >= operating_policy.most_agents:
         raise Conflict(
-            f"There are {operating_policy.most_agents} agents, and no more may be registered.",
-            hint="Remove those that are gone (swarm agents revoke NAME), or raise agents.most.",
+            f"There are {operating_policy.most_agents} agents, which is the limit.",
+            hint="Remove unused agents (swarm agents revoke NAME), or raise agents.most.",
         )
     if by_key and enrolled >= operating_policy.most_enrolled:
         raise Conflict(
-            f"There are {operating_policy.most_enrolled} workers with an enrolment key, and it registers no more.",
-            hint="Ask the operator to register it, to remove workers that are gone, or to raise agents.most_enrolled.",
+            f"There are {operating_policy.most_enrolled} workers registered with an enrolment key, which is the limit.",
+            hint="Ask the operator to register it, to remove unused workers, or to raise agents.most_enrolled.",
         )
 
 

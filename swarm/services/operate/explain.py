@@ -75,7 +75,7 @@ def _parse_reference(reference: str) -> tuple[str, str]:
     if plain:
         return plain["channel"], plain["ts"]
     raise Invalid(
-        f"'{reference}' names no Slack message.",
+        f"'{reference}' does not identify a Slack message.",
         hint="Use CHANNEL:TS, for example C0123456789:1700000000.000100, or the message's link.",
         fields={"message": "CHANNEL:TS or a message's link"},
     )
@@ -109,8 +109,8 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     inbox_messages = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
         raise NotFound(
-            f"Nothing is known of the message {ts} in {channel}.",
-            hint="It never reached this coordinator, or it is older than what is kept.",
+            f"The message {ts} in {channel} is unknown.",
+            hint="It never reached this coordinator, or its records have been deleted.",
         )
     thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
     return Explained(

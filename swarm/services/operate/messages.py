@@ -134,8 +134,8 @@ def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Seque
     stored = agent_messages.get(tx, message_id)
     if stored is None or stored.text != letter.text:  # otherwise the text would be lost: models reuse "1"
         raise Conflict(
-            f"With the request_id '{caller.request_id}' you have sent other words there; they have arrived.",
-            hint="Give a new message a request_id of its own.",
+            f"With the request_id '{caller.request_id}' you have already sent a different message there.",
+            hint="Use a new request_id for a new message.",
         )
     return message_id
 
@@ -187,7 +187,7 @@ def _check_rate(tx: Transaction, before: Sequence[Earlier]) -> None:
         raise RateLimited(
             f"You have sent {MAX_PER_MINUTE} messages within a minute; wait {-(-left // SECOND)} seconds.",
             retry_after_seconds=left / SECOND,
-            hint="Say it in fewer messages. If you and another agent only answer each other, stop.",
+            hint="Send fewer messages. If you and another agent only answer each other, stop.",
         )
 
 
@@ -221,7 +221,7 @@ def _check_page(request: PageRequest) -> PageRequest:
     """Returns the request unchanged. Raises Invalid for an invalid request."""
     if request.channel is not None and request.partner is not None:
         expected = "one of 'channel' and 'agent', not both"
-        raise Invalid("Say which messages you want.", fields={"channel": expected, "agent": expected})
+        raise Invalid("Specify which messages to read.", fields={"channel": expected, "agent": expected})
     given = {"after": request.after, "before": request.before}
     wrong = [name for name, value in given.items() if value is not None and not _is_id(value)]
     if wrong:
@@ -245,8 +245,8 @@ def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: s
     if not agent_messages.has_channel(tx, channel):
         known = ", ".join(f"#{name}" for name in agent_messages.channels(tx, _SHOWN_CHANNELS))
         raise NotFound(
-            f"Nothing was said in #{channel} yet.",
-            hint=f"There are: {known}." if known else "The first send-message to a channel opens it.",
+            f"There are no messages in #{channel} yet.",
+            hint=f"There are: {known}." if known else "The first send-message to a channel creates it.",
         )
     return _page(tx, Scope.CHANNEL, reader, request, channel=channel)
 

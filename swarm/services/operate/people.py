@@ -104,7 +104,7 @@ class PersonalData:
             raise Invalid("Name a Slack user.", fields={"person": "a user id such as U0123456789, or @name"})
         if self._directory is None:
             raise Invalid(
-                f"Without a coordinator that runs, nobody knows who {who} is.", hint="Use the Slack user's id."
+                f"The name {who} can only be resolved while a coordinator is running.", hint="Use the Slack user's id."
             )
         found = await self._named(self._directory, who[1:])
         if not found:
@@ -125,15 +125,13 @@ def _forget_message(tx: Transaction, message: Row) -> int:
     inbox_messages = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
     forgotten.blank(tx, message)
     erased = erase_deleted(tx, thread, message, inbox_messages)
-    withdraw(tx, inbox_messages, "whoever wrote it is forgotten")
+    withdraw(tx, inbox_messages, "its author's data was deleted")
     return erased
 
 
 def _cancel(tx: Transaction, task_id: str, operating_policy: OperatingPolicy) -> bool:
     task = lock_task(tx, task_id)
-    return task is not None and task_ends.cancel(
-        tx, task, "because whoever asked for it is forgotten", operating_policy
-    )
+    return task is not None and task_ends.cancel(tx, task, "because its requester's data was deleted", operating_policy)
 
 
 def _some(counts: dict[str, int]) -> dict[str, int]:

@@ -146,7 +146,7 @@ def _repair_queue_heads(tx: Transaction) -> None:
     """Creates missing queue heads. None should be missing."""
     repaired = queues.repair(tx)
     if repaired:
-        _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
+        _log.error("queue heads were missing and have been created", action="repair_heads", count=repaired)
 
 
 def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:

@@ -294,7 +294,7 @@ class OutboxSender:
     async def _settle(self, row: Row, answer: Answer) -> None:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
-            _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+            _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
 async def _always() -> bool:
@@ -382,7 +382,7 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) 
 
 def put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
-    deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender came to itself too late")
+    deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
     tx.wake(DELIVERIES)
 
 

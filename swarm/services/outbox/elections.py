@@ -183,7 +183,7 @@ class Election:
                 if term.holds():
                     await self._renew(term)
                 if not term.holds():
-                    _log.warning("Out of office.", action="deposed", role=self._role, term=term.number)
+                    _log.warning("No longer elected.", action="deposed", role=self._role, term=term.number)
                     return True
             return False
         finally:
@@ -210,7 +210,7 @@ class Election:
                     elections.renew, self._role, self._holder, term.number, self._lease_seconds
                 )
         except (SwarmError, TimeoutError) as error:
-            _log.warning("The term could not be prolonged", action="renew", role=self._role, error=repr(error))
+            _log.warning("The term could not be extended", action="renew", role=self._role, error=repr(error))
             return
         if ours:
             term.prolong(self._end_if_granted(asked_at))

@@ -62,7 +62,7 @@ class ThreadReference:
         given = [name for name, value in self.named.items() if value is not None]
         if len(given) != 1:
             raise Invalid(
-                f"Say which thread is meant: {', '.join(given) or 'nothing'} was given, one id is expected.",
+                f"Specify one thread: {', '.join(given) or 'nothing'} was given, one id is expected.",
                 fields=dict.fromkeys(self.named, "exactly one of these"),
             )
 
@@ -94,7 +94,7 @@ def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, toke
     inbox_message = inbox.locked(tx, inbox_message_id)  # after the lease: finish uses this lock order
     assert inbox_message is not None  # inbox messages are never removed
     if inbox_message.status is InboxStatus.WITHDRAWN:
-        raise Withdrawn(hint="Say nothing; finish the lease.")
+        raise Withdrawn(hint="Do not reply; finish the lease.")
     if lease and inbox_message.status is InboxStatus.DELEGATED and _told_of(tx, lease, inbox_message):
         return AuthorizedMessage(inbox_message=inbox_message, thread=thread, lease=lease)
     if lease and lease.task_id and inbox_message.status is InboxStatus.UNREAD:
@@ -102,8 +102,8 @@ def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, toke
     held = _checked(tx, inbox_message, token, lease)
     if inbox_message.status is InboxStatus.UNREAD:
         raise Conflict(
-            "Somebody has answered what you asked, so this inbox message is unread again.",
-            hint="Finish your lease; the message comes by the next poll, together with the answer.",
+            "Somebody has answered your question, so this inbox message is unread again.",
+            hint="Finish your lease; the next poll returns the message together with the answer.",
         )
     return AuthorizedMessage(inbox_message=inbox_message, thread=thread, lease=held)
 
@@ -116,11 +116,11 @@ def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | Non
     """
     found = tasks.get(tx, task_id)
     if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
-        raise LeaseLost(hint="The task is not yours, or not any more: stop working on it.")
+        raise LeaseLost(hint="The task is not yours, or no longer yours: stop working on it.")
     if found and found.agent_id != agent.id and found.created_by == agent.id:
         raise Conflict(
             "You have created this task, but it is not yours to work on.",
-            hint="When task_finished tells you of its end, you may speak of it under the lease of that notice.",
+            hint="When task_finished reports its end, you may reply about it under the lease of that notice.",
         )
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no task '{task_id}'.", hint="Use an id from your own poll, tray or list-tasks.")
@@ -147,7 +147,7 @@ def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
     lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
     own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
     if token is not None and not own:
-        raise LeaseLost(hint="Stop working; what is still to be done comes by the next poll.")
+        raise LeaseLost(hint="Stop working; the next poll returns any remaining work.")
 
 
 def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
@@ -273,7 +273,7 @@ def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str |
     if token is None and work.claims > 1:
         raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):
-        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+        raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     return lease
 
 

@@ -16,6 +16,6 @@ async def attempt(work: Awaitable[object], action: str, **ids: str | None) -> No
     try:
         await work
     except Unavailable as error:
-        _log.warning("background work has to wait", action=action, error=error.message, **ids)
+        _log.warning("background work is postponed", action=action, error=error.message, **ids)
     except Exception:  # noqa: BLE001 - any failure concerns this piece only; the next round tries again
         _log.exception("background work failed", action=action, **ids)

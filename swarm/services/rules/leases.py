@@ -282,7 +282,7 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutco
     if left:
         raise Unresolved(
             f"These tasks have no worker: {', '.join(left)}.",
-            hint="Give them to another one with assign-task, or end them with cancel-task; then finish.",
+            hint="Assign them to another worker with assign-task, or end them with cancel-task; then finish.",
         )
     running = [lease.task_id for lease in working if lease.task_id and _still_runs(tx, lease, lease.task_id)]
     if running:

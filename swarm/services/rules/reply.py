@@ -150,7 +150,7 @@ class Replies:
         def act() -> Dismissed:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
-                raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be dismissed.")
+                raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be dismissed.")
             show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
             end_if_resolved(tx, hold.lease)
             return {"status": InboxStatus.DISMISSED.value}
@@ -199,7 +199,7 @@ def post(
     if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
         raise Withdrawn(
             "The thread's first message was deleted in Slack, so nothing can be posted there.",
-            hint="Say nothing; a task may still be ended, without a reply.",
+            hint="Do not reply; a task may still be ended without a reply.",
         )
     sent = post_message(
         tx,
@@ -212,7 +212,9 @@ def post(
         mentionable=_people(tx, thread, words.text),
     )
     if not sent:
-        raise Invalid("The message has nothing that can be shown.", fields={"message": "what to say in the thread"})
+        raise Invalid(
+            "The message contains nothing that can be shown.", fields={"message": "what to say in the thread"}
+        )
     return sent
 
 
@@ -222,8 +224,8 @@ def check_text(message: str) -> str:
         raise Invalid("The message is empty.", fields={"message": "what to say in the thread"})
     if len(message) > MAX_REPLY_CHARACTERS:
         raise TooLarge(
-            f"The message has {len(message)} characters; at most {MAX_REPLY_CHARACTERS} fit into one answer.",
-            hint="Say the essence; it would be dozens of messages that nobody reads.",
+            f"The message has {len(message)} characters; the limit for one answer is {MAX_REPLY_CHARACTERS}.",
+            hint="Summarise it; it would fill dozens of messages that nobody reads.",
         )
     return message
 
@@ -240,8 +242,8 @@ def _people(tx: Transaction, thread: Thread, message: str) -> frozenset[str]:
 def _with_thread(tx: Transaction, task: Task) -> Thread:
     if task.thread_id is None:
         raise Conflict(
-            "This task has no Slack thread, so there is nowhere to say it.",
-            hint="Put what you have to say into its result, or tell an agent with send-message.",
+            "This task has no Slack thread, so a reply cannot be posted.",
+            hint="Add the text to its result, or write to an agent with send-message.",
         )
     return threads.locked(tx, task.thread_id)
 

@@ -47,7 +47,7 @@ FAILED_TEXT: Final = (
 )
 
 LIMITED_TEXT: Final = (
-    "That was more than I take from one person within a minute, so no agent has got this message. "
+    "You have reached the limit of messages per minute, so no agent has received this message. "
     "Wait a minute, then send it again."
 )
 
@@ -58,13 +58,13 @@ WAITS_TEXT: Final = (
     "{who} not available right now. Your message is queued and will be answered as soon as {back} available."
 )
 NO_LEAD_TEXT: Final = (
-    "No lead is available right now. Your message is queued and will be answered as soon as one is there."
+    "No lead is available right now. Your message is queued and will be answered as soon as one is available."
 )
 FAILOVER_TEXT: Final = "{who} not available right now, so {lead} answers instead."
-UNKNOWN_TEXT: Final = "No agent is called {names}, so {who} got your message. You can write to {choice}."
+UNKNOWN_TEXT: Final = "There is no agent called {names}, so {who} got your message. You can write to {choice}."
 BOT_CAPPED_TEXT: Final = (
-    "Bots have said as much in this thread as agents take within an hour, so no agent gets more of it for now. "
-    "People are heard as before; whoever runs me can raise the limit (bot_messages_per_hour)."
+    "Bots have reached this thread's hourly limit, so no agent receives more messages from bots for now. "
+    "Messages from people are not affected; my operator can raise the limit (bot_messages_per_hour)."
 )
 
 _MOST_NAMES: Final = 20
@@ -79,10 +79,10 @@ RETRY_IMPOSSIBLE: Final = "This cannot be run again."
 _REFUSED: Final = {
     Standing.GUEST: "You are a guest of this workspace, and I only work for its members here.",
     Standing.EXTERNAL: "You belong to another workspace, and I only work for members of this one here.",
-    Standing.UNVERIFIED: "Slack does not tell me who you are, and I only work for members of this workspace here.",
+    Standing.UNVERIFIED: "Slack has not identified you, and I only work for members of this workspace here.",
 }
-_NOT_LISTED: Final = "You are not on the list of people whom I work for here."
-_WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or whoever runs me to allow you."
+_NOT_LISTED: Final = "You are not on the list of people I work for here."
+_WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or ask my operator to give you access."
 
 _log = structlog.get_logger(__name__)
 
@@ -215,7 +215,7 @@ def show_anew(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reac
     ]
     kept = {emoji for other in others for emoji in _end_marks(other.status, reactions)}
     for emoji in _end_marks(InboxStatus.DELEGATED, reactions) - kept:
-        take_back(tx, thread, inbox_message.ts, emoji, "its message is worked on again")
+        take_back(tx, thread, inbox_message.ts, emoji, "its message is being processed again")
 
 
 def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
@@ -350,7 +350,7 @@ def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozense
     shown = safe(text, mentionable)
     if shown.count(REMOVED) > text.count(REMOVED):
         _log.warning(
-            "A secret was removed from what an agent says.",
+            "A secret was removed from an agent's text.",
             action="secret_removed",
             agent_id=agent_id,
             channel=thread.channel,

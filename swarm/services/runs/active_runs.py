@@ -149,7 +149,7 @@ class RunNotifications:
             case TriggerKind.TASK_RETURNED if trigger.task:
                 await self._tasks.cancel(caller, trigger.task.id, "its worker has gone")
             case _:
-                """The agent answers what people said; other notices change nothing for it."""
+                """The agent replies to messages from people; other notices need no action."""
 
 
 def _person(notice: NoticeView | None) -> str | None:

@@ -231,7 +231,7 @@ class AnswerRun:
         """Seals the shown messages immediately, in the same way as after a crash."""
         is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, AnswerLost)
         if is_lost:
-            _log.info("a run is somebody else's by now", action="turn", turn=self.run_id)
+            _log.info("a run now belongs to another process", action="turn", turn=self.run_id)
         elif isinstance(error, SwarmError):
             _log.warning("a run breaks off", action="turn", turn=self.run_id, error=error.message)
         elif not is_told:
@@ -246,7 +246,7 @@ class AnswerRun:
             if stored:
                 await self._end(stored, place)
         except SwarmError as trouble:
-            _log.warning("a run is to be ended later", action="turn", turn=self.run_id, error=trouble.message)
+            _log.warning("a run will be ended later", action="turn", turn=self.run_id, error=trouble.message)
 
 
 async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector) -> None:

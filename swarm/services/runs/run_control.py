@@ -51,12 +51,12 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import people, threads
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
-UNVERIFIED_TEXT: Final = "Slack has not told me in time who you are. Press again in a moment."
-LIMITED_TEXT: Final = "That was more than I take from one person within a minute. Press again in a minute."
-OVER_TEXT: Final = "This task is over, so there is nothing to stop."
+UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Press the button again in a moment."
+LIMITED_TEXT: Final = "You have reached the limit per minute. Press the button again in a minute."
+OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
-RETRIED_TEXT: Final = "It has been run again already."
-NO_RETRY_TEXT: Final = "This cannot be run again. Ask anew in the thread."
+RETRIED_TEXT: Final = "It has already been run again."
+NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
 THANKS_TEXT: Final = "Thank you, that helps."
 FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 

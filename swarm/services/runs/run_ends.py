@@ -47,7 +47,7 @@ from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
 RESTARTED: Final = "the coordinator was interrupted"
-RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted in the middle of this; the answer begins anew below."
+RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted while answering; the answer starts again below."
 
 _END_MARKS: Final = {
     InboxStep.RESPOND: show_answered,

@@ -108,7 +108,7 @@ class Recovery:
         try:
             await self._bring_to_end(run_id, may_call, counts=counts, was_called=was_called)
         except AnswerLost:
-            _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=run_id)
+            _log.info("an unfinished answer now belongs to another process", action="turn_recover", turn=run_id)
 
     async def _bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
         found = await self._database.read(unfinished, run_id, self._operating_policy)
@@ -116,7 +116,7 @@ class Recovery:
             return
         if not await may_call():  # the elected process decides
             raise AnswerLost
-        _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=run_id)
+        _log.info("an unfinished answer is being ended", action="turn_recover", turn=run_id)
         place = self._place(found)
         if found.run.status is RunStatus.CLOSING:
             await self._complete(found, place, may_call)

@@ -106,7 +106,7 @@ class AgentSource:
         except TimeoutError:
             pass  # `begin` gives the work back for another attempt
         except Unavailable as error:
-            _log.warning("a run cannot begin yet", action="turn", turn=self.run_id, error=error.message)
+            _log.warning("a run cannot start yet", action="turn", turn=self.run_id, error=error.message)
         except asyncio.CancelledError:
             await asyncio.shield(self._release(0))
             raise

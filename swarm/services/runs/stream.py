@@ -147,7 +147,9 @@ class AnswerStreams:
         if text:
             _check_text(text)
         if result is not None and failed is not None:
-            raise Invalid("It has a result, or it has failed.", fields={"failed": "why, if there is no result"})
+            raise Invalid(
+                "A task has either a result or a failure.", fields={"failed": "the reason, if there is no result"}
+            )
         for field, value in {"result": result, "failed": failed}.items():
             if value is not None:
                 checked(value, field)
@@ -225,11 +227,13 @@ def _tell(tx: Transaction, run: Run, piece: Piece) -> int:
     event = run_events.add(tx, run.id, piece)
     if event.characters > MAX_ANSWER_CHARACTERS:
         raise TooLarge(
-            f"With this the answer would have {event.characters} characters; at most {MAX_ANSWER_CHARACTERS} fit.",
-            hint="Close it; it is dozens of messages already. Put the rest into a file with slack-upload-file.",
+            f"The answer would have {event.characters} characters; the limit is {MAX_ANSWER_CHARACTERS}.",
+            hint="Close it; it already fills dozens of messages. Put the rest into a file with slack-upload-file.",
         )
     if event.seq > MAX_PIECES:
-        raise TooLarge(f"A stream takes {MAX_PIECES} calls.", hint="Close it, and append more at once next time.")
+        raise TooLarge(
+            f"A stream accepts at most {MAX_PIECES} calls.", hint="Close it, and append more text per call next time."
+        )
     return event.characters
 
 
@@ -254,9 +258,9 @@ def _check_something_said(tx: Transaction, run: Run) -> None:
     text = "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
     if not without_markers(strip_invisible(text)).strip():
         raise Invalid(
-            "Nothing has been said, so people would have no answer.",
-            hint="Pass the answer as text; or say with failed why there is none.",
-            fields={"text": "the answer, or the last of it"},
+            "The stream has no text, so people would get no answer.",
+            hint="Pass the answer as text; or give the reason in failed.",
+            fields={"text": "the answer, or its last part"},
         )
 
 
@@ -268,7 +272,7 @@ def _settle(
     if run.task_id is not None:
         _settle_task(tx, run.task_id, said, operating_policy)
     elif said.result is not None:
-        raise Invalid("Only a task has a result.", fields={"result": "leave it out: what you say is the answer"})
+        raise Invalid("Only a task has a result.", fields={"result": "leave it out: your text is the answer"})
     else:
         settled = _settle_messages(tx, lease, said)
     threads.answered(tx, thread.id)

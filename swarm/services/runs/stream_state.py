@@ -40,7 +40,7 @@ from swarm.store.threads import transcript
 
 _AGENTS_OWN_ENDS: Final = frozenset({LeaseEnd.RESOLVED, LeaseEnd.FINISHED})
 _OVER: Final = "Your work is settled, so nothing more can be streamed."
-_OVER_HINT: Final = "Say what is left with slack-reply; or poll with hold=true, if you want to answer more than once."
+_OVER_HINT: Final = "Post the rest with slack-reply; or poll with hold=true if you want to answer more than once."
 
 _WHY_LOST: Final = {
     LeaseEnd.RELEASED: "the agent gave the work back",
@@ -122,7 +122,7 @@ def own(tx: Transaction, caller: Caller, run_id: str) -> Run:
     if run is None or run.agent_id != caller.agent.id or run_events.last(tx, run_id) is None:
         raise NotFound(f"You have no stream '{run_id}'.", hint="Use the turn_id that action 'open' gave you.")
     if caller.lease_token not in (None, run.lease_token):
-        raise LeaseLost(hint=f"This stream is another run's. {NAME_LEASE}")
+        raise LeaseLost(hint=f"This stream belongs to another run. {NAME_LEASE}")
     return run
 
 
@@ -138,7 +138,7 @@ def authorize_answer(tx: Transaction, run: Run) -> Lease:
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
     if lease is None or not (is_settled or leases.holds(lease, tx.now)):
-        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+        raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     if now.status is not RunStatus.RUNNING and not is_settled:
         why = f": {now.outcome_note}" if now.outcome_note else ""
         raise Conflict(f"This stream has ended{why}.", hint="If the work is still yours, answer with slack-reply.")
@@ -219,7 +219,7 @@ def look_at(
 def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> Claim:
     got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
     if got.inbox_message.status is InboxStatus.DELEGATED:
-        raise Conflict("You have delegated this message.", hint="Say what is left with slack-reply.")
+        raise Conflict("You have delegated this message.", hint="Post the rest with slack-reply.")
     members = with_others(tx, got)
     return Claim(
         lease=got.lease,
@@ -233,8 +233,8 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
     got = authorize_task(tx, caller.agent, task_id, caller.lease_token)
     if got.thread is None:
         raise Conflict(
-            "This task has no Slack thread, so there is nowhere to show it.",
-            hint="Put what you have to say into its result, or tell an agent with send-message.",
+            "This task has no Slack thread, so an answer cannot be shown.",
+            hint="Add the text to its result, or write to an agent with send-message.",
         )
     return Claim(lease=got.lease, thread=got.thread, requester=got.task.requester)
 
@@ -254,20 +254,18 @@ def _in_the_way(tx: Transaction, lease: Lease) -> SwarmError:
     other = runs.in_hand(tx, lease.trigger_id)
     if other is None or other.lease_token != lease.token or is_closed(tx, other.id):
         return StillShown()
-    return Conflict(
-        f"A stream is open under this lease already: '{other.id}'.", hint="Go on with it, or close it first."
-    )
+    return Conflict(f"A stream is already open under this lease: '{other.id}'.", hint="Continue it, or close it first.")
 
 
 def _check_not_told_over(tx: Transaction, run: Run) -> None:
     """Raises Conflict if the answer was closed or stopped, Withdrawn if its messages were deleted."""
     if is_closed(tx, run.id):
-        raise Conflict("This stream is closed.", hint="Say what is left with slack-reply.")
+        raise Conflict("This stream is closed.", hint="Post the rest with slack-reply.")
     if run.stop_requested_at is not None or RunOutcome.STOPPED in (run.outcome, run.status):
         by = f"by <@{run.stop_requested_by}>" if run.stop_requested_by else "in Slack"
-        raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and say nothing more.")
+        raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and post nothing more.")
     if _is_withdrawn(tx, run):
-        raise Withdrawn(hint="Say nothing; finish the lease.")
+        raise Withdrawn(hint="Do not reply; finish the lease.")
 
 
 def _end(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> AgentEvent | RunStopped | None:

@@ -39,7 +39,8 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
         raise NotFound(f"There is no agent '{wanted}'.", hint=_possible(roster, caller))
     if caller and found.id == caller.id:
         raise Conflict(
-            "You cannot give a task to yourself.", hint=f"Do it, or choose another. {_possible(roster, caller)}"
+            "You cannot assign a task to yourself.",
+            hint=f"Do it yourself, or choose another worker. {_possible(roster, caller)}",
         )
     if found.role is not Role.WORKER:
         raise Conflict(f"{found.name} is a lead; tasks go to workers.", hint=_possible(roster, caller))
@@ -60,7 +61,7 @@ def check_vouched(
         return
     if by.enrolled or (task and task.created_by and agents.is_enrolled(tx, task.created_by)):
         raise Forbidden(
-            f"{target.name} has tools of the host, so it does no tasks of workers that an enrolment key registered.",
+            f"{target.name} has tools of the host, so it accepts no tasks from enrolled workers.",
             hint="Choose another worker, or ask the operator or a lead to create the task.",
         )
 
@@ -71,7 +72,7 @@ def _possible(roster: Roster, caller: Agent | None) -> str:
         for agent in roster.agents
         if agent.role is Role.WORKER and agent.online and not (caller and agent.id == caller.id)
     ]
-    return f"Workers that are online: {', '.join(there)}." if there else "No worker is online at the moment."
+    return f"Workers that are online: {', '.join(there)}." if there else "No worker is online."
 
 
 def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> tuple[int, list[Task]]:
@@ -82,7 +83,7 @@ def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> 
     """
     ancestors = task_queries.ancestors(tx, parent.id if parent else None)
     if parent and parent.ended_at is not None:
-        raise Conflict(f"The parent task is {parent.status}, so nothing more belongs to it.")
+        raise Conflict(f"The parent task is {parent.status}, so it accepts no more subtasks.")
     if worker_id:
         check_no_return(ancestors, worker_id)
     if parent:
@@ -122,7 +123,7 @@ def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Ta
     for task_id in depends_on:
         other = find_visible(tx, by, task_id)
         if other is None:
-            raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows those there are.")
+            raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows all tasks.")
         if other.status in UNSUCCESSFUL:
             raise Conflict(f"Task {task_id} (“{other.title}”) is {other.status}, so it will never be done.")
         waits = waits or other.status is not TaskStatus.COMPLETED
@@ -138,7 +139,7 @@ def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) 
     waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
     if len(waited_for) > MAX_WAITED_FOR:
         raise Conflict(
-            f"Task {task_id} waits for more than {MAX_WAITED_FOR} others: too many to see whether one of them is a "
+            f"Task {task_id} waits for more than {MAX_WAITED_FOR} others: too many to check whether one of them is a "
             "parent of this task.",
             hint="Create it without a parent, or when fewer tasks are open.",
         )

@@ -74,7 +74,7 @@ class Delegations:
     async def decline(self, caller: Caller, task_id: str, reason: str) -> TaskView:
         """Declines an offered task: its message is unread again for the offering agent."""
         if not reason.strip():
-            raise Invalid("Say why.", fields={"reason": "a sentence for who offered it"})
+            raise Invalid("Say why.", fields={"reason": "a sentence for the offering agent"})
         return await self._database.write(self._decline, caller, task_id, reason)
 
     def _delegate(
@@ -112,8 +112,8 @@ class Delegations:
         waits = must_wait(tx, brief.depends_on, ancestors, caller.agent)
         if waits and offer:
             raise Invalid(
-                "A task that still has to wait for others cannot be offered.",
-                hint="Assign it (offer=false), or offer it when the others are done.",
+                "A task that waits for other tasks cannot be offered.",
+                hint="Assign it (offer=false), or offer it after the other tasks are completed.",
                 fields={"offer": "false, while depends_on names tasks that are not completed"},
             )
         message = transcript.find(tx, hold.inbox_message.team, hold.inbox_message.channel, hold.inbox_message.ts)
@@ -181,13 +181,13 @@ def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:
     if hold.inbox_message.status is InboxStatus.CLAIMED:
         return
     if hold.inbox_message.status is not InboxStatus.DELEGATED or hold.inbox_message.task_id is None:
-        raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be delegated.")
+        raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be delegated.")
     task = tasks.get(tx, hold.inbox_message.task_id)
     whose = agents.names(tx).get(task.agent_id or "", "nobody") if task else "nobody"
     raise Conflict(
         f"This inbox message was delegated already: task {hold.inbox_message.task_id} of {whose}"
         f"{f', which is {task.status}' if task else ''}.",
-        hint="Cancel that task with cancel-task, or give further work with create-task.",
+        hint="Cancel that task with cancel-task, or assign additional work with create-task.",
     )
 
 

@@ -73,7 +73,7 @@ def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> No
         task_ends.break_off(tx, task, f"{why}: {hopeless.error}" if hopeless.error else why, operating_policy)
     elif all(other.status is TaskStatus.COMPLETED for other in others):
         step = TaskStep.UNBLOCK if task.agent_id else TaskStep.FREE
-        tasks.move(tx, step, task, reason="all that it depends on is done")
+        tasks.move(tx, step, task, reason="all its dependencies are completed")
 
 
 def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:

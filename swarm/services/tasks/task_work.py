@@ -83,8 +83,8 @@ def checked(text: str, field: str) -> str:
         raise Invalid(f"The {field} is empty.", fields={field: "some text"})
     if len(text) > MAX_TEXT_CHARACTERS:
         raise TooLarge(
-            f"The {field} has {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are kept.",
-            hint="Say the essence, and upload the rest with slack-upload-file.",
+            f"The {field} has {len(text)} characters; the limit is {MAX_TEXT_CHARACTERS}.",
+            hint="Summarise it, and upload the rest with slack-upload-file.",
         )
     return text
 
@@ -117,7 +117,7 @@ def _say(tx: Transaction, hold: AuthorizedTask, reply: str | None) -> bool:
     if hold.thread is None:
         raise Conflict(
             "This task has no Slack thread, so nobody would see the reply.",
-            hint="Leave the reply out; what you have to say belongs into the result.",
+            hint="Leave out the reply, and add the text to the result.",
         )
     post(tx, hold.thread, ReplyText(text=reply), agent_id=hold.lease.agent_id, task_id=hold.task.id)
     return True

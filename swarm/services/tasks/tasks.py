@@ -54,12 +54,12 @@ def brief(
     text = strip_invisible(description).strip()
     heading = strip_invisible(title or "").strip() or text.partition("\n")[0][:_TITLE_FROM_DESCRIPTION].strip()
     if not text:
-        raise Invalid("Say what is to be done.", fields={"task": "what the worker needs to know to do it"})
+        raise Invalid("Say what is to be done.", fields={"task": "what the worker needs to know"})
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise TooLarge(f"The description has {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are kept.")
+        raise TooLarge(f"The description has {len(text)} characters; the limit is {MAX_TEXT_CHARACTERS}.")
     if len(heading) > MAX_TITLE_CHARACTERS or "\n" in heading:
         raise Invalid(
-            "The title is too long, or not one line.",
+            "The title is too long or has more than one line.",
             fields={"title": f"one line of at most {MAX_TITLE_CHARACTERS} characters"},
         )
     if not 0 <= priority <= 100:
@@ -130,7 +130,7 @@ class Tasks:
             raise Conflict(
                 f"With the request_id '{caller.request_id if caller else None}' you have created another task there: "
                 f"{made['task_id']}.",
-                hint="Give a new task a request_id of its own.",
+                hint="Use a new request_id for a new task.",
             )
         return view_of(tx, made["task_id"])
 
@@ -200,7 +200,7 @@ class Tasks:
         def act() -> dict[str, object]:
             task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
             if not task_ends.cancel(tx, task, why, self._operating_policy, by=caller.agent.id if caller else None):
-                raise Conflict(f"This task is {task.status} already.")
+                raise Conflict(f"This task is already {task.status}.")
             return {}
 
         _once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
@@ -319,7 +319,7 @@ def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
     found = _visible(tx, caller.agent if caller else None, task_id)
     if caller and caller.agent.role is not Role.LEAD and found.created_by != caller.agent.id:
         raise Forbidden(
-            "This task is not yours to give or to cancel.", hint="End your own task with task-complete or task-fail."
+            "You may not assign or cancel this task.", hint="End your own task with task-complete or task-fail."
         )
     task = lock_task(tx, task_id)
     assert task is not None  # just read
@@ -337,7 +337,7 @@ def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
 def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:
     task = find_visible(tx, agent, task_id)
     if task is None:
-        raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows those there are.")
+        raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows all tasks.")
     return task
 
 
