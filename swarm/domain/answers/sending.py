@@ -51,7 +51,7 @@ Make = Callable[[Live, AnswerPage | None, float], Made]
 
 
 def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Begins a message as a stream."""
+    """Starts a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
     call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
@@ -59,7 +59,7 @@ def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def post(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Begins a message as a post, which later calls update."""
+    """Starts a message as a post, which later calls update."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.POST, now)
     is_last, below = _below(live, filled)
@@ -264,7 +264,7 @@ def _next(live: Live, now: float) -> Step:
 
 
 def _begin(live: Live, now: float) -> Step:
-    """Begins a message once the queue has visible content."""
+    """Starts a message once the queue has visible content."""
     if live.gives_up:
         return live, ()
     if not is_visible(live.queue):

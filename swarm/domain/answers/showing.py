@@ -38,11 +38,11 @@ class PageRecord(Protocol):
     """The record of an answer's messages, used for recovery after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
-        """Records that a message is about to begin."""
+        """Records that a message is about to start."""
         ...
 
     async def began(self, page: int, ts: str) -> None:
-        """Records that a message has begun."""
+        """Records that a message has started."""
         ...
 
     async def leaving(self, page: int, text: str) -> None:

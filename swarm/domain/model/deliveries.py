@@ -41,7 +41,7 @@ class Mark(StrEnum):
 
 
 class DeliveryStatus(StrEnum):
-    """The life of a delivery.
+    """The life cycle of a delivery.
 
     ::
 

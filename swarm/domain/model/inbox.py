@@ -71,7 +71,7 @@ REACTION_STOPPED: Final = "octagonal_sign"
 
 
 class InboxStatus(StrEnum):
-    """The life of an inbox message.
+    """The life cycle of an inbox message.
 
     ::
 
@@ -195,7 +195,7 @@ FOR_CREATORS: Final = frozenset({NoticeKind.TASK_FINISHED, NoticeKind.TASK_RETUR
 
 
 class NoticeStatus(StrEnum):
-    """The life of a notice.
+    """The life cycle of a notice.
 
     ::
 

@@ -15,7 +15,7 @@ from swarm.domain.model.states import step
 
 
 class RunStatus(StrEnum):
-    """The life of a run.
+    """The life cycle of a run.
 
     ::
 
@@ -138,7 +138,7 @@ PAGE_TRANSITIONS: Final = {
 
 
 class InterruptStatus(StrEnum):
-    """The life of an interrupt.
+    """The life cycle of an interrupt.
 
     ::
 

@@ -31,7 +31,7 @@ MAX_TEXT_CHARACTERS: Final = 200_000
 
 
 class TaskStatus(StrEnum):
-    """The life of a task.
+    """The life cycle of a task.
 
     ::
 

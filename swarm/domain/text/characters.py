@@ -99,7 +99,7 @@ def _decided(text: str) -> int:
 
 
 def _kept(run: re.Match[str], before: str) -> str:
-    """Returns the characters of an invisible run that are in their proper place."""
+    """Returns the characters of an invisible run that are needed for visible text."""
     before = run.string[run.start() - 1] if run.start() else before
     after = run.string[run.end() : run.end() + 1]
     style, rest = "", run.group()

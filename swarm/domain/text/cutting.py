@@ -103,7 +103,7 @@ class _Spans:
 
 
 class _Cutter:
-    """The cutting of one text. Each window of ``limit`` characters is examined once, so the cost is linear."""
+    """The state for cutting one text. Each window of ``limit`` characters is examined once, so the cost is linear."""
 
     def __init__(self, text: str, limit: int) -> None:
         self._text = text

@@ -48,7 +48,9 @@ class Inbox:
         self._reactions = reactions
 
     async def read(self, agent: Agent, inbox_message_id: str) -> InboxMessageDetails:
-        """Returns an agent's own inbox message, without a lease. Raises NotFound, also for another agent's message."""
+        """Returns an agent's own inbox message, without a lease. Raises NotFound for an unknown message or another
+        agent's message.
+        """
         raw, task = await self._database.read(_read, agent.id, inbox_message_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(

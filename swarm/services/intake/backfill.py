@@ -84,7 +84,7 @@ class Backfill:
             pass
 
     async def read_due(self) -> int:
-        """Reads a few due threads. Returns how many."""
+        """Reads a few due threads. Returns their number."""
         due = await self._database.write(threads.begin_reads, READERS)
         # If even the failure cannot be stored, the lock of the read expires, and another process tries again after a
         # minute.

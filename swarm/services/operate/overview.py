@@ -149,7 +149,7 @@ class Overview:
         return await self._database.read(_gap_seconds)
 
     async def why_not_stored(self) -> str | None:
-        """Returns the reason why nothing can be stored; None if storing works. Costs an occasional write."""
+        """Returns the reason why nothing can be stored; None if storing works. Occasionally performs a write."""
         return await self._storing.problem()
 
     async def agent_names(self) -> Mapping[str, str]:

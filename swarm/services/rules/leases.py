@@ -120,7 +120,9 @@ def finish(
 
 
 def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
-    """Ends a lease whose run failed or fell silent: the work is due again with one more attempt counted, or dead."""
+    """Ends a lease whose run failed or stopped renewing: the work is due again with one more attempt counted,
+    or dead.
+    """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease:

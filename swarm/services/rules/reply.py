@@ -192,7 +192,7 @@ def post(
     inbox_message_id: str | None = None,
     task_id: str | None = None,
 ) -> list[str]:
-    """Queues a text of an agent.
+    """Queues an agent's text.
 
     Raises Invalid if no part of the text can be shown, and Withdrawn if the thread was deleted.
     """

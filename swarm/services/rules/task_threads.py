@@ -1,4 +1,4 @@
-"""Thread ownership as tasks start and end, and people's messages in the thread of a task.
+"""Maintains the ownership of threads as tasks start and end, and handles people's messages in the thread of a task.
 
 When a thread changes owners, the unread messages of the old owner move with it. A running task occupies its thread, so
 a new message would have to wait for the end of the task. Therefore the task's agent gets the message as a notice, with

@@ -50,7 +50,7 @@ _WHY_LOST: Final = {
 
 
 class StillShown(Conflict):
-    """The answer of an earlier run is still being ended in Slack. The caller should try again in a few seconds."""
+    """The answer of an earlier run is still being completed in Slack; try again in a few seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

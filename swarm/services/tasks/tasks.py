@@ -107,7 +107,7 @@ class Tasks:
         return await self._database.write(self._redrive, task_id)
 
     async def get(self, agent: Agent | None, task_id: str) -> TaskView:
-        """Returns one task. Raises NotFound, also for a task that the agent may not see."""
+        """Returns one task. Raises NotFound for an unknown task or a task that the agent may not see."""
         return await self._database.read(_get, agent, task_id)
 
     async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
