@@ -1,1 +1,3 @@
-"""A team of AI agents behind one Slack app. Start reading at ``bootstrap.py`` and go down the floors."""
+"""A team of AI agents behind one Slack app. Start reading at ``bootstrap.py`` and continue downwards through the
+layers.
+"""

@@ -1,4 +1,6 @@
-"""``python -m swarm`` opens the chat, ``python -m swarm slack`` starts the Slack side, the rest is `swarm`."""
+"""Runs the command line: ``python -m swarm`` opens the chat, ``python -m swarm slack`` starts the Slack side, and other
+arguments are passed to `swarm`.
+"""
 
 import sys
 
@@ -8,7 +10,7 @@ _WHOLE_HELP = ("--help", "-h", "--version")
 
 
 def command(arguments: list[str]) -> list[str]:
-    """The arguments of `swarm` that these ones stand for."""
+    """Returns the arguments of `swarm` that correspond to these arguments."""
     if arguments in (["slack"], ["--slack"]):
         return ["up"]
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _WHOLE_HELP):

@@ -1,8 +1,8 @@
-"""Access: the rules for who may use the swarm and where, and a person's standing. Every entry point asks here.
+"""Access rules: who may use the swarm and where, and a person's standing. Every entry point uses these rules.
 
-Fails closed: an author not known to be a member counts as a stranger. Slack's event itself marks people of other
-workspaces, unless our workspace belongs to an Enterprise Grid organisation; there only ``users.info`` distinguishes
-colleagues of a sister workspace from strangers. Guests are always found by ``users.info``.
+The rules fail closed: an author not known to be a member counts as a stranger. Slack's event itself marks people of
+other workspaces, unless the app's workspace belongs to an Enterprise Grid organisation; then only ``users.info``
+distinguishes colleagues in a sister workspace from strangers. Guests are always identified by ``users.info``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class Listen(StrEnum):
 
     MENTION = "mention"  # none
     ALL = "all"  # people's root messages
-    BOTS = "bots"  # posts of allowed bots only
+    BOTS = "bots"  # only posts of allowed bots
 
 
 class External(StrEnum):
-    """The rights of strangers in a channel: guests, people of other workspaces, authors unknown to Slack."""
+    """The rights of strangers in a channel: guests, people from other workspaces, authors unknown to Slack."""
 
     DENY = "deny"
     ALLOW = "allow"  # they reach agents; their messages alone never start tools that write
 
 
 BOT_MESSAGES_PER_HOUR: Final = 10
-"""The largest number of bots' messages routed per thread and hour, so that two bots cannot loop."""
+"""The maximum number of bots' messages routed per thread and hour, so that two bots cannot loop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,7 @@ class ChannelPolicy:
     enabled: bool = True
     listen: Listen = Listen.MENTION
     allowed_users: frozenset[str] | None = None  # user ids; None: all
-    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
+    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or the user ids of bots (U…)
     bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
     display: TaskDisplay = TaskDisplay.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
@@ -56,21 +56,22 @@ OPERATOR: Final = "operator"
 """The operator's name as a caller; no calling agent may have this name."""
 
 GROUPS: Final = {"leads": Role.LEAD, "workers": Role.WORKER}
-"""Words in a list of callers for all agents of a role."""
+"""Words in a list of callers that stand for all agents of a role."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallerPolicy:
-    """The permitted callers of a built-in agent over AG-UI."""
+    """The callers that a built-in agent permits over AG-UI."""
 
     callers: frozenset[str] = frozenset({OPERATOR})  # groups and agents' names
     reaches_host: bool = True  # its tools reach the host, the operator's documents or MCP servers
     tool_details: bool = False  # callers see the arguments and results of its tool calls
 
     def allows(self, caller: Agent | None) -> bool:
-        """Whether this agent may call; None is the operator, who always may.
+        """Whether this agent may call. None is the operator, who always may.
 
-        An enrolment key's owner chooses the names of enrolled workers, so these never reach the host, even if listed.
+        Enrolled workers never reach the host, even if listed, because the owner of an enrolment key chooses their
+        names.
         """
         if caller is None:
             return True
@@ -81,7 +82,7 @@ class CallerPolicy:
 
 
 def check_callers(callers: Collection[str]) -> None:
-    """Raises Invalid for a word that is neither a group nor a possible agent's name."""
+    """Raises Invalid for a word that is neither a group nor a valid agent name."""
     for caller in callers:
         if caller != OPERATOR and caller not in GROUPS:
             check_name(caller)
@@ -93,7 +94,7 @@ _STRANGERS: Final[Mapping[Standing | None, str]] = {
     Standing.UNVERIFIED: "Slack does not say who this person is, or the account is deactivated",
     None: "Slack has not said yet who this person is",
 }
-_HOW_TO_ALLOW: Final = "strangers are heard only where the channel says external: allow"
+_HOW_TO_ALLOW: Final = "strangers reach agents only in channels with external: allow"
 
 
 def denial(author: Author, policy: ChannelPolicy) -> str | None:
@@ -111,7 +112,7 @@ def denial(author: Author, policy: ChannelPolicy) -> str | None:
 
 
 def standing_in(author: Author, policy: ChannelPolicy) -> Standing:
-    """Returns the mark of this author's messages in a channel with this policy."""
+    """Returns the standing that marks this author's messages in a channel with this policy."""
     if author.kind is AuthorKind.AGENT:
         return Standing.MEMBER
     if author.kind is AuthorKind.USER and author.standing is not Standing.MEMBER:
@@ -126,12 +127,14 @@ class Me:
     team: str
     user_id: str
     bot_id: str
-    url: str = ""  # of the workspace, for permalinks
+    url: str = ""  # the workspace's URL, for permalinks
     enterprise: str = ""  # the Enterprise Grid organisation's id; empty: the workspace belongs to none
 
     @property
     def homes(self) -> frozenset[str]:
-        """The workspace and organisation of colleagues. An organisation-wide installation has its id as ``team``."""
+        """The ids of the workspace and organisation of colleagues. In an organisation-wide installation, ``team`` is
+        the organisation's id.
+        """
         return frozenset(filter(None, (self.team, self.enterprise)))
 
     def wrote(self, author: Author) -> bool:
@@ -140,21 +143,21 @@ class Me:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Person:
-    """A user by ``users.info``."""
+    """A user as described by ``users.info``."""
 
     id: str
-    name: str  # the display name; the id where there is none
+    name: str  # the display name, or the id if there is none
     email: str | None = None  # needs the scope users:read.email
     teams: tuple[str, ...] = ()  # the user's workspaces and organisation
     is_guest: bool = False
-    is_stranger: bool = False  # by Slack: known through a shared channel only
-    is_known: bool = True  # False: no such user, hidden from us, or a deactivated account
+    is_stranger: bool = False  # known only through a shared channel, according to Slack
+    is_known: bool = True  # False: no such user, hidden from the app, or a deactivated account
 
 
 def standing_by_event(author: Author, me: Me) -> Standing | None:
-    """Returns the standing that follows from the event alone; None: Slack must be asked.
+    """Returns the standing that follows from the event alone; None if Slack must be asked.
 
-    Bots are judged by the channels' lists alone.
+    Bots are judged only by the channels' lists.
     """
     if author.kind is not AuthorKind.USER:
         return Standing.MEMBER
@@ -163,7 +166,7 @@ def standing_by_event(author: Author, me: Me) -> Standing | None:
 
 
 def standing_of(person: Person, me: Me) -> Standing:
-    """Returns a person's standing by Slack's answer."""
+    """Returns a person's standing according to Slack's response."""
     if not person.is_known or not person.teams:
         return Standing.UNVERIFIED
     if person.is_stranger or not me.homes & set(person.teams):

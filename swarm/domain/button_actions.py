@@ -1,4 +1,4 @@
-"""People's actions: the buttons of our messages, and Slack's own Stop."""
+"""People's actions: the buttons of the swarm's messages, and Slack's own Stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STOP_RUN_ACTION: Final = "swarm_stop_turn"
 """``action_id`` of the button that stops a running answer; its value is the run's id."""
 
 RETRY_RUN_ACTION: Final = "swarm_retry_turn"
-"""``action_id`` of the button that runs a run again; its value is the run's id."""
+"""``action_id`` of the button that retries a run; its value is the run's id."""
 
 FEEDBACK_ACTION: Final = "swarm_feedback"
 """``action_id`` of 👍 and 👎 below an answer; see :func:`feedback_value`."""
@@ -23,7 +23,7 @@ _DOWN: Final = "down"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ButtonPressed:
-    """A person pressed a button. ``key`` identifies this press, so that repeated events count once."""
+    """A press of a button by a person. ``key`` identifies the press, so that repeated events count once."""
 
     key: str
     action_id: str
@@ -32,21 +32,21 @@ class ButtonPressed:
     channel: str
     message_ts: str
     thread_ts: str | None
-    team: str | None = None  # the person's workspace, if Slack says so
+    team: str | None = None  # the person's workspace, if Slack reports it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionStopped:
-    """A person pressed Slack's own Stop in a thread (``agent_session_stopped``), which ends all our runs there.
+    """A press of Slack's own Stop in a thread (``agent_session_stopped``), which ends all of the swarm's runs there.
 
-    ``key`` identifies this press, so that repeated events count once.
+    ``key`` identifies the press, so that repeated events count once.
     """
 
     key: str
     channel: str
     thread_ts: str
     user_id: str
-    message_ts: tuple[str, ...]  # our growing messages, which Slack has stopped; often none
+    message_ts: tuple[str, ...]  # the swarm's growing messages that Slack has stopped; often none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,12 +58,12 @@ class Feedback:
 
 
 def feedback_value(feedback: Feedback) -> str:
-    """The value of a feedback button."""
+    """Returns the value of a feedback button."""
     return f"{feedback.run_id}:{_UP if feedback.is_good else _DOWN}"
 
 
 def feedback_of(value: str) -> Feedback | None:
-    """Parses a feedback button's value; None for any other value."""
+    """Parses a feedback button's value. Returns None for any other value."""
     run_id, _, thumb = value.rpartition(":")
     if not run_id or thumb not in (_UP, _DOWN):
         return None

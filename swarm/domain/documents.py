@@ -1,13 +1,13 @@
 """Documents that agents can search: the files of one folder, indexed in pieces that can be found and cited.
 
-Pieces are slices: joined they give the document. They begin at headings and paragraphs where possible, and are short
-enough to be shown as the excerpt of a search. Headings are those of Markdown (``# …``, underlined) and
+Pieces are consecutive slices: joined, they give the document. They begin at headings and paragraphs where possible, and
+are short enough to be shown as excerpts of a search. Headings are those of Markdown (``# …``, underlined) and
 reStructuredText (underlined, with or without a line above).
 
-The database indexes words in a normal form, so that both engines find the same, whatever their parsers and locales do
-with hyphens, addresses, accents and scripts: runs of letters, digits and their marks, without case, accents and the
-English plural "s". Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese) become
-overlapping pairs of characters, which find any word of two characters or more.
+The database indexes words in a normalised form, so that both engines find the same documents, however their parsers and
+locales treat hyphens, addresses, accents and scripts. Words are runs of letters, digits and their marks, without case,
+accents and the English plural "s". Scripts without spaces between words (Chinese, Japanese, Korean, Thai, Lao, Khmer,
+Burmese) become overlapping pairs of characters, which find any word of two or more characters.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ SEARCH_LIMIT: Final = 5
 MOST_RESULTS: Final = 20
 
 PIECE_CHARACTERS: Final = 500
-"""The largest size of a piece, and thus of an excerpt."""
+"""The maximum size of a piece, and thus of an excerpt."""
 
 MOST_TERMS: Final = 48
-"""The largest number of terms of a query; a pasted error message has more."""
+"""The maximum number of terms in a query; a pasted error message has more."""
 
 _QUERY_CHARACTERS: Final = 10_000  # the part of a query that is read
-_LONGEST_WORD: Final = 64  # compared characters
-_PREFIX_FROM: Final = 4  # shorter words begin too many others
+_LONGEST_WORD: Final = 64  # the number of characters compared
+_PREFIX_FROM: Final = 4  # shorter words are prefixes of too many other words
 _LONGEST_PHRASE: Final = 8  # words
 _TITLE_CHARACTERS: Final = 200
 
 _MARK: Final = r"[=\-~^\"'*+#]"
 _OUTLINE: Final = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}|~{3,}).*(?:\n(?! {0,3}(?P=fence)).*)*(?:\n.*)?"  # code, to its end
+    r"^ {0,3}(?P<fence>`{3,}|~{3,}).*(?:\n(?! {0,3}(?P=fence)).*)*(?:\n.*)?"  # code, up to its end
     r"|^ {0,3}(?P<level>#{1,6})[ \t]+(?P<marked>\S.{0,999})$"
     rf"|(?<![^\n=\-~^\"'*+#]\n)^(?!(?P<no>{_MARK})(?P=no){{2,}}[ \t]*$)"  # below a blank line or a line of marks
     rf"(?P<underlined>\S.{{0,999}})\n(?P<mark>{_MARK})(?P=mark){{2,}}[ \t]*$",
@@ -64,15 +64,15 @@ _ACCENT: Final = re.compile(  # and variation selectors
 class FoundDocument:
     """A search result."""
 
-    id: str  # the path below the folder, with slashes
-    title: str  # the first heading, else the file's name
+    id: str  # the path relative to the folder, with slashes
+    title: str  # the first heading, or the file's name without one
     excerpt: str  # the best matching piece, plain text
-    score: float  # larger is better; comparable within one search only
+    score: float  # larger is better; comparable only within one search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """A whole document."""
+    """A complete document."""
 
     id: str
     title: str
@@ -95,19 +95,19 @@ class Library(Protocol):
 class IndexedFile:
     """A file in the index."""
 
-    path: str  # below the folder, with slashes
+    path: str  # relative to the folder, with slashes
     size: int  # bytes
-    modified_ns: int  # nanoseconds since 1970 by the file system; 0: too recent to be trusted
-    digest: str  # of its bytes
+    modified_ns: int  # nanoseconds since 1970, according to the file system; 0: too recent to be trusted
+    digest: str  # the digest of its bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexedPiece:
     """A piece of a document in the index."""
 
-    text: str  # a slice of the document; the pieces together are the document
+    text: str  # a slice of the document; all pieces together form the document
     heading_words: tuple[str, ...]  # title, headings, path
-    words: tuple[str, ...]  # in text order
+    words: tuple[str, ...]  # in the order of the text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +115,7 @@ class DocumentReading:
     """One reading of a file."""
 
     file: IndexedFile
-    pieces: Sequence[IndexedPiece] | None  # None: the text is the known one
+    pieces: Sequence[IndexedPiece] | None  # None: the text has not changed
     title: str = ""
 
 
@@ -123,12 +123,12 @@ class DocumentReading:
 class QueryTerm:
     """One search term: a word, the beginning of a word, or consecutive words."""
 
-    words: tuple[str, ...]  # at least one
+    words: tuple[str, ...]  # at least one word
     is_prefix: bool = False  # the word may continue
 
 
 def title_of(text: str) -> str | None:
-    """Returns a document's title from its front matter, else its first heading; None without either."""
+    """Returns a document's title from its front matter, or its first heading; None without either."""
     front = _FRONT.match(text)
     named = front and _FRONT_TITLE.search(front[1])
     if named and (title := _plain(named[1].strip("\"'"))):
@@ -137,7 +137,7 @@ def title_of(text: str) -> str | None:
 
 
 def pieces_of(text: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yields a document in pieces, each with the headings above and inside."""
+    """Yields the pieces of a document, each with the headings above and inside it."""
     headings = list(_headings(text))
     starts = [start for start, _, _ in headings]
     trail: dict[int, str] = {}  # by level
@@ -154,7 +154,7 @@ def pieces_of(text: str) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Returns the words of a text in order, consisting of letters, digits and marks only."""
+    """Returns the words of a text in order, consisting only of letters, digits and marks."""
     words: list[str] = []
     for run in _RUN.finditer(_fold(text).translate(_SEPARATED)):
         words += [run[1][at : at + 2] for at in range(len(run[1]))] if run[1] else [_singular(run[0])[:_LONGEST_WORD]]
@@ -162,10 +162,11 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def terms_of(query: str) -> tuple[QueryTerm, ...]:
-    """Returns the search terms of a query: any of them matches, more are better. Empty for a query without words.
+    """Returns the search terms of a query. Any of them matches, and more matches are better. Empty for a query without
+    words.
 
     A chunk without blanks, such as ``gpt-5`` or ``max_tokens``, is a phrase in addition to its words. A word also finds
-    longer words with this beginning, at a lower score.
+    longer words with this prefix, at a lower score.
     """
     terms: dict[QueryTerm, None] = {}  # an ordered set
     for chunk in query[:_QUERY_CHARACTERS].split():
@@ -191,7 +192,9 @@ def _plain(heading: str) -> str:
 
 
 def _end(text: str, start: int, headings: Sequence[int]) -> int:
-    """Returns the end of a piece: a heading in its second half, else that of a paragraph, line, sentence or word."""
+    """Returns the end of a piece: a heading in its second half, or else the end of a paragraph, line, sentence
+    or word.
+    """
     limit = min(len(text), start + PIECE_CHARACTERS)
     half = start + PIECE_CHARACTERS // 2
     following = bisect_left(headings, half)
@@ -206,7 +209,7 @@ def _end(text: str, start: int, headings: Sequence[int]) -> int:
 
 
 def _asked(words: tuple[str, ...]) -> Iterator[QueryTerm]:
-    """Yields the terms of a chunk without blanks: each word, and all words as a phrase if they are few."""
+    """Yields the terms of a chunk without blanks: each word, and all words as a phrase if there are only a few."""
     whole = [word for word in words if len(word) > 1 or not _is_unspaced(word)]  # without the last halves of pairs
     if 1 < len(whole) <= _LONGEST_PHRASE:
         yield QueryTerm(words=tuple(whole))
@@ -230,7 +233,7 @@ def _fold(text: str) -> str:
 
 
 def _singular(word: str) -> str:
-    """Removes a plural ending by spelling alone. Mistakes do no harm: queries and texts share them."""
+    """Removes a plural ending based only on spelling. Mistakes do no harm, because queries and texts share them."""
     if len(word) < 4 or not word.endswith("s") or not word.isascii() or word.endswith(("ss", "us")):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -239,10 +242,12 @@ def _singular(word: str) -> str:
 
 
 class _Separated(dict[int, str]):
-    """Maps each character's number to the character if it belongs to a word, else to a blank. Filled on demand."""
+    """A map from each character's code point to the character if it belongs to a word, or to a blank. Filled on
+    demand.
+    """
 
     def __missing__(self, number: int) -> str:
-        category = unicodedata.category(chr(number))  # Cf: soft hyphens and joiners, within words but not of them
+        category = unicodedata.category(chr(number))  # Cf: soft hyphens and joiners inside words, but not part of them
         self[number] = chr(number) if category[0] in "LNM" else "" if category == "Cf" else " "
         return self[number]
 

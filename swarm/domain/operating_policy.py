@@ -1,7 +1,7 @@
 """The operating policy: the operator's decisions with all defaults, as the use cases need them.
 
-Most of it is fixed while a process lives. The reloadable part, `Policies`, is one frozen value in a `PolicyBook`: a
-reload replaces it as a whole, and each later read gets the new value.
+Most of the policy is fixed while a process runs. The reloadable part, `Policies`, is one frozen value in a
+`PolicyBook`: a reload replaces the value, and each later read gets the new value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from swarm.domain.prompts.input import HISTORY_CHARACTERS
 MESSAGES_PER_MINUTE: Final = 20
 
 _DIRECT = "D"
-"""The first letter of a direct message's channel id, used by no other kind."""
+"""The first letter of a direct message's channel id. No other type of channel uses it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reactions:
-    """The emoji for a message's state; None switches one off."""
+    """The emoji for a message's state; None disables an emoji."""
 
     stored: str | None = REACTION_STORED
     answered: str | None = REACTION_ANSWERED
@@ -45,7 +45,7 @@ class Retention:
     sessions_days: int = 90  # since the last use of a built-in agent's session
     runs_days: int = 90  # since the end of a run: the answer as shown, its usage and cost
     agent_messages_days: int = 90
-    routing_days: int = 7  # the reasons of messages that reached no agent
+    routing_days: int = 7  # the reasons for messages that reached no agent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,14 +53,14 @@ class Policies:
     """The part of the policy that a reload may change. ``channels`` is keyed by channel id."""
 
     default_agent: str | None = None  # a lead's name; None: the oldest lead that is online
-    dm_agent: str | None = None  # the name of the agent for direct messages; None: as everywhere
+    dm_agent: str | None = None  # the agent's name for direct messages; None: as in channels
     reactions: Reactions = field(default_factory=Reactions)
-    messages_per_minute: int | None = None  # that reach agents, per person over all channels; None: no limit
+    messages_per_minute: int | None = None  # messages that reach agents, per person over all channels; None: no limit
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
 
     def of(self, channel: str) -> ChannelPolicy:
-        """Returns the policy of a channel: its own entry, else `everywhere`; direct messages use ``dm_agent``."""
+        """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
         own = self.channels.get(channel)
         if own is None and self.dm_agent and channel.startswith(_DIRECT):
             return replace(self.everywhere, agent=self.dm_agent)
@@ -68,14 +68,14 @@ class Policies:
 
 
 class PolicyBook:
-    """The policies in force. A replacement is one assignment, so no reader sees half of a change."""
+    """The policies in force. A replacement is one assignment, so no reader sees a partial change."""
 
     def __init__(self, policies: Policies) -> None:
         self.current = policies
 
 
 class _ReactionsInForce(Reactions):
-    """Reactions that follow a book: a holder of this object, such as the sender, sees every change."""
+    """Reactions that follow a book: every holder of this object, such as the sender, sees all changes."""
 
     __slots__ = ("_book",)
     _book: PolicyBook
@@ -102,17 +102,17 @@ class _ReactionsInForce(Reactions):
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
 class OperatingPolicy:
-    """The operator's decisions. Copies by `dataclasses.replace` share the book and follow the same reloads."""
+    """The operator's decisions. Copies made with `dataclasses.replace` share the book and follow the same reloads."""
 
     offline_after_seconds: float
     lease_seconds: float
     most_agents: int
     most_enrolled: int
-    started_at: int  # microseconds; when this coordinator began to listen. 0: when it opened the database
+    started_at: int  # microseconds: when this coordinator started to listen. 0: when it opened the database
     retention: Retention
     history_characters: int | None  # of a thread, included in a prompt or a run; None: all
     book: PolicyBook
-    guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host: see `CallerPolicy`
+    guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host; see `CallerPolicy`
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class OperatingPolicy:
         channels: Mapping[str, ChannelPolicy] | None = None,
         everywhere: ChannelPolicy | None = None,
     ) -> None:
-        """Without a ``book``, creates one with the policies given here: see `Policies`."""
+        """Without a ``book``, creates one with the given policies; see `Policies`."""
         policies = Policies(
             default_agent=default_agent,
             dm_agent=dm_agent,
@@ -167,7 +167,7 @@ class OperatingPolicy:
 
     @property
     def messages_per_minute(self) -> int | None:
-        """The limit of one person's messages that reach agents per minute; None: no limit."""
+        """The limit on one person's messages that reach agents per minute; None: no limit."""
         return self.book.current.messages_per_minute
 
     def policy(self, channel: str) -> ChannelPolicy:
@@ -184,5 +184,5 @@ class ReloadResult:
     """The result of a reload. Keys are dotted; no value is disclosed except agents' names."""
 
     changed: tuple[str, ...]  # in force from now on
-    needs_restart: tuple[str, ...]  # differs from the process's start, and takes effect at the next one
+    needs_restart: tuple[str, ...]  # differs from the value at process start, and takes effect at the next start
     doubts: tuple[str, ...]  # sentences about likely mistakes, such as a name without an agent

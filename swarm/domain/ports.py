@@ -1,4 +1,6 @@
-"""The use cases' interfaces to Slack, each with more than one implementation: Slack itself, and a test's fake."""
+"""The interfaces of the use cases to Slack. Each has at least two implementations: Slack itself, and a fake for
+tests.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from swarm.domain.prompts.input import ChannelFacts
 
 
 class Directory(Protocol):
-    """Names and details for ids. Never fails: a failed lookup gives the id itself, or nothing."""
+    """Names and details for ids. Never fails: a failed lookup returns the id itself, or nothing."""
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """Returns the display name of a user, or the name of a bot."""
@@ -33,15 +35,15 @@ class Directory(Protocol):
 
 
 class PersonLookup(Protocol):
-    """Looks up people in Slack."""
+    """The lookup of people in Slack."""
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
-        """Returns a person; None without an answer in time. Never fails."""
+        """Returns a person; None if Slack does not answer in time. Never fails."""
         ...
 
 
 class SlackSender(Protocol):
-    """Sends deliveries, one call each."""
+    """The sender of deliveries, with one call for each."""
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         """Returns the expected duration of :meth:`ready`."""
@@ -56,36 +58,40 @@ class SlackSender(Protocol):
         ...
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
-        """Looks up a post by our key. Raises Unavailable when Slack cannot be asked, NotFound if it can never tell."""
+        """Searches for a post by the swarm's key. Raises Unavailable when Slack cannot be reached, and NotFound if
+        Slack cannot answer the search.
+        """
         ...
 
 
 class SlackReader(Protocol):
-    """Reads messages. Every method raises Unavailable when Slack cannot be asked, NotFound when it refuses."""
+    """The reader of messages. Every method raises Unavailable when Slack cannot be reached, and NotFound when it
+    refuses.
+    """
 
     async def conversations(self) -> list[str]:
         """Returns the ids of all conversations of the app."""
         ...
 
     async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
-        """Returns a conversation's messages after ``oldest``, without replies, oldest first; the newest ``limit``."""
+        """Returns the newest ``limit`` messages of a conversation after ``oldest``, without replies, oldest first."""
         ...
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
-        """Returns all messages of a thread, oldest first; empty for an unknown one."""
+        """Returns all messages of a thread, oldest first; empty for an unknown thread."""
         ...
 
 
 class OpenFile(Protocol):
-    """The content of a file, streamed from Slack. Can be read once, and must be closed."""
+    """The content of a file, streamed from Slack. It can be read once, and must be closed."""
 
     @property
     def size_bytes(self) -> int | None:
-        """The size, if Slack gives it in advance."""
+        """The size, if Slack reports it in advance."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Yields the content. Raises TooLarge past the cap, Unavailable if Slack breaks off."""
+        """Yields the content. Raises TooLarge above the cap, and Unavailable if the connection to Slack breaks."""
         ...
 
     async def close(self) -> None:
@@ -94,7 +100,7 @@ class OpenFile(Protocol):
 
 
 class SlackFiles(Protocol):
-    """Streams files to and from Slack. Every method raises Unavailable when Slack cannot be asked."""
+    """The transfer of files to and from Slack. Every method raises Unavailable when Slack cannot be reached."""
 
     async def info(self, file_id: str) -> FileInfo:
         """Returns a file's description. Raises NotFound."""
@@ -105,7 +111,9 @@ class SlackFiles(Protocol):
         ...
 
     async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
-        """Uploads content, still invisible to people; returns the file's id. Raises Conflict if Slack refuses."""
+        """Uploads content that is still invisible to people. Returns the file's id. Raises Conflict if Slack
+        refuses.
+        """
         ...
 
     async def ready_to_share(self) -> None:
@@ -117,5 +125,5 @@ class SlackFiles(Protocol):
         ...
 
     async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
-        """Returns the timestamp of the message that shows a file in a thread; None if Slack knows of none now."""
+        """Returns the timestamp of the message that shows a file in a thread; None if Slack currently knows of none."""
         ...

@@ -31,7 +31,7 @@ class Roster:
     _by_name: dict[str, Candidate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Indexed: a roster is built once a second and queried several times per message.
+        # Indexed, because a roster is built once a second and queried several times per message.
         object.__setattr__(self, "_by_id", {agent.id: agent for agent in self.agents})
         object.__setattr__(self, "_by_name", {agent.name: agent for agent in self.agents})
 
@@ -48,19 +48,19 @@ class Roster:
 
     @property
     def default_lead(self) -> Candidate | None:
-        """The configured default; else the oldest lead that is online; else the oldest lead."""
+        """The configured default lead; otherwise the oldest lead that is online; otherwise the oldest lead."""
         leads = [agent for agent in self.agents if agent.role is Role.LEAD]
         online = [lead for lead in leads if lead.online]
         return self.by_name(self.default_name) or next(iter(online or leads), None)
 
 
 def names_and_verb(agents: Sequence[Candidate]) -> str:
-    """The subject and verb of a sentence about agents: ``ada is``, ``ada and bob are``."""
+    """Returns the subject and verb of a sentence about agents: ``ada is``, ``ada and bob are``."""
     return " and ".join(agent.name for agent in agents) + (" is" if len(agents) == 1 else " are")
 
 
 def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, tuple[str, ...]]:
-    """Returns the agents that ``swarm#…`` names in a text, in order; whether all are named; and unknown names."""
+    """Returns the agents that a text names with ``swarm#…``, in order; whether it names all; and the unknown names."""
     found: dict[str, Candidate] = {}
     everybody = False
     unknown: list[str] = []

@@ -4,11 +4,11 @@
 The first matching rule decides:
 
 1. own, edited, deleted and system messages are never work; strangers and others without access are refused; ``!stop``
-   stops the runs here, and is a normal message where nothing runs
+   stops the runs in its thread, and is a normal message if nothing runs there
 2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
 3. the owner of the thread, unless the message mentions only other people
 4. the channel's listening mode
-5. a mention of the bot, or a direct message: the channel's agent, in a direct message the agent for these, else the
+5. a mention of the bot, or a direct message: the channel's agent, or the agent for direct messages; otherwise the
    default lead
 6. everything else is context
 """
@@ -74,8 +74,8 @@ class Situation:
     roster: Roster
     owner_id: str | None = None  # the thread's owner
     awaits_lead: bool = False  # messages of the thread wait until a lead is registered
-    bot_turns: int = 0  # bots' messages routed in this thread within the last hour
-    routed: bool = False  # of an edit: the message was routed before
+    bot_turns: int = 0  # messages of bots routed in this thread within the last hour
+    routed: bool = False  # for an edit: the message was already routed
     can_stop: bool = False  # a run exists that the message could stop
 
 
@@ -95,13 +95,13 @@ class Decision:
     reason: str
     targets: tuple[Target, ...] = ()
     new_owner_id: str | None = None  # the thread's new owner; None: unchanged
-    is_refusal: bool = False  # of a message that would have been work: the person, or the bot's thread, is told
-    absent: tuple[Candidate, ...] = ()  # named agents that are offline, replaced by the default lead
-    unknown: tuple[str, ...] = ()  # names in the message without an agent
+    is_refusal: bool = False  # the message would have been work: the person or the bot's thread is informed
+    absent: tuple[Candidate, ...] = ()  # named offline agents, replaced by the default lead
+    unknown: tuple[str, ...] = ()  # names in the message that match no agent
 
     @property
     def is_work(self) -> bool:
-        """Whether the message causes work, or would if the author had access here."""
+        """Whether the message causes work, or would cause work if the author had access here."""
         return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
 
 
@@ -116,12 +116,12 @@ def names_swarm(text: str, me: Me) -> bool:
 
 
 def asks_to_stop(text: str) -> bool:
-    """Whether a text is ``!stop``, in any case, with or without mentions around it."""
+    """Whether a text is ``!stop`` in any case, with or without mentions around it."""
     return _STOP in text.lower() and _MENTION.sub("", text).strip().lower() == _STOP
 
 
 def decide(message: SlackMessage, situation: Situation, change: Change = Change.POSTED) -> Decision:
-    """Returns the recipients of ``message`` and the reason. Total: every message has exactly one outcome."""
+    """Returns the recipients of ``message`` and the reason. Every message has exactly one outcome."""
     return (
         _never_work(message, situation, change)
         or _refused(message, situation, change)
@@ -130,7 +130,7 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
 
 
 def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
-    """Rules 2 to 6, and ``!stop``, for authors with access."""
+    """Applies rules 2 to 6 and ``!stop`` for authors with access."""
     return (
         _by_stop(message, situation, change)
         or _by_address(message, situation)
@@ -144,30 +144,30 @@ def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> De
 
 
 def _never_work(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
-    """Rule 1."""
+    """Applies rule 1."""
     if situation.me.wrote(message.author):
         return Decision(outcome=RoutingOutcome.OWN, reason="our own post")
     if change is Change.DELETED:
         return Decision(outcome=RoutingOutcome.DELETED, reason="the message was deleted")
     if message.subtype not in _CONTENT_SUBTYPES:
-        return Decision(outcome=RoutingOutcome.SYSTEM, reason=f"a message of Slack itself ({message.subtype})")
+        return Decision(outcome=RoutingOutcome.SYSTEM, reason=f"a message from Slack itself ({message.subtype})")
     if change is Change.EDITED and situation.routed:
         return Decision(outcome=RoutingOutcome.EDITED, reason="an edit of a message that was routed before")
     return None
 
 
 def _refused(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
-    """The rest of rule 1: authors without access, and bots over their limit."""
+    """Applies the rest of rule 1: authors without access, and bots over their limit."""
     denied = denial(message.author, situation.policy)
     if denied:
         outcome, decision = _refusal(message.author, situation.policy), _by_rules(message, situation, change)
         if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
-            return decision  # no work for any author
+            return decision  # not work, whoever the author is
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
         return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
-        reason = f"bots have had their {most} messages of this hour in this thread (bot_messages_per_hour)"
+        reason = f"bots have reached the limit of {most} messages per hour in this thread (bot_messages_per_hour)"
         is_work = _by_rules(message, situation, change).is_work
         return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
     return None
@@ -177,12 +177,12 @@ def _refusal(author: Author, policy: ChannelPolicy) -> RoutingOutcome:
     if author.kind is AuthorKind.BOT or not policy.enabled or author.standing is Standing.MEMBER:
         return RoutingOutcome.NOT_ALLOWED
     if policy.external is External.ALLOW:
-        return RoutingOutcome.NOT_ALLOWED  # by the list of people
+        return RoutingOutcome.NOT_ALLOWED  # excluded by the list of people
     return RoutingOutcome.STRANGER if author.standing else RoutingOutcome.UNVERIFIED
 
 
 def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
-    """The end of rule 1. Bots stop nothing, and a message to somebody else stops nothing."""
+    """Applies the end of rule 1. Bots stop nothing, and a message addressed to somebody else stops nothing."""
     if not situation.can_stop or change is not Change.POSTED or message.author.kind is not AuthorKind.USER:
         return None
     if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
@@ -191,7 +191,9 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 2. One named agent also gets the thread; several get it only without an owner; ``all`` never."""
+    """Applies rule 2. A single named agent also gets the thread; several agents get it only without an owner; ``all``
+    never does.
+    """
     named, everybody, unknown = addressed(message.own_text, situation.roster)
     if everybody and situation.roster.agents:
         targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
@@ -206,7 +208,7 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
-    """Routes to the named agents; the default lead gets one message for all of them that are offline."""
+    """Routes to the named agents. The default lead gets one message for all named agents that are offline."""
     targets: dict[str, Target] = {}
     stand_ins = {agent: situation.roster.stand_in_for(agent) for agent in named}
     for agent, stand_in in stand_ins.items():
@@ -226,7 +228,7 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
 
 
 def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 3."""
+    """Applies rule 3."""
     if situation.owner_id is None and not situation.awaits_lead:
         return None
     if _mentions_only_others(message, situation):
@@ -258,7 +260,7 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 4. A mention of the bot is left to rule 5, whose reason names it."""
+    """Applies rule 4. A mention of the bot is left to rule 5, whose reason states it."""
     listen = situation.policy.listen
     if situation.me.user_id in mentions(message.own_text) or message.channel_type is ChannelType.DM:
         return None
@@ -276,7 +278,7 @@ def _by_listening(message: SlackMessage, situation: Situation) -> Decision | Non
 
 
 def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 5."""
+    """Applies rule 5."""
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
     if situation.me.user_id in mentions(message.own_text):
@@ -293,7 +295,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
-    """Whether the message mentions other people only; a direct message to the bot has no others."""
+    """Whether the message mentions only other people. A direct message to the bot has no other recipients."""
     named = mentions(message.own_text)
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
@@ -301,7 +303,7 @@ def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
 def _to_channel_agent(
     situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
 ) -> Decision:
-    """Routes to the channel's configured agent; to the default lead if none is configured or online."""
+    """Routes to the channel's configured agent, or to the default lead if none is configured or online."""
     name = situation.policy.agent
     agent = situation.roster.by_name(name)
     if agent is None:
@@ -327,7 +329,7 @@ def _to_default(situation: Situation, outcome: RoutingOutcome, matched_by: Match
 def _to_one(
     agent: Candidate, situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str
 ) -> Decision:
-    """Routes to one agent, the new owner of a thread without one."""
+    """Routes to one agent, which becomes the owner of a thread without an owner."""
     return Decision(
         outcome=outcome,
         reason=reason,

@@ -1,6 +1,6 @@
 """The JSON of the contract: triggers, inbox messages, tasks, files, agents and the messages between them.
 
-Entry points and tools share these shapes. A `TypedDict` names the keys and types of an object; :func:`shape` fills it
+Entry points and tools share these shapes. A `TypedDict` defines the keys and types of an object; :func:`shape` fills it
 from a view. Times are ISO 8601 in UTC.
 """
 
@@ -26,11 +26,12 @@ _Read = Callable[[tuple[Any, ...]], Any]
 
 
 def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
-    """Returns the JSON object of a `TypedDict`, each value from the first view with an attribute or key of that name.
+    """Returns the JSON object of a `TypedDict`. Each value comes from the first view with an attribute or key of that
+    name.
 
-    ``given`` values come first. Enums become their values, and integers in place of a text are times. A nested object
-    without an attribute of its own is made of the attributes that begin with its name, such as ``user_id`` and
-    ``user_name``; it is null if the first of them is None. Raises AttributeError for a missing value.
+    ``given`` values take precedence. Enums are replaced by their values, and integers where text is expected are times.
+    A nested object without an attribute of its own is built from the attributes that begin with its name, such as
+    ``user_id`` and ``user_name``; it is null if the first of them is None. Raises AttributeError for a missing value.
     """
     found: dict[str, object] = {}
     for key, convert, read in _plan(kind, *map(type, views)):  # type: ignore[arg-type]  # types are hashable
@@ -41,14 +42,14 @@ def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
 
 @cache
 def _plan(kind: type, *views: type) -> tuple[tuple[str, _Convert | None, _Read], ...]:
-    """Returns how to convert and to read the value of each key, once for each combination of views."""
+    """Returns how to convert and read the value of each key, computed once for each combination of views."""
     hints = get_type_hints(kind)
     return tuple((key, _conversion(hint), _reader(key, views, _parts(hint))) for key, hint in hints.items())
 
 
 def _reader(key: str, views: tuple[type, ...], parts: tuple[str, ...] = (), first: int = 0) -> _Read:
     for place, view in enumerate(views[first:], first):
-        if issubclass(view, Mapping):  # the keys differ from one mapping to another
+        if issubclass(view, Mapping):  # the keys differ between mappings
             otherwise = _reader(key, views, parts, place + 1)
             return lambda found: found[place][key] if key in found[place] else otherwise(found)
         if hasattr(view, key) or key in getattr(view, "__dataclass_fields__", ()):
@@ -66,7 +67,7 @@ def _reader(key: str, views: tuple[type, ...], parts: tuple[str, ...] = (), firs
 
 
 def _conversion(hint: Any) -> _Convert | None:
-    """Returns the conversion of a value to JSON; None: the value is JSON already."""
+    """Returns the conversion of a value to JSON; None if the value is already JSON."""
     inner = get_args(hint)
     if is_typeddict(hint):
         return partial(shape, hint)
@@ -80,7 +81,7 @@ def _conversion(hint: Any) -> _Convert | None:
 
 
 def _parts(hint: Any) -> tuple[str, ...]:
-    """Returns the keys of the object inside, if the value is one."""
+    """Returns the keys of the nested object if the value is one."""
     kind = next((each for each in (hint, *get_args(hint)) if is_typeddict(each)), None)
     return tuple(get_type_hints(kind)) if kind and get_origin(hint) is not list else ()
 
@@ -101,7 +102,7 @@ class FileShape(TypedDict):
 
 
 class SharedFileShape(TypedDict):
-    """A file shared in a thread; ``ts`` is its message, null if Slack did not say which."""
+    """A file shared in a thread. ``ts`` is the timestamp of its message, null if Slack did not report it."""
 
     file_id: str
     name: str
@@ -110,7 +111,7 @@ class SharedFileShape(TypedDict):
 
 
 class MessageShape(TypedDict):
-    """One message of a thread's transcript; ``standing`` is its author's."""
+    """One message of a thread's transcript. ``standing`` is its author's standing."""
 
     ts: str
     author: str
@@ -129,7 +130,7 @@ class UserShape(TypedDict):
 
 
 class InboxMessageShape(TypedDict):
-    """An inbox message: the new message, whole."""
+    """An inbox message with the complete new message."""
 
     id: str
     text: str
@@ -162,7 +163,7 @@ class LeaseShape(TypedDict):
 
 
 class NoticeShape(TypedDict):
-    """A notice: the event, its actor, the inbox message, task or agent message concerned, and a text."""
+    """A notice: the event, its cause, the related inbox message, task or agent message, and a text."""
 
     kind: str
     inbox_message_id: str | None
@@ -211,13 +212,13 @@ class TaskShape(TypedDict):
 
 
 class FoundTasks(TypedDict):
-    """Tasks, the newest first."""
+    """Tasks, newest first."""
 
     tasks: list[TaskShape]
 
 
 class TriggerShape(TypedDict):
-    """One piece of work or news."""
+    """One piece of work or one notice."""
 
     id: str
     kind: str
@@ -236,13 +237,13 @@ class TriggerShape(TypedDict):
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})
-"""The beginning of an unread message. Functional syntax, since ``from`` is a keyword of Python."""
+"""The beginning of an unread message. Functional syntax, because ``from`` is a Python keyword."""
 
 
 TrayMessageShape = TypedDict(
     "TrayMessageShape", {"message_id": str, "from": str, "channel": str | None, "preview": str, "sent_at": str}
 )
-"""The beginning of an unread message of another agent; a direct one has no channel."""
+"""The beginning of an unread message from another agent; a direct message has no channel."""
 
 
 class TrayShape(TypedDict):
@@ -282,7 +283,7 @@ class MemberShape(AgentShape):
 
 
 class AddresseeShape(TypedDict):
-    """The recipient of a message: an online agent gets it at once, an offline one on its return."""
+    """The recipient of a message: an online agent gets it at once, an offline agent on its return."""
 
     id: str
     name: str
@@ -302,7 +303,7 @@ AgentMessageShape = TypedDict(
         "unread": bool,
     },
 )
-"""A message between agents as one of them reads it. Functional syntax, since ``from`` is a keyword of Python."""
+"""A message between agents, as seen by one of them. Functional syntax, because ``from`` is a Python keyword."""
 
 
 def tray_shape(tray: Tray) -> TrayShape:
@@ -326,7 +327,7 @@ def _tray_message(message: AgentMessage) -> TrayMessageShape:
 
 
 def agent_message_shape(message: AgentMessage) -> AgentMessageShape:
-    """Returns a whole message."""
+    """Returns a complete message."""
     return {
         "id": message.id,
         "from": {"id": message.sender_id, "name": message.sender},

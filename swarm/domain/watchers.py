@@ -1,9 +1,9 @@
 """Metric events and the watchers that receive them, so that an operator can observe the system.
 
-A query function notes a metric event with ``tx.note`` while it changes the database. Events are reported once, after
-the commit: a transaction that is rolled back reports nothing, and a repeated one nothing twice. Watchers are called
-after the fact, on the event loop's thread; they neither wait nor raise. No behaviour depends on either: the database
-alone holds the state.
+A query function records a metric event with ``tx.note`` while it changes the database. Events are reported once, after
+the commit: a transaction that is rolled back reports nothing, and a repeated transaction reports nothing twice.
+Watchers are called after the commit, on the event loop's thread; they neither wait nor raise. No behaviour depends on
+events or watchers, because only the database holds the state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from swarm.domain.model.inbox import LeaseEnd
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changed:
-    """An object took a step that its timeline records, for example ``inbox.respond``."""
+    """A step of an object that its timeline records, for example ``inbox.respond``."""
 
     change: str
     subject: str  # the id of the changed object
@@ -28,31 +28,31 @@ class Changed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TriggerClaimed:
-    """An agent claimed work or a notice."""
+    """A claim of work or of a notice by an agent."""
 
-    kind: str  # the trigger's
+    kind: str  # the trigger's kind
     trigger_id: str
     agent_id: str
     attempt: int
     waited_us: int  # since the trigger was stored
-    also: tuple[str, ...] = ()  # messages handed out together with it, or from which it was delegated
+    also: tuple[str, ...] = ()  # messages handed out with it, or the messages it was delegated from
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseEnded:
-    """A lease ended."""
+    """The end of a lease."""
 
     how: LeaseEnd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseRefused:
-    """A call came under a lease that is no longer valid."""
+    """A call under a lease that is no longer valid."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryStepped:
-    """A delivery took a step, or failed to."""
+    """A step of a delivery, or a failed attempt at one."""
 
     kind: DeliveryKind
     step: DeliveryStep
@@ -61,7 +61,7 @@ class DeliveryStepped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReactionsExpired:
-    """This many reactions expired together."""
+    """The number of reactions that expired together."""
 
     count: int
 
@@ -81,7 +81,7 @@ class DatabaseCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlackCall:
-    """One call of Slack's Web API."""
+    """One call to Slack's Web API."""
 
     method: str
     result: str  # ok, refused, ratelimited, not_sent, in_doubt
@@ -90,7 +90,7 @@ class SlackCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlackEventHandled:
-    """A message, an edit or a delete reported by Slack."""
+    """A message, an edit or a deletion reported by Slack."""
 
     kind: str  # message, edit, delete
     stored: bool  # False: it failed, and Slack sends it again
@@ -102,45 +102,45 @@ class ToolCall:
     """One call of an MCP tool."""
 
     tool: str
-    agent: str  # its name
+    agent: str  # the agent's name
     about: str | None  # the inbox message or task in its arguments
     result: str  # ok, or the error's code
     seconds: float
 
 
 class Watcher:
-    """Receives events; the default implementation ignores them all."""
+    """A receiver of events; the default implementation ignores all events."""
 
     def database_called(self, call: DatabaseCall) -> None:
-        """A call of the database has ended."""
+        """Reports that a database call has ended."""
 
     def committed_together(self, count: int) -> None:
-        """This many writes shared one commit."""
+        """Reports that this many writes shared one commit."""
 
     def slack_event_handled(self, event: SlackEventHandled) -> None:
-        """An event from Slack was stored, or failed."""
+        """Reports that an event from Slack was stored, or failed."""
 
     def slack_called(self, call: SlackCall) -> None:
-        """Slack was called."""
+        """Reports a call to Slack."""
 
     def delivery_tried(self, delivery: Delivery, answer: Answer, seconds: float) -> None:
-        """A delivery's Slack call has a result."""
+        """Reports the result of a delivery's Slack call."""
 
     def tool_called(self, call: ToolCall) -> None:
-        """An agent called a tool."""
+        """Reports that an agent called a tool."""
 
     def slack_was_deaf(self) -> None:
-        """A Slack connection without events was replaced."""
+        """Reports that a Slack connection without events was replaced."""
 
     def caught_up(self, messages: int) -> None:
-        """This many missed events were stored."""
+        """Reports that this many missed events were stored."""
 
     def clock_stepped(self, seconds: float) -> None:
-        """The database's clock was moved by this much."""
+        """Reports that the database's clock was moved by this much."""
 
 
 class Watchers(Watcher):
-    """Passes every event to several watchers."""
+    """A watcher that passes every event to several watchers."""
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self._watchers = tuple(watchers)
@@ -183,4 +183,4 @@ class Watchers(Watcher):
 
 
 NO_WATCHERS: Final = Watcher()
-"""Ignores all events."""
+"""A watcher that ignores all events."""

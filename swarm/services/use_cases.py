@@ -68,7 +68,7 @@ class Services:
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
         forget_name: Callable[[str], None] = lambda person: None,
     ) -> Self:
-        """Creates all use cases over one database, for the swarm's bot in Slack."""
+        """Creates all use cases on one database, for the swarm's bot in Slack."""
         triggers = Triggers(directory, me, operating_policy)
         presence = Presence(database, operating_policy)
         credentials = AgentTokenCache(database)

@@ -27,7 +27,7 @@ Message = Mapping[str, Any]
 
 FAILED = "x"
 
-NOTES = ("begins anew", "not complete")
+NOTES = ("starts again", "not complete")
 """What stands below an answer that does not count."""
 
 _OPEN = {

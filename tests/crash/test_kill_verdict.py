@@ -14,7 +14,7 @@ from tests.crash.kill_verdict import faults_of_marks, faults_of_stream
 
 ORDER = Order(stream=7, deltas=4, per_second=1)
 ASKED = Asked(name="s7", channel="C1", ts="1.1", thread_ts="1.1")
-NOTE = "⚠️ The coordinator was restarted in the middle of this; the answer begins anew below."
+NOTE = "⚠️ The coordinator was restarted in the middle of this; the answer starts again below."
 
 Message = dict[str, Any]
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.req("STREAM-10", "OPS-03", "LOOP-06")
 HTTP_SECONDS = 30
 LINES = tuple(f"Line {number} of the answer.\n" for number in range(6))
 WHOLE = "".join(LINES)
-ABANDONED = "the answer begins anew below"
+ABANDONED = "the answer starts again below"
 
 
 def telling(seconds: float) -> tuple[Any, ...]:

@@ -142,7 +142,7 @@ async def test_killed_in_the_middle_twice_the_answer_is_whole_and_never_two_mess
     *before, whole = await run.until_answered(within_seconds=40)
     assert whole["text"] == "One. Two. Three. The end."
     assert [message["text"] for message in before] == ["One. ", "One. Two. "]
-    assert all("begins anew" in str(message["blocks"]) for message in before)
+    assert all("starts again" in str(message["blocks"]) for message in before)
     await scene.settled()
 
 

@@ -112,7 +112,7 @@ async def test_that_bots_have_had_their_turns_is_said_once_and_the_limit_is_the_
     heard += [await allowing.hears(by_pager(f"line {number}", root)) for number in range(2)]
     assert [len(await allowing.inbox_messages(message)) for message in heard] == [1, 1, 0, 0]
     await allowing.send()
-    (told,) = [delivery for delivery in allowing.slack.landed if "Bots have said" in delivery.text]
+    (told,) = [delivery for delivery in allowing.slack.landed if "Bots have reached" in delivery.text]
     assert (told.person, told.thread_ts) == (None, root.ts)
 
 
@@ -128,6 +128,6 @@ async def test_who_writes_to_a_name_that_nobody_has_is_told_alone_who_got_it_and
     (told,) = [delivery for delivery in world.slack.landed if delivery.kind == "post"]
     assert (told.person, told.text) == (
         "U1",
-        "No agent is called “conter”, so lead got your message. "
+        "There is no agent called “conter”, so lead got your message. "
         "You can write to swarm#lead, swarm#counter, swarm#adder, or to all of them with swarm#all.",
     )

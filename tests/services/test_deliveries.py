@@ -598,7 +598,7 @@ async def test_a_delivery_whose_sender_came_to_itself_too_late_is_sent_at_once_b
         await database.stopped.wait()
         in_office.append(False)
         database.goes_on.set()
-        while await statuses(world) != [("queued", "its sender came to itself too late")]:
+        while await statuses(world) != [("queued", "its sender resumed too late")]:
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

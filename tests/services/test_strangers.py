@@ -130,7 +130,7 @@ async def test_who_is_not_on_the_list_is_told_the_same_way_and_a_channel_that_is
     for channel in ("C2", "C1", "C1"):
         await listed.hears(said(f"{BOT} hello", by="U2", channel=channel))
     ((person, text),) = await whispers(listed)
-    assert (person, text.split(".")[0]) == ("U2", "You are not on the list of people whom I work for here")
+    assert (person, text.split(".")[0]) == ("U2", "You are not on the list of people I work for here")
 
 
 async def test_a_refusal_in_a_direct_message_is_a_plain_reply(world: World) -> None:
@@ -180,7 +180,7 @@ async def test_a_colleague_whom_slack_does_not_name_in_time_is_heard_as_soon_as_
     direct = await world.hears(said("psst", channel="D1", channel_type=ChannelType.DM))
     await world.hears(root)  # told of again
     assert await world.poll(lead) == []
-    assert "route.unverified it waits until Slack says who wrote it" in await outcome(world, root)
+    assert "route.unverified it waits until Slack identifies its author" in await outcome(world, root)
     await world.verifier.verify_due()
     assert await world.poll(lead) == []
     del world.slack.persons["U1"]
@@ -362,9 +362,9 @@ async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word
     routed = [message for message in heard if await limited.inbox_messages(message)]
     assert len(routed) == 20
     await limited.send()
-    told = [post for post in limited.slack.posts if post.startswith("That was more than I take")]
+    told = [post for post in limited.slack.posts if post.startswith("You have reached the limit")]
     assert len(told) == 1
-    assert "route.rate_limited this person has had their 20 messages of this minute" in await outcome(
+    assert "route.rate_limited this person has reached the limit of 20 messages per minute" in await outcome(
         limited, heard[-1]
     )
     limited.clock.advance(60)
@@ -396,4 +396,4 @@ async def test_the_limit_holds_over_processes_and_restarts_and_counts_clicks(wor
     again = limited.governed_by(limited.operating_policy)
     assert "too" not in (await again.buttons.press(press(STOP_TASK_ACTION, "x", by="U1")) or "")
     assert await limited.inbox_messages(await again.says(f"{BOT} two")) == []
-    assert "more than I take" in (await again.buttons.press(press(RETRY_RUN_ACTION, "x", by="U1")) or "")
+    assert "reached the limit" in (await again.buttons.press(press(RETRY_RUN_ACTION, "x", by="U1")) or "")

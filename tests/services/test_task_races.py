@@ -165,7 +165,7 @@ async def test_a_cancel_that_meets_the_end_of_the_task_is_refused(world: World) 
     run = await world.only(worker)
     complete = world.services.task_work._complete
     async with under_way(world, complete, holding(run, worker), handed.task_id, "42", None) as go_on:
-        with pytest.raises(Conflict, match="completed already"):
+        with pytest.raises(Conflict, match="already completed"):
             await once_it_waits(world, go_on, world.services.tasks.cancel(None, handed.task_id))
     assert (await task_of(world, handed.task_id)).result == "42"
 

@@ -304,7 +304,7 @@ async def test_nothing_is_put_into_a_thread_whose_root_is_gone(world: World) -> 
     await world.says("and a file?", thread=message)
     second = await world.only(lead)
     await world.ingest.handle(delete(message))
-    with pytest.raises(Conflict, match="began with was deleted"):
+    with pytest.raises(Conflict, match="first message was deleted in Slack"):
         await upload(world, lead, second)
     assert world.files.placed == {}
 

@@ -153,7 +153,7 @@ ROWS = {
     "a guest": Row(
         message=message("swarm#lead hi", standing=Standing.GUEST),
         outcome=RoutingOutcome.STRANGER,
-        because="guest of the workspace; strangers are heard only where the channel says external: allow",
+        because="guest of the workspace; strangers reach agents only in channels with external: allow",
     ),
     "somebody of another workspace, in a direct message": Row(
         message=message(where=ChannelType.DM, standing=Standing.EXTERNAL),
@@ -193,13 +193,13 @@ ROWS = {
         message=alert(f"{BOT} hi", in_thread=True),
         situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_MESSAGES_PER_HOUR),
         outcome=RoutingOutcome.BOT_CAPPED,
-        because="10 messages of this hour",
+        because="10 messages per hour",
     ),
     "a bot that has had its turns by the channel's own limit": Row(
         message=alert(f"{BOT} hi", in_thread=True),
         situation=situation(policy=replace(PAGER_ALLOWED, bot_messages_per_hour=2), bot_turns=2),
         outcome=RoutingOutcome.BOT_CAPPED,
-        because="2 messages of this hour",
+        because="2 messages per hour",
     ),
     "a bot's last turn": Row(
         message=alert(f"{BOT} hi", in_thread=True),

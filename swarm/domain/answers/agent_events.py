@@ -1,8 +1,8 @@
 """The reducer's input from the agent: events become text, cards, a status line and an outcome.
 
-Some agents repeat their whole answer as the final result, some send only the final result, and some send the rest of
-the answer there. `missing_text` finds the part of the final result that is not shown yet. The comparison ignores
-whitespace, since agents trim and wrap.
+Some agents repeat their complete answer as the final result, some send only the final result, and some send the rest of
+the answer in it. `missing_text` finds the part of the final result that has not been shown. The comparison ignores
+whitespace, because agents trim and wrap text.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from swarm.domain.text.secrets import without_secrets
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissingText:
-    """The part of a final result still to be shown. ``goes_on``: it continues the last text message."""
+    """The part of a final result that is not shown yet. ``goes_on``: it continues the last text message."""
 
     text: str = ""
     goes_on: bool = False
 
 
 _SHORT_CHARACTERS: Final = 40
-"""A shorter result may occur by accident inside a sentence about something else."""
+"""A shorter result may occur by chance inside another sentence."""
 
 
 def missing_text(result: str, shown: str, last: str) -> MissingText:
@@ -66,7 +66,9 @@ def missing_text(result: str, shown: str, last: str) -> MissingText:
 
 
 def _is_in(result: str, shown: str) -> bool:
-    """Whether ``shown`` contains the result as consecutive words; a short one must be a whole line or the very end."""
+    """Whether ``shown`` contains the result as consecutive words; a short result must be a complete line or the very
+    end.
+    """
     words = _in_words(result)
     if len(words) > _SHORT_CHARACTERS:
         return words in _in_words(shown)
@@ -78,7 +80,9 @@ def _in_words(text: str) -> str:
 
 
 def _rest_behind(result: str, begun: str) -> str | None:
-    """Returns the rest of ``result`` after ``begun``, compared without whitespace; None for another beginning."""
+    """Returns the rest of ``result`` after ``begun``, compared without whitespace; None if ``result`` begins
+    differently.
+    """
     at = 0
     for character in begun:
         if character.isspace():
@@ -92,12 +96,12 @@ def _rest_behind(result: str, begun: str) -> str | None:
 
 
 MAX_ANSWER_CHARACTERS: Final = 200_000
-"""Longer answers are cut off: they would fill dozens of messages."""
+"""Longer answers are cut off, because they would fill dozens of messages."""
 
 TOO_LONG: Final = f"it is longer than {MAX_ANSWER_CHARACTERS:,} characters and was cut off"
 
 MAX_CARDS: Final = 200
-"""The largest number of cards (tools and steps) per answer; further ones are not shown."""
+"""The maximum number of cards (tools and steps) per answer; additional cards are not shown."""
 
 _MAX_ID: Final = 200
 
@@ -105,7 +109,7 @@ Step = tuple[Live, tuple[Command, ...]]
 
 
 def take_event(live: Live, event: AgentEvent, now: float) -> Step:
-    """Takes one event. Events after the end of the run are ignored."""
+    """Processes one event. Events after the end of the run are ignored."""
     if live.outcome:
         return live, ()
     match event:
@@ -124,7 +128,7 @@ def take_event(live: Live, event: AgentEvent, now: float) -> Step:
         case SourceChanged():
             return replace(live, sub_agent=event.sub_agent), ()
         case Warned():
-            return live, ()  # for the operator's log, which is not ours
+            return live, ()  # for the operator's log only
         case Finished():
             return _finished(live, event, now), ()
         case Interrupted():
@@ -140,7 +144,7 @@ def take_event(live: Live, event: AgentEvent, now: float) -> Step:
 
 
 def stop(live: Live, by: str | None, now: float) -> Step:
-    """Ends the run on a person's request: the agent is cut off, the text shown so far stays."""
+    """Ends the run at a person's request: the agent is disconnected, and the text shown so far stays."""
     if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
         known = RunStopped(by=by)
         return replace(live, outcome=known, closing=_closing(known, is_partial=True)), ()
@@ -205,7 +209,7 @@ def _settled(live: Live) -> Live:
 
 
 def _with_text(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
-    """Adds text to the state in a single `replace`: this is the most frequent operation of a run."""
+    """Adds text to the state in a single `replace`, because this is the most frequent operation of a run."""
     added = (Text(text=settled),) if settled else ()
     return replace(
         live,
@@ -232,7 +236,7 @@ def _tool_started(live: Live, event: ToolStarted) -> Live:
 
 
 def _with_status(live: Live, text: str) -> Live:
-    """Sets the status line, which is used only before any text of the answer is visible."""
+    """Sets the status line, which is shown only until text of the answer is visible."""
     return live if live.pages else replace(live, status_wanted=text)
 
 
@@ -251,7 +255,9 @@ def _plan(live: Live, event: PlanShown) -> Live:
 
 
 def _card_id(id_: str) -> str:
-    """Returns an id for Slack. Long ids are shortened with a digest, so that equal beginnings stay distinct."""
+    """Returns an id for Slack. Long ids are shortened with a digest, so that ids with equal beginnings stay
+    distinct.
+    """
     id_ = strip_invisible(id_).strip() or "tool"
     if len(id_) <= _MAX_ID:
         return id_

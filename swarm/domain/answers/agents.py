@@ -15,17 +15,17 @@ PARALLEL_RUNS: Final = 20
 
 
 class History(StrEnum):
-    """Which part of the thread's history an agent gets with each run."""
+    """The part of the thread's history that an agent gets with each run."""
 
-    NEW = "new"  # messages since its last run there: the agent keeps the conversation itself
-    ALL = "all"  # the whole thread with each run: the agent keeps nothing
+    NEW = "new"  # messages since its last run in the thread: the agent stores the conversation
+    ALL = "all"  # the complete thread with each run: the agent stores nothing
 
 
 class OnRestart(StrEnum):
-    """The treatment of a run that a restart of the coordinator interrupted."""
+    """How to treat a run that a restart of the coordinator interrupted."""
 
     RERUN = "rerun"  # it starts again
-    ASK = "ask"  # a Retry button is shown: the agent has side effects that must not happen twice
+    ASK = "ask"  # a Retry button is shown: the agent's side effects must not happen twice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +35,9 @@ class StreamingAgent:
     name: str
     role: Role = Role.LEAD
     reach: Reach = Reach.AGUI
-    description: str = ""  # its skills, for the agents that delegate
+    description: str = ""  # its skills, shown to agents that delegate
     history: History = History.ALL
-    parallel: int = PARALLEL_RUNS  # the largest number of concurrent runs in one coordinator process; at least 1
+    parallel: int = PARALLEL_RUNS  # maximum number of concurrent runs per coordinator process; at least 1
     on_restart: OnRestart = OnRestart.RERUN
     footer: str = ""  # the operator's text below every answer, mrkdwn
 
@@ -51,24 +51,24 @@ RunEnd = Finished | Interrupted | Cancelled | Failed | Broken
 
 
 class Dialect(StrEnum):
-    """The request format of a remote agent; the events of its answers are AG-UI in both."""
+    """The request format of a remote agent. Both formats use AG-UI events for answers."""
 
     AGUI = "agui"  # one URL that takes a RunAgentInput, AG-UI 1.0
     CAIPE = "caipe"  # /api/v1/chat/… of CAIPE's backend
 
 
 class ThreadContext(StrEnum):
-    """Where a caipe service gets the thread's messages before the new ones."""
+    """How a caipe service receives the thread's earlier messages."""
 
     CLIENT_CONTEXT = "client_context"  # as ``thread_context`` of the client context, for the agent's own system prompt
-    MESSAGE = "message"  # in front of the message, for agents whose prompt does not mention it
+    MESSAGE = "message"  # before the message, for agents whose prompt does not mention it
 
 
 class ResumeForm(StrEnum):
-    """How a caipe service takes people's answers to an interrupt."""
+    """How a caipe service receives people's answers to an interrupt."""
 
-    FORM = "form"  # ``form_data``, the values alone
-    DATA = "data"  # ``resume_data``, the values and the questions
+    FORM = "form"  # ``form_data``: only the values
+    DATA = "data"  # ``resume_data``: the values and the questions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,10 +92,10 @@ class RemoteAgent:
     token: str | None = field(default=None, repr=False)  # a bearer token; ``oauth`` takes precedence
     oauth: ClientCredentials | None = None
     agent_id: str | None = None  # selects one of several agents behind one URL
-    timeout_seconds: float = TIMEOUT_SECONDS  # the longest silence; any byte ends it
+    timeout_seconds: float = TIMEOUT_SECONDS  # maximum time without receiving any byte
     longest_run_seconds: float = LONGEST_RUN_SECONDS
     invoke_seconds: float = INVOKE_SECONDS
-    namespace: UUID | None = None  # of conversation ids; None: the dialect's own
+    namespace: UUID | None = None  # for conversation ids; None: chosen by the dialect
     thread_context: ThreadContext = ThreadContext.CLIENT_CONTEXT  # caipe only
     resume: ResumeForm = ResumeForm.FORM  # caipe only
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # sent with every request
@@ -106,7 +106,7 @@ class Health:
     """Whether an agent is reachable now."""
 
     reachable: bool
-    detail: str  # a clause for people, without a secret: "it cannot be reached"
+    detail: str  # a user-facing clause without secrets: "it cannot be reached"
 
 
 class AgentClient(Protocol):
@@ -115,13 +115,13 @@ class AgentClient(Protocol):
     def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """Yields the events of one run as they happen. The last event, and no other, is a `RunEnd`.
 
-        Raises nothing. Closing the generator or cancelling its reader also ends the run on the agent's side, as far as
-        the agent can be told.
+        Raises nothing. Closing the generator or cancelling its reader also ends the run on the agent's side, if the
+        agent can be notified.
         """
         ...
 
     async def invoke(self, run_input: RunInput) -> RunEnd:
-        """Makes one run without streaming; the answer is in `Finished.result`. Raises nothing."""
+        """Executes one run without streaming; the answer is in `Finished.result`. Raises nothing."""
         ...
 
     async def health(self) -> Health:
@@ -129,5 +129,5 @@ class AgentClient(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Closes all connections; current runs break off."""
+        """Closes all connections; active runs break off."""
         ...

@@ -1,4 +1,4 @@
-"""The reducer's output: the closed set of commands of a live answer, and the content of its Slack calls."""
+"""The reducer's output: all commands of a live answer, and the content of its Slack calls."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from swarm.domain.answers.events import StepStatus
 class TaskDisplay(StrEnum):
     """How tools and plans are shown: Slack's ``task_display_mode``."""
 
-    PLAN = "plan"  # all of them in one block
-    TIMELINE = "timeline"  # each at its place in the text
+    PLAN = "plan"  # all in one block
+    TIMELINE = "timeline"  # each at its position in the text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """The current state of a tool or a plan's step; the same id again changes the card in place."""
+    """The current state of a tool or a plan's step. A card with an existing id is updated in place."""
 
     id: str  # at most 200 characters
     title: str  # at most 250 characters, plain text without pings
@@ -45,10 +45,10 @@ Chunk = Text | Card | PlanTitle
 class Closing:
     """The blocks below the last message of an answer."""
 
-    note: str = ""  # a sentence, safe Markdown; empty: none
+    note: str = ""  # a sentence in safe Markdown; empty: no note
     retry: bool = False  # a button that starts the run again
     feedback: bool = False  # 👍 and 👎
-    footer: bool = False  # agent, requester, how to continue
+    footer: bool = False  # agent, requester, and how to continue
 
 
 NOTHING_BELOW = Closing()
@@ -60,7 +60,7 @@ class OpenStream:
 
     page: int
     chunks: tuple[Chunk, ...]
-    opened: str = ""  # the beginning of the text that only reopens a code block
+    opened: str = ""  # the part of the text that only reopens a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ class AppendStream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CloseStream:
-    """``chat.stopStream``, with the last chunks. ``text`` is the whole text of the message, for a later repair."""
+    """``chat.stopStream``, with the last chunks. ``text`` is the complete text of the message, for a later repair."""
 
     page: int
     ts: str
@@ -82,12 +82,12 @@ class CloseStream:
     closing: Closing
     text: str
     is_last: bool
-    closed: str = ""  # the end of the text that only closes a code block
+    closed: str = ""  # the part of the text that only closes a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostPage:
-    """``chat.postMessage``: begins a message where Slack has no streams."""
+    """``chat.postMessage``: begins a message where Slack does not support streams."""
 
     page: int
     text: str
@@ -98,7 +98,7 @@ class PostPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdatePage:
-    """``chat.update``: replaces the whole message. Idempotent."""
+    """``chat.update``: replaces the complete message. Idempotent."""
 
     page: int
     ts: str
@@ -126,26 +126,28 @@ class Slot(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcquireSlot:
-    """Wait until Slack's rate limits allow one call of this method; then send `SlotGranted`."""
+    """Requests a wait until Slack's rate limits allow one call of this method, followed by `SlotGranted`."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Find:
-    """Search Slack for message number ``page``: the call that begins it has an unknown outcome."""
+    """Requests a search in Slack for message number ``page``, because the outcome of the call that begins it is
+    unknown.
+    """
 
     page: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HangUp:
-    """Close the connection to the agent: its further events are not needed."""
+    """Requests that the connection to the agent be closed, because its later events are not needed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetStatus:
-    """Set the status line; an empty text clears it. ``works``: whether the agent is still working."""
+    """Sets the status line; an empty text clears it. ``works``: whether the agent is still working."""
 
     text: str
     works: bool = True
@@ -153,9 +155,10 @@ class SetStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Over:
-    """The live part is over.
+    """The end of the live display.
 
-    ``leftover`` is safe text not shown live, and ``closing`` the blocks not shown yet: both go out as queued posts.
+    ``leftover`` is safe text that was not shown live, and ``closing`` contains the blocks that are not shown yet. Both
+    are sent as queued posts.
     """
 
     leftover: str
@@ -177,4 +180,4 @@ class AnswerTarget:
     agent_name: str
     run_id: str  # the value of the buttons
     display: TaskDisplay = TaskDisplay.PLAN
-    footer: str = ""  # the operator's text, mrkdwn, appended to the footer
+    footer: str = ""  # the operator's text in mrkdwn, appended to the footer

@@ -1,7 +1,7 @@
 """The events and the input of an agent's run, independent of any protocol, and the outcomes that people see.
 
-AG-UI is translated at the edge (`swarm.agents`). The stored pieces of a polling agent's answer (`slack-stream`) become
-events as well.
+AG-UI is translated by `swarm.agents`. The stored pieces of a polling agent's answer (`slack-stream`) are also
+translated into events.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from swarm.domain.model.models import Door
 from swarm.domain.model.threads import STANDING_WORDS, Standing
 
 MAX_PIECE_CHARACTERS: Final = 12_000
-"""The limit of one piece of text; Slack has the same limit for one call."""
+"""The limit of one piece of text, equal to Slack's limit for one call."""
 
 MAX_PIECES: Final = 10_000
-"""The largest number of pieces of one answer; each is a row."""
+"""The maximum number of pieces of one answer; each piece is a row."""
 
 _ONE_MESSAGE: Final = "1"  # pieces continue one message, without blank lines between them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextDelta:
-    """More of a text message. A different ``message_id`` starts a new message."""
+    """More text of a message. A different ``message_id`` starts a new message."""
 
     text: str
     message_id: str = ""
@@ -33,31 +33,31 @@ class TextDelta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextEnded:
-    """A text message is complete."""
+    """The end of a text message."""
 
     message_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolStarted:
-    """The agent calls a tool. ``name`` is shown to people."""
+    """A tool call of the agent. ``name`` is shown to people."""
 
     id: str
     name: str
-    arguments: str = field(default="", compare=False, repr=False)  # JSON text; empty: only the agent knows them
+    arguments: str = field(default="", compare=False, repr=False)  # JSON text; empty if unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolEnded:
-    """A tool call has ended. Ids without a `ToolStarted` are ignored."""
+    """The end of a tool call. Ids without a `ToolStarted` are ignored."""
 
     id: str
     failed: bool = False
-    result: str = field(default="", compare=False, repr=False)  # empty: only the agent knows the result
+    result: str = field(default="", compare=False, repr=False)  # empty if unknown
 
 
 class StepStatus(StrEnum):
-    """The progress of a plan's step, with Slack's names for a task's status."""
+    """The progress of a plan's step, with Slack's names for the status of a task."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -69,14 +69,14 @@ class StepStatus(StrEnum):
 class PlanStep:
     """One line of a plan."""
 
-    id: str  # the same in all versions of the plan
+    id: str  # identical in all versions of the plan
     title: str
     status: StepStatus = StepStatus.PENDING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanShown:
-    """The whole plan in its current state."""
+    """The complete plan in its current state."""
 
     steps: tuple[PlanStep, ...]
     title: str = ""
@@ -91,14 +91,14 @@ class StepNamed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceChanged:
-    """The following text comes from this sub-agent and is kept out of the answer; None: from the agent itself."""
+    """The sub-agent that sends the following text, which is not part of the answer; None: the agent itself."""
 
     sub_agent: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Warned:
-    """A warning for the operator: logged, not shown."""
+    """A warning for the operator, which is logged but not shown."""
 
     message: str
 
@@ -131,21 +131,21 @@ class AskedField:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """One interrupt: a question to a person, on which the agent waits."""
+    """One interrupt: a question to a person whose answer the agent waits for."""
 
-    id: str  # the agent's own, which a resume names
+    id: str  # the agent's id, used to resume
     prompt: str  # the question in the agent's words
     reason: str = ""
     fields: tuple[AskedField, ...] = ()
     tool_name: str = ""  # the tool that waits for approval, if any
-    raw: Mapping[str, object] = field(default_factory=dict)  # as the agent sent it, for the form and the resume
+    raw: Mapping[str, object] = field(default_factory=dict)  # as sent by the agent, for the form and the resume
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """The run has succeeded. ``result`` is the agent's final text, if sent apart from the deltas.
+    """The successful end of a run. ``result`` is the agent's final text, if sent separately from the deltas.
 
-    ``elsewhere``: the agent has also answered in another way, so a run without text is no failure.
+    ``elsewhere``: the agent has also answered in another way, so a run without text is not a failure.
     """
 
     result: str | None = None
@@ -154,19 +154,19 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interrupted:
-    """The run has ended and waits for people."""
+    """The end of a run that waits for people."""
 
     asked: tuple[Asked, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cancelled:
-    """The agent reports that its run was cancelled."""
+    """The agent's report that its run was cancelled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failed:
-    """The agent reports an error. ``message`` may be shown to people."""
+    """The agent's report of an error. ``message`` may be shown to people."""
 
     message: str
     code: str = ""
@@ -174,9 +174,9 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Broken:
-    """The agent could not be reached, or its stream broke off.
+    """A failed connection to the agent, or a stream that ended early.
 
-    ``reason`` is a clause for people, without secrets and without a full stop: "it did not answer within 300 s".
+    ``reason`` is a user-facing clause without secrets and without a full stop: "it did not answer within 300 s".
     """
 
     reason: str
@@ -198,7 +198,7 @@ AgentEvent = (
     | Failed
     | Broken
 )
-"""Every event of a run. The last five end the run."""
+"""Any event of a run. The last five end the run."""
 
 
 class Speaker(StrEnum):
@@ -220,14 +220,14 @@ class InputMessage:
 
     @property
     def marked(self) -> str:
-        """The text, prefixed with a mark if the author may not give work: for readers without another sign."""
+        """The text, marked if the author may not assign work, for readers that get no other indication."""
         mark = STANDING_WORDS.get(self.standing)
         return f"[said by somebody who is {mark}] {self.text}" if mark and self.text.strip() else self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
-    """People's decision on one interrupt. ``values`` is None for a dismissed one."""
+    """People's decision on one interrupt. ``values`` is None if the interrupt was dismissed."""
 
     interrupt_id: str
     values: Mapping[str, object] | None
@@ -236,15 +236,15 @@ class Decided:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """The source of a run's messages, as known to the coordinator: none of these fields is a client's claim."""
+    """The source of a run's messages, determined by the coordinator and never by a client's claim."""
 
     door: Door = Door.SLACK
     channel: str = ""  # Slack's id
     thread_ts: str = ""
-    user_id: str = ""  # the person's, in Slack
+    user_id: str = ""  # the person's Slack id
     user_name: str = ""  # a display name
-    user_email: str = ""  # where the channel shares it
-    client: str = ""  # of another door: the caller, an agent's id or "operator"
+    user_email: str = ""  # if the channel shares it
+    client: str = ""  # the caller of another entry point: an agent's id or "operator"
     client_name: str = ""  # the agent's name, or "operator"
     by_strangers: bool = False  # only strangers started the run: tools that write are not called
 
@@ -256,37 +256,37 @@ class RunInput:
     run_id: str
     agui_run_id: str
     trace_id: str
-    conversation_id: str  # the same for every run in one thread
-    messages: tuple[InputMessage, ...]  # the new ones, oldest first
+    conversation_id: str  # identical for every run in one thread
+    messages: tuple[InputMessage, ...]  # the new messages, oldest first
     history: tuple[InputMessage, ...] = ()  # the thread's earlier messages, oldest first
     client_context: Mapping[str, object] = field(default_factory=dict)
-    decided: tuple[Decided, ...] = ()  # of a resumed run: one per open interrupt
+    decided: tuple[Decided, ...] = ()  # for a resumed run: one per open interrupt
     origin: Origin = Origin()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """The answer is complete."""
+    """A complete answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFailed:
-    """The answer is missing or incomplete. ``reason`` is a clause for people."""
+    """A missing or incomplete answer. ``reason`` is a user-facing clause."""
 
     reason: str
-    comes_again: bool = False  # the work is handed out again automatically, so people see no Retry button
+    comes_again: bool = False  # the work is handed out again automatically, so no Retry button is shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStopped:
-    """A person stopped the run; ``by`` is the user id, None if Slack does not say."""
+    """A run that a person stopped. ``by`` is the user id; None if Slack does not report it."""
 
     by: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NeedsInput:
-    """The agent waits for people."""
+    """A run that waits for people's input."""
 
     asked: tuple[Asked, ...]
 
@@ -306,7 +306,7 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """The start of an answer: always the first piece, and only the first."""
+    """The start of an answer, which is always the first piece."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -325,7 +325,7 @@ class Doing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closed:
-    """The end of an answer. ``failed`` is the reason of an incomplete answer, as a clause for people; None: complete.
+    """The end of an answer. ``failed`` is the reason for an incomplete answer, as a user-facing clause; None: complete.
 
     ``settled`` are the ids of the inbox messages settled by this call.
     """

@@ -1,12 +1,13 @@
-"""The reducer of live answers: the agent's events, Slack's results and the clock become Slack calls.
+"""The reducer of live answers: the agent's events, Slack's results and time become Slack calls.
 
 ``step(state, input, now) -> (state, commands)`` is pure. The rules:
 
 - The agent's text is shown once and in order, over as many Slack messages as needed.
 - The first text opens a stream at once. Later text is appended at the ends of lines or after an interval. At most one
   call is in flight, and its content is chosen when its slot is granted.
-- A call that certainly failed is repeated. A call with an unknown outcome is looked up (a message that may have begun)
-  or overwritten (a message that may have grown). Where Slack takes no streams, messages are posted and updated.
+- A call that certainly failed is repeated. If the outcome is unknown, a message that may have been created is searched
+  for, and a message that may have grown is overwritten. Where Slack does not support streams, messages are posted and
+  updated.
 - Every end of a run is visible to people, with its reason.
 """
 
@@ -44,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentEventReceived:
-    """The agent sent an event."""
+    """An event sent by the agent."""
 
     event: AgentEvent
 
@@ -72,14 +73,14 @@ class PageLocated:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopRequested:
-    """A person asked to stop the answer; ``by`` is the user id, if known."""
+    """A person's request to stop the answer; ``by`` is the user id, if known."""
 
     by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """The passage of time."""
 
 
 Input = AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | Tick
@@ -96,7 +97,7 @@ def begin(
     pages: int = 0,
     spread: float = 1.0,
 ) -> Step:
-    """Returns the initial state. ``mentionable`` are the user ids that the answer may mention.
+    """Returns the initial state. ``mentionable`` contains the user ids that the answer may mention.
 
     ``pages`` messages were begun and sealed by another process: the answer starts again below them. ``spread`` is this
     answer's own factor for pauses after failures.
@@ -114,7 +115,7 @@ def begin(
 
 
 def step(live: Live, taken: Input, now: float) -> Step:
-    """Makes one step. ``now`` is in seconds, on any monotonic clock."""
+    """Performs one step. ``now`` is in seconds, on any monotonic clock."""
     if live.is_over:
         return live, ()
     live, commands = _take(live, taken, now)

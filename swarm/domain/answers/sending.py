@@ -1,7 +1,7 @@
-"""The reducer's choice of the next Slack call, and the content of each call.
+"""Chooses the reducer's next Slack call and its content.
 
 At most one call is in flight. Its content is chosen only when its slot is granted: the longer an answer waits, the more
-text goes into one call.
+text is sent in one call.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from swarm.domain.answers.state import (
 )
 
 Made = tuple[Live, StreamCall | None]
-"""The state with its call in flight; None as the call if there was nothing to send."""
+"""The state with its call in flight. The call is None if there was nothing to send."""
 
 Make = Callable[[Live, AnswerPage | None, float], Made]
 
 
 def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Begins a message as a stream."""
+    """Starts a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
     call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
@@ -59,7 +59,7 @@ def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def post(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Begins a message as a post, which later calls update."""
+    """Starts a message as a post, which later calls update."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.POST, now)
     is_last, below = _below(live, filled)
@@ -70,17 +70,17 @@ def post(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def append(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Appends to a stream as much as fits."""
+    """Appends as much text as fits to a stream."""
     page = _grown(page)
     filled = fill(page, live.queue, now)
-    if not filled.chunks:  # there is no room, so the message is to be closed first
+    if not filled.chunks:  # no room is left, so the message must be closed first
         return replace(live, page=filled.page, queue=filled.rest, reopen=filled.reopen), None
     call = AppendStream(page=page.number, ts=page.ts or "", chunks=filled.chunks)
     return _off(live, call, filled, now), call
 
 
 def close(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Closes a stream; at the end of the run with all remaining text, if it fits."""
+    """Closes a stream, at the end of the run with all remaining text if it fits."""
     page = _grown(page)
     if page.is_doubted:
         return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
@@ -171,21 +171,21 @@ def _grown(page: AnswerPage | None) -> AnswerPage:
 
 
 OPEN_PATIENCE_SECONDS: Final = 2.0
-"""After this time a complete answer that still waits for a stream is posted instead."""
+"""After this time, a complete answer that still waits for a stream is posted instead."""
 
 CLOSE_PATIENCE_SECONDS: Final = 1.0
-"""After this time the end of an answer is appended while its close still waits for a slot."""
+"""After this time, the end of an answer is appended while its close still waits for a slot."""
 
 GIVE_UP_SECONDS: Final = 90.0
 """After this time since the end of the run, unsent text is left to queued posts."""
 
 STATUS_SECONDS: Final = 90.0
-"""The interval for renewing a status line: Slack drops it after two minutes."""
+"""The interval for renewing a status line. Slack removes it after two minutes."""
 
 STATUS_GAP_SECONDS: Final = 1.0
 
 HOLD_SECONDS: Final = 0.2
-"""After this time an unfinished word is shown, except for a part that may become a mention, a link or code."""
+"""After this time, an unfinished word is shown, except for a part that may become a mention, a link or code."""
 
 Step = tuple[Live, tuple[Command, ...]]
 
@@ -201,7 +201,7 @@ def advance(live: Live, now: float) -> Step:
 
 
 def _released(live: Live, now: float) -> Live:
-    """Releases text held back for too long, as far as its meaning is certain."""
+    """Releases text held back for too long if its meaning is certain."""
     if not live.text.line or live.outcome or now < _release_at(live):
         return live
     state, settled = live.text.release()
@@ -223,7 +223,7 @@ def end_display(live: Live) -> Step:
 
 
 def without_page(live: Live) -> Live:
-    """Closes the current Slack message unchanged, and moves all unsent or unconfirmed text to a new one."""
+    """Closes the current Slack message unchanged, and moves all unsent or unconfirmed text to a new message."""
     page = live.page
     if page is None:
         return live
@@ -234,12 +234,12 @@ def without_page(live: Live) -> Live:
 
 
 def wake_at(live: Live, now: float) -> float | None:
-    """Returns the time of the next step without any input; None: only input can change anything."""
+    """Returns the time of the next step without input; None if only input can change anything."""
     return min((moment for moment in _moments(live) if moment > now), default=None)
 
 
 def _moments(live: Live) -> list[float]:
-    """All times at which a call may become due."""
+    """Returns all times at which a call may become due."""
     moments = [live.not_before, _status_at(live)]
     if live.text.line:
         moments.append(_release_at(live))
@@ -264,7 +264,7 @@ def _next(live: Live, now: float) -> Step:
 
 
 def _begin(live: Live, now: float) -> Step:
-    """Begins a message once the queue has visible content."""
+    """Starts a message once the queue has visible content."""
     if live.gives_up:
         return live, ()
     if not is_visible(live.queue):
@@ -277,7 +277,7 @@ def _begin(live: Live, now: float) -> Step:
 
 
 def _finish(live: Live, now: float) -> Step:
-    """Ends the answer. Closing blocks that are still missing go below the last message, by an update."""
+    """Ends the answer. Missing closing blocks are added below the last message by an update."""
     if live.ended is None or live.below_apart or live.closing == NOTHING_BELOW:
         return end_display(live)
     return _next(replace(live, page=replace(live.ended, is_sealed=True), ended=None), now)
@@ -310,7 +310,7 @@ def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
 
 
 def _due_at(live: Live, page: AnswerPage) -> float:
-    """The time for the next append."""
+    """Returns the time of the next append."""
     if page.sent_at is None or not live.queue:
         return 0.0
     if page.mode is PageMode.POST:
@@ -319,7 +319,7 @@ def _due_at(live: Live, page: AnswerPage) -> float:
 
 
 def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
-    """Makes a call if its slot is granted, otherwise requests the slot once."""
+    """Makes a call if its slot is granted; otherwise requests the slot once."""
     if slot not in live.granted:
         if slot in live.asked:
             return live, ()
@@ -333,7 +333,7 @@ def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
 
 
 def _status(live: Live, now: float) -> Step:
-    """Updates the status line: the agent's activity until its first text is visible."""
+    """Updates the status line, which shows the agent's activity until its first text is visible."""
     is_wanted = bool(live.status) or live.status_wanted != live.status
     if live.is_over or not is_wanted or now < _status_at(live):
         return live, ()
@@ -342,7 +342,9 @@ def _status(live: Live, now: float) -> Step:
 
 
 def _status_at(live: Live) -> float:
-    """The time of the next status call: a clear is immediate, a change waits briefly, a renewal waits longest."""
+    """Returns the time of the next status call: a clear is immediate, a change waits briefly, and a renewal waits
+    longest.
+    """
     if live.status_wanted == live.status:
         return live.status_at + STATUS_SECONDS
     return live.status_at + (STATUS_GAP_SECONDS if live.status_wanted else 0.0)

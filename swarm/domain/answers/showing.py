@@ -1,4 +1,4 @@
-"""The interfaces between a run and the display of its answer, live (`Showing`) or at once (`AnswerCollector`)."""
+"""The interfaces between a run and the display of its answer, live (`Showing`) or in one piece (`AnswerCollector`)."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ Last = CloseStream | PostPage | UpdatePage
 
 
 MayCall = Callable[[], Awaitable[bool]]
-"""Whether Slack may be called: awaited right before each call, True only when certain."""
+"""Whether Slack may be called. Awaited immediately before each call; True only when certain."""
 
 
 class AnswerLost(Exception):
-    """Another process shows answers now, or another run gives this answer: this process must show nothing more."""
+    """Another process now shows answers, or another run gives this answer. This process must not show anything else."""
 
 
 class PageRecord(Protocol):
     """The record of an answer's messages, used for recovery after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
-        """A message is about to begin."""
+        """Records that a message is about to start."""
         ...
 
     async def began(self, page: int, ts: str) -> None:
-        """A message has begun."""
+        """Records that a message has started."""
         ...
 
     async def leaving(self, page: int, text: str) -> None:
-        """A message with this text is about to be closed; the answer continues in another one."""
+        """Records that a message with this text is about to be closed; the answer continues in another message."""
         ...
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
-        """The last call of an answer is about to be made, with its complete content."""
+        """Records that the last call of an answer is about to be made, with its complete content."""
         ...
 
     async def ended(self, page: int, text: str) -> None:
-        """A message is final, with this text."""
+        """Records that a message with this text is final."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerShown:
-    """The end of an answer. Non-empty ``leftover`` and ``closing`` are still to be posted."""
+    """The end of an answer. Non-empty ``leftover`` and ``closing`` still have to be posted."""
 
     outcome: AnswerOutcome
     text: str = ""  # the agent's complete text, plain
@@ -69,10 +69,10 @@ class AnswerShown:
 
 
 class LiveSlack(Protocol):
-    """The Slack calls of live answers."""
+    """The Slack calls for live answers."""
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
-        """Waits until Slack's limits allow such a call."""
+        """Waits until Slack's limits allow a call."""
         ...
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
@@ -82,7 +82,7 @@ class LiveSlack(Protocol):
     async def find(
         self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
-        """Searches for a message that may have begun. Raises Unavailable or NotFound."""
+        """Searches for a message that may have been created. Raises Unavailable or NotFound."""
         ...
 
     async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
@@ -91,23 +91,23 @@ class LiveSlack(Protocol):
 
 
 class Showing(Protocol):
-    """One answer on its way to Slack."""
+    """One answer while it is shown in Slack."""
 
     def stop(self, by: str | None = None) -> None:
-        """Stops the answer on a person's request; ``by`` is the user id."""
+        """Stops the answer at a person's request; ``by`` is the user id."""
         ...
 
     def lose(self) -> None:
-        """Another process gives the answer now: `show` makes no further call and raises LostRight."""
+        """Records that another process now gives the answer: `show` makes no more calls and raises AnswerLost."""
         ...
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
-        """Shows a run to its end and always closes the generator. Raises LostRight."""
+        """Shows a run to its end and always closes the generator. Raises AnswerLost."""
         ...
 
 
 class Stage(Protocol):
-    """Creates the displays of answers."""
+    """The factory for the displays of answers."""
 
     @property
     def slack(self) -> LiveSlack: ...
@@ -115,28 +115,28 @@ class Stage(Protocol):
     def answer(
         self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> Showing:
-        """Returns the display of a new answer, below ``pages`` sealed messages with its earlier beginning."""
+        """Returns the display of a new answer, below ``pages`` sealed messages that contain its earlier beginning."""
         ...
 
 
 class AnswerCollector:
-    """Collects the events of a run that is not shown live; `shown` returns the complete answer."""
+    """The collector of events of a run that is not shown live; `shown` returns the complete answer."""
 
     def __init__(self, mentionable: Iterable[str] = ()) -> None:
         self._live, _ = begin(0.0, mentionable=mentionable)
 
     @property
     def is_over(self) -> bool:
-        """Whether further events are ignored."""
+        """Whether later events are ignored."""
         return self._live.outcome is not None
 
     def hear(self, event: AgentEvent) -> None:
-        """Takes one event; tools are not shown."""
+        """Processes one event; tools are not shown."""
         if not isinstance(event, ToolStarted | ToolEnded):
             self._live, _ = take_event(self._live, event, 0.0)
 
     def stop(self, by: str | None) -> None:
-        """Stops the answer on a person's request."""
+        """Stops the answer at a person's request."""
         self._live, _ = stop(self._live, by, 0.0)
 
     def shown(self) -> AnswerShown:
@@ -144,7 +144,7 @@ class AnswerCollector:
         if not self.is_over:
             self.hear(Broken(reason="it stopped in the middle of its answer"))
         live = self._live
-        assert live.outcome is not None  # a broken event has just ended the run
+        assert live.outcome is not None  # a `Broken` event has just ended the run
         return AnswerShown(
             outcome=live.outcome, text=str(live.full_text), leftover=text_of(live.queue), closing=live.closing
         )

@@ -1,8 +1,8 @@
 """The reducer's input from Slack: the effect of each call's result on the answer. No refusal loses text.
 
 `Meaning` groups Slack's error codes for https://docs.slack.dev/reference/methods/chat.startStream, chat.appendStream,
-chat.stopStream, chat.postMessage and chat.update, and some undocumented ones (streams refused to a recipient, a message
-that may not be changed).
+chat.stopStream, chat.postMessage and chat.update, and some undocumented codes (streams refused to a recipient, a
+message that may not be changed).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Meaning(StrEnum):
     EXPIRED = "expired"  # Slack has ended the stream: the message stays, and chat.update can change it
     TOO_LONG = "too_long"  # the message is full: the remaining text belongs in another one
     STOPPED = "stopped"  # a person pressed Slack's own Stop: only closing the stream is still allowed
-    MESSAGE_GONE = "message_gone"  # deleted, or no longer ours to change: the remaining text belongs in another one
-    PLACE_GONE = "place_gone"  # the app can write nothing in this thread
+    MESSAGE_GONE = "message_gone"  # deleted, or no longer editable: the remaining text belongs in another one
+    PLACE_GONE = "place_gone"  # the app cannot write in this thread
     NO_STREAMS = "no_streams"  # no streams here, or not for this person: posts may still work
     OTHER = "other"  # a mistake in the call, or an unknown code
 
@@ -99,7 +99,7 @@ _NO_SUCH_METHOD: Final = frozenset(
         "unknown_method",
     }
 )
-"""The workspace or the app does not have the method at all, for any recipient."""
+"""The workspace or the app does not support the method for any recipient."""
 
 _NOT_FOR_THIS_ONE: Final = frozenset(
     {
@@ -136,21 +136,23 @@ def is_for_good(error: str) -> bool:
 
 
 _PAUSE_SECONDS: Final = 0.5
-_LONGEST_PAUSE_SECONDS: Final = 8.0  # between tries to reach Slack
+_LONGEST_PAUSE_SECONDS: Final = 8.0  # between attempts to reach Slack
 _REPEAT_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 0.1
 
 MOST_DOUBTS: Final = 10
-"""After this many consecutive calls in doubt (over 51 seconds), the remaining text goes out as queued posts."""
+"""After this many consecutive calls with unknown outcomes (over 51 seconds), the remaining text is sent as queued
+posts.
+"""
 
 _RATE_LIMITED: Final = "ratelimited"  # the reason of a `NotSent` with a waiting time from Slack
-_STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
+_STILL_LIVE: Final = "streaming_state_conflict"  # returned by chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
 
 
 def take_result(live: Live, answer: Answer, now: float) -> Step:
-    """Takes the result of the call in flight."""
+    """Processes the result of the call in flight."""
     flight = live.flight
     assert flight is not None  # results belong to the call in flight
     match answer:
@@ -167,7 +169,7 @@ def take_result(live: Live, answer: Answer, now: float) -> Step:
 
 
 def take_location(live: Live, ts: str | None, now: float) -> Step:
-    """Takes the result of a search: the message's timestamp, or None if Slack never got the message."""
+    """Processes the result of a search: the message's timestamp, or None if Slack never received the message."""
     flight = live.flight
     assert flight is not None  # the call stays in flight during its search
     live = replace(live, finds=False)
@@ -208,7 +210,7 @@ def _page_is_over(live: Live, *, is_last: bool) -> Step:
 
 
 def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
-    """Ends the call in flight; its content is shown."""
+    """Ends the call in flight as successful: its content is shown."""
     return replace(
         live,
         flight=None,
@@ -221,7 +223,7 @@ def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
 
 
 def _undone(live: Live, flight: Flight) -> Live:
-    """Ends the call in flight; nothing of it happened."""
+    """Ends the call in flight as failed: it had no effect."""
     return replace(
         live,
         flight=None,
@@ -233,7 +235,7 @@ def _undone(live: Live, flight: Flight) -> Live:
 
 
 def _doubted(live: Live, flight: Flight, now: float) -> Step:
-    """Handles an unknown outcome: searches for a new message; closes and rewrites a growing one."""
+    """Handles an unknown outcome: searches for a new message, or closes and rewrites a growing one."""
     match flight.call:
         case OpenStream(page=page) | PostPage(page=page):
             return replace(live, finds=True), (Find(page=page),)
@@ -247,19 +249,21 @@ def _doubted(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _doubted_stream(live: Live, now: float) -> Live:
-    """Closes the stream again; after too many doubts the message stays as it is."""
+    """Closes the stream again. After too many unknown outcomes the message stays unchanged."""
     live = _repeated_later(live, now)
     return replace(without_page(live), gives_up=True) if live.doubts >= MOST_DOUBTS else live
 
 
 def _repeated_later(live: Live, now: float) -> Live:
-    """Repeats a call in doubt with growing pauses, since a resetting connection fails at once each time."""
+    """Repeats a call with an unknown outcome after growing pauses, because a connection that is reset fails
+    immediately.
+    """
     pause = _DOUBT_SECONDS * 2**live.doubts
     return replace(live, doubts=live.doubts + 1, not_before=now + pause * live.spread)
 
 
 def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
-    """Waits before the next call: as long as Slack's limit says, otherwise with growing pauses."""
+    """Waits before the next call: as long as Slack's limit requires, otherwise with growing pauses."""
     if reason == _RATE_LIMITED:
         return replace(live, not_before=now + max(seconds, _PAUSE_SECONDS))
     pause = min(max(seconds, _PAUSE_SECONDS) * 2**live.unsent, _LONGEST_PAUSE_SECONDS)
@@ -268,7 +272,7 @@ def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
 
 def _in_doubt(flight: Flight, now: float) -> AnswerPage:
     before = flight.page_before
-    assert before is not None  # the call in doubt made this message grow
+    assert before is not None  # the call made this message grow
     unsure = before.unsure if before.is_doubted else flight.page.text[len(before.text) :]
     may_be_last = isinstance(flight.call, CloseStream) and (flight.call.is_last or before.may_be_last)
     return replace(flight.page, is_doubted=True, unsure=unsure, may_be_last=may_be_last, sent_at=now)
@@ -293,13 +297,17 @@ def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
 
 
 def _close_again(live: Live, now: float) -> Live:
-    """Closes the stream once more: only a closed stream can be updated. Slack also ends it by itself in the end."""
+    """Closes the stream once more, because only a closed stream can be updated. Slack eventually ends it
+    automatically.
+    """
     assert live.page is not None  # its update was refused
     return replace(live, page=replace(live.page, is_sealed=False), not_before=now + _REPEAT_SECONDS)
 
 
 def _expired(live: Live, flight: Flight, now: float) -> Step:
-    """Slack has ended the stream. The text that it took stays; the rest goes into another message or an update."""
+    """Handles a stream that Slack has ended. The accepted text stays; the rest goes into another message or an
+    update.
+    """
     if not isinstance(flight.call, CloseStream):
         return without_page(_undone(live, flight)), ()
     is_ours = flight.page_before is not None and flight.page_before.may_be_last
@@ -308,10 +316,10 @@ def _expired(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _too_long(live: Live, flight: Flight) -> Step:
-    """The message is full earlier than computed. A message that takes nothing at all is given up."""
+    """Handles a message that is full earlier than computed. A message that accepts no text is given up."""
     live, page = _undone(live, flight), flight.page_before
     carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
-    if page and carries and page.is_full and page.closed:  # then not even the end of its code fits
+    if page and carries and page.is_full and page.closed:  # not even the end of its code block fits
         return _full(live, is_closed=False), ()
     if page and carries and not page.is_full and (page.text or page.cards):
         return _full(live), ()
@@ -321,7 +329,7 @@ def _too_long(live: Live, flight: Flight) -> Step:
 
 
 def _stopped(live: Live, flight: Flight, now: float) -> Step:
-    """A person pressed Slack's own Stop: only the closing blocks are still shown."""
+    """Handles Slack's own Stop: only the closing blocks are still shown."""
     live = _undone(live, flight)
     if live.outcome and not isinstance(live.outcome, RunStopped):
         live = end(replace(live, outcome=None), RunStopped(by=None), now)
@@ -335,7 +343,9 @@ def _stopped(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _message_gone(live: Live, flight: Flight, now: float) -> Step:
-    """The message was deleted while growing, which counts as a Stop. A refused update loses only its own content."""
+    """Handles a message that was deleted while growing, which counts as a Stop. A refused update loses only its own
+    content.
+    """
     live = _undone(live, flight)
     if isinstance(flight.call, UpdatePage):
         return _unmended(live) if live.page and live.page.may_be_last else (without_page(live), ())
@@ -347,17 +357,17 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
-    """The thread takes no messages any more, so the answer ends without a word. Unsent text makes the run a failure."""
+    """Handles a thread that accepts no more messages: the answer ends silently. Unsent text makes the run a failure."""
     live = _undone(live, flight)
     hang: tuple[Command, ...] = () if live.outcome else (HangUp(),)
     if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
-        live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
+        live = end(live, RunFailed(reason=f"Slack does not allow the app to write there ({error})"), now)
     live, commands = end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
     return live, (*hang, *commands)
 
 
 def _useless(live: Live, flight: Flight) -> Step:
-    """Slack refuses the call for an unknown reason: tries another kind of call, in the end queued posts."""
+    """Handles a refusal for an unknown reason: tries another kind of call, and finally queued posts."""
     match flight.call:
         case OpenStream():
             return replace(live, mode=PageMode.POST), ()
@@ -379,12 +389,12 @@ def _useless(live: Live, flight: Flight) -> Step:
 
 
 def _unmended(live: Live) -> Step:
-    """The closing call was in doubt and the stream has ended since: the closing call has happened."""
+    """Handles a closing call with an unknown outcome whose stream has since ended: the call has taken effect."""
     return end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
 
 
 def _full(live: Live, *, is_closed: bool = True) -> Live:
     """Marks the current message as full. Without ``is_closed`` even the end of its code block did not fit."""
-    assert live.page is not None  # the refused call was about this message
+    assert live.page is not None  # the refused call concerned this message
     closed, reopen = (live.page.closed, live.reopen) if live.page.is_full else seal(live.page)
     return replace(live, page=replace(live.page, is_full=True, closed=closed if is_closed else ""), reopen=reopen)

@@ -1,7 +1,7 @@
 """The state of a live answer: all text so far, the queue, and the Slack message that grows.
 
 Slack ends a stream near 10 kB (cards included) and after about five minutes. Each message therefore ends earlier,
-between paragraphs if possible, and the answer continues in another one.
+between paragraphs if possible, and the answer continues in another message.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Rope:
         return "".join([*self.pieces, self.tail])
 
     def ends_with(self, ending: str) -> bool:
-        """Whether the text has this ending; reads only the last pieces."""
+        """Whether the text ends with this string. Reads only the last pieces."""
         last = "".join([*self.pieces[-1:], self.tail]) if len(self.tail) < len(ending) else self.tail
         return last.endswith(ending)
 
 
 STREAM_BYTES: Final = 9_000
-"""The largest size of a stream."""
+"""The maximum size of a stream."""
 
 POST_BYTES: Final = 3_800
-"""The largest size of a post: Slack splits texts at about 4,000 characters."""
+"""The maximum size of a post. Slack splits texts at about 4,000 characters."""
 
 _WANTED: Final = 2 / 3
 """From this share of its size on, a message ends at the next paragraph."""
@@ -59,7 +59,7 @@ MAX_OPENING_CHARACTERS: Final = 200
 
 _FENCE_BYTES: Final = 64  # room for closing a code block
 _CARDS_BYTES: Final = 3_000
-_CARD_BYTES: Final = 100  # of a card, beside id and title
+_CARD_BYTES: Final = 100  # per card, in addition to its id and title
 
 AGING_SECONDS: Final = 230.0
 """From this age on, a stream ends at the next paragraph."""
@@ -72,7 +72,7 @@ class PageMode(StrEnum):
     """How a message grows."""
 
     STREAM = "stream"
-    POST = "post"  # posted and updated: the workspace has no streams
+    POST = "post"  # posted and updated: the workspace does not support streams
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,11 +88,11 @@ class AnswerPage:
     opened_at: float = 0.0
     sent_at: float | None = None  # the time of the last growth; None: never
     is_full: bool = False
-    closed: str = ""  # of a full one: the line that closes its code block
+    closed: str = ""  # for a full message: the line that closes its code block
     is_doubted: bool = False  # the outcome of its last call is unknown
-    unsure: str = ""  # of a doubted one: the end of its text that Slack may not have
-    may_be_last: bool = False  # of a doubted one: its last call was to end the answer, and no result contradicts that
-    is_sealed: bool = False  # its stream has ended, by any cause; only an update can change it
+    unsure: str = ""  # if doubted: the end of its text that Slack may not have
+    may_be_last: bool = False  # if doubted: its last call was meant to end the answer, and no result contradicts that
+    is_sealed: bool = False  # its stream has ended for some reason; only an update can change it
 
     @property
     def limit(self) -> int:
@@ -114,11 +114,11 @@ class Filled:
     page: AnswerPage
     chunks: tuple[Chunk, ...]
     rest: tuple[Chunk, ...] = ()
-    reopen: str = ""  # of a full message: the line that reopens its code block in the next one
+    reopen: str = ""  # for a full message: the line that reopens its code block in the next message
 
 
 def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
-    """Puts as much of the queue into a message as fits."""
+    """Adds as much of the queue to a message as fits."""
     chunks: list[Chunk] = []
     for place, chunk in enumerate(queue):
         if isinstance(chunk, Text):
@@ -137,7 +137,7 @@ def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
 
 
 def _with_card(page: AnswerPage, card: Card) -> tuple[AnswerPage, bool]:
-    """Returns the message with a new or changed card, and whether there was room for the card."""
+    """Returns the message with a new or changed card, and whether the card fitted."""
     known = next((known for known in page.cards if known.id == card.id), None)
     cost = _bytes_of(card) - (_bytes_of(known) if known else 0)
     if cost > 0 and (page.card_bytes + cost > _CARDS_BYTES or len(page.text.encode()) + cost > page.limit):
@@ -151,7 +151,7 @@ def _bytes_of(card: Card) -> int:
 
 
 def with_changed_cards(filled: Filled) -> Filled:
-    """Adds changes of the message's own cards to a full message: later messages do not show these cards."""
+    """Adds changes of the message's own cards to a full message, because later messages do not show these cards."""
     page, chunks, rest = filled.page, list(filled.chunks), []
     for chunk in filled.rest:
         is_known = isinstance(chunk, Card) and any(card.id == chunk.id for card in page.cards)
@@ -180,7 +180,7 @@ def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
 
 
 def seal(page: AnswerPage) -> tuple[str, str]:
-    """Returns the lines that close and reopen the message's open code block; both empty without one."""
+    """Returns the lines that close and reopen the message's open code block; both are empty if none is open."""
     block = open_at_end(page.text)
     if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:
         return "", ""
@@ -188,7 +188,7 @@ def seal(page: AnswerPage) -> tuple[str, str]:
 
 
 def _characters(text: str, most_bytes: int) -> int:
-    """Returns the number of characters of a text that fit into this many bytes."""
+    """Returns how many characters of a text fit into this many bytes."""
     if len(text) * 4 <= most_bytes:
         return len(text)
     data = text.encode()
@@ -200,11 +200,11 @@ _JOINED_CHARACTERS = 4_096  # longer texts are not copied for appending
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pace:
-    """How often a message grows, in seconds, while Slack's limits leave room."""
+    """How often a message grows, in seconds, while Slack's limits permit."""
 
     append: float = 0.8
-    line: float = 0.3  # sooner at the end of a line, a text message, or when a tool starts
-    update: float = 1.5  # instead of both where there are no streams
+    line: float = 0.3  # used at the end of a line or a text message, or when a tool starts
+    update: float = 1.5  # replaces both where streams are not supported
     line_update: float = 1.0
 
 
@@ -231,13 +231,13 @@ class Live:
     # The agent's text and tools.
     text: SafeText = field(default_factory=SafeText)
     full_text: Rope = field(default_factory=Rope)  # all its text, plain, without markers
-    last: Rope = field(default_factory=Rope)  # the last text message alone
-    message_id: str | None = None  # of the text message that is open
-    held_since: float = 0.0  # since when the end of the text is held back because its meaning may still change
-    sub_agent: str | None = None  # its text is kept out of the answer
+    last: Rope = field(default_factory=Rope)  # only the last text message
+    message_id: str | None = None  # of the open text message
+    held_since: float = 0.0  # since when the end of the text has been held back because its meaning may still change
+    sub_agent: str | None = None  # its text is not part of the answer
     cards: tuple[Card, ...] = ()  # all tools and steps, in their current state
     plan_title: str = ""
-    outcome: AnswerOutcome | None = None  # None: the run goes on
+    outcome: AnswerOutcome | None = None  # None: the run is in progress
     closing: Closing = NOTHING_BELOW
     over_at: float = 0.0  # when the run ended
 
@@ -249,20 +249,20 @@ class Live:
     # The growing message.
     mode: PageMode = PageMode.STREAM
     page: AnswerPage | None = None
-    ended: AnswerPage | None = None  # the last message, ended before the end of the answer was known
-    pages: int = 0  # the number of messages begun
-    reopen: str = ""  # the beginning of the next message: reopens the code block of the last one
+    ended: AnswerPage | None = None  # the last message, if it ended before the end of the answer was known
+    pages: int = 0  # the number of messages started
+    reopen: str = ""  # the beginning of the next message, which reopens the last message's code block
 
-    # Calls in flight, and pauses.
+    # Calls in flight and pauses.
     flight: Flight | None = None
     finds: bool = False  # a search for the message of the call in flight is running
     asked: frozenset[Slot] = frozenset()
     granted: frozenset[Slot] = frozenset()
-    not_before: float = 0.0  # no call sooner
-    doubts: int = 0  # consecutive calls about an existing message with an unknown outcome
+    not_before: float = 0.0  # the earliest time of the next call
+    doubts: int = 0  # consecutive calls with unknown outcomes about an existing message
     unsent: int = 0  # consecutive calls that did not reach Slack
-    spread: float = 1.0  # factor for pauses, different for each answer, so that not all retry at the same moment
-    gives_up: bool = False  # Slack takes no more live text of this answer
+    spread: float = 1.0  # factor for pauses, different for each answer, so that retries are spread over time
+    gives_up: bool = False  # Slack accepts no more live text of this answer
     below_apart: bool = False  # the closing blocks do not fit below the last message
     is_over: bool = False
 
@@ -272,14 +272,14 @@ class Live:
     status_at: float = 0.0
 
     def queued(self, *chunks: Chunk, urgent: bool = False) -> Live:
-        """Returns the state with more to show."""
+        """Returns the state with more content to show."""
         if self.flight:
             return replace(self, later=join(self.later, chunks), urgent=self.urgent or urgent)
         return replace(self, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
 
 
 def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-    """Joins two queues: adjacent texts merge, and a card or title replaces its earlier version."""
+    """Joins two queues: adjacent texts are merged, and a card or title replaces its earlier version."""
     for chunk in added:
         queue = _with(queue, chunk)
     return queue
@@ -306,7 +306,7 @@ def _is_same(known: Chunk, chunk: Chunk) -> bool:
 
 
 def text_of(queue: tuple[Chunk, ...]) -> str:
-    """Returns all text of a queue."""
+    """Returns all text in a queue."""
     return "".join(chunk.text for chunk in queue if isinstance(chunk, Text))
 
 

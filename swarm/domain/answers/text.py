@@ -1,12 +1,12 @@
-"""Safe text from pieces: each piece is shown as soon as later text can no longer change its meaning.
+"""Makes streamed text safe: each piece is shown as soon as later text can no longer change its meaning.
 
-The output equals ``safe`` of the whole text without its markers, for any division into pieces: all rules of ``safe``
-look at one line only, except for the fences of code blocks, so whole lines are settled. Of an unfinished line, the part
-up to the last blank is settled, unless later text may still make it live or code: an unclosed ``<`` or backtick, an
-address, the beginning of a fence or of a quote. When the agent pauses inside a word, ``release`` settles the part of
-the word whose meaning is certain.
+The output equals ``safe`` of the complete text without its markers, however it is divided into pieces. All rules of
+``safe`` apply to single lines, except for the fences of code blocks, so complete lines are settled. In an unfinished
+line, the part up to the last blank is settled, unless later text may still turn it into markup or code: an unclosed
+``<`` or backtick, an address, the beginning of a fence or of a quote. When the agent pauses inside a word, ``release``
+settles the part of the word whose meaning is certain.
 
-`Markers` removes agents' control markers, which people should not read: ``[FINAL ANSWER]`` and the like.
+`Markers` removes agents' control markers, which people should not see, such as ``[FINAL ANSWER]``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _AFTER_MARKER = re.compile(r"[ \t]*\n?")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Markers:
-    """Removes markers from a text in pieces.
+    """Removal of markers from a text in pieces.
 
-    A marker at the start of a line is removed with the blanks behind it, and with the line break if the line is then
+    A marker at the start of a line is removed with the blanks after it, and with the line break if the line is then
     empty.
     """
 
     held: str = ""  # possibly the beginning of a marker
     at_line_start: bool = True
-    eats: bool = False  # blanks, after a marker at the start of a line
+    eats: bool = False  # removes blanks after a marker at the start of a line
 
     def feed(self, text: str) -> tuple[Markers, str]:
-        """Returns the text that is certainly no marker, up to the possible beginning of one."""
+        """Returns the text that is definitely not a marker, up to the possible beginning of a marker."""
         if not self.held and not self.eats and "[" not in text:
             return self._passed(text)
         text = self.held + text
@@ -48,7 +48,7 @@ class Markers:
         return replace(self, held=text[end:])._without(text[:end])
 
     def end(self) -> tuple[Markers, str]:
-        """Returns the text held back, which was no marker."""
+        """Returns the text held back, which was not a marker."""
         return replace(self, held="")._without(self.held)
 
     def _without(self, text: str) -> tuple[Markers, str]:
@@ -63,7 +63,7 @@ class Markers:
         return state, "".join([*kept, piece])
 
     def _passed(self, text: str) -> tuple[Markers, str]:
-        """Takes text without markers; returns the following state and the text to show."""
+        """Processes text without markers. Returns the next state and the text to show."""
         if self.eats and text:
             blank = _AFTER_MARKER.match(text)
             end = blank.end() if blank else 0
@@ -78,7 +78,7 @@ class Markers:
 
 
 def without_markers(text: str) -> str:
-    """Removes the markers from a whole text."""
+    """Removes the markers from a complete text."""
     state, begun = Markers().feed(text)
     return begun + state.end()[1]
 
@@ -98,13 +98,13 @@ def _is_beginning(piece: str) -> bool:
 
 
 _LONGEST_CODE: Final = 1_020
-"""A backtick not closed within this many characters starts no inline code."""
+"""A backtick not closed within this many characters does not start inline code."""
 
 _LONGEST_TOKEN: Final = 3_000
 """A ``<`` or an address not closed within this many characters is shown as plain text."""
 
 _LONGEST_WORD: Final = 80
-"""A longer word is shown before its end, so that each piece of it costs the same."""
+"""A longer word is shown before its end, so that the cost of each piece stays constant."""
 
 _MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
 _MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
@@ -119,12 +119,12 @@ _SCHEMES: Final = ("https://", "http://", "mailto:")
 _ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
-"""Returns the last position in a stretch of text where a piece may end; 0 if there is none."""
+"""Returns the last position in a part of a text where a piece may end; 0 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SafeText:
-    """The state of a growing text; only its last line is still open."""
+    """The state of a growing text. Only its last line is still open."""
 
     mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
     visible: Visible = field(default_factory=Visible)
@@ -135,7 +135,7 @@ class SafeText:
     opening: str | None = None  # the line that opened the current code block
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
-        """Takes a piece. Returns the new state, the plain text without markers, and the text settled now."""
+        """Processes a piece. Returns the new state, the plain text without markers, and the newly settled text."""
         visible, text = self.visible.feed(text)
         markers, text = self.markers.feed(text)
         secrets, plain = self.secrets.feed(text)
@@ -143,7 +143,7 @@ class SafeText:
         return state, plain, settled
 
     def end_line(self) -> tuple[SafeText, str, str]:
-        """Settles the current line: no more text follows on it. Returns the same as ``feed``."""
+        """Settles the current line: no more text follows on it. Returns the same values as ``feed``."""
         visible, text = self.visible.end()
         markers, begun = self.markers.feed(text)
         markers, rest = markers.end()
@@ -156,7 +156,9 @@ class SafeText:
         return replace(state, line="", before=before, opening=opening), plain, settled + last
 
     def release(self) -> tuple[SafeText, str]:
-        """Settles as much of an unfinished word as possible without changing its meaning; for pauses of the agent."""
+        """Settles as much of an unfinished word as possible without changing its meaning. Used when the agent
+        pauses.
+        """
         end = _settled(self.line, self.before, self.opening, _last_decided)
         if not end:
             return self, ""
@@ -178,14 +180,14 @@ class SafeText:
         return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
-        """Settles the rest of a whole line; returns it with the code block open after the line."""
-        if before:  # the line's beginning is settled, so the line is no fence
+        """Settles the rest of a complete line. Returns it together with the code block that is open after the line."""
+        if before:  # the line's beginning is settled, so the line is not a fence
             return self._piece(line, before, is_code=opening is not None), opening
         opening, is_code = after_line(line, opening)
         return self._piece(line, before, is_code=is_code), opening
 
     def _piece(self, text: str, before: str, *, is_code: bool) -> str:
-        """Makes a piece of a line safe, in the context of the character before it."""
+        """Makes part of a line safe, in the context of the preceding character."""
         if not _ALIVE.search(text):
             return text
         context = f"x{before}" if before else ""
@@ -195,13 +197,13 @@ class SafeText:
 
 
 def _after_blank(text: str, start: int, end: int) -> int:
-    """Returns the position behind the last blank or non-ASCII character: both end every word."""
+    """Returns the position after the last blank or non-ASCII character, because both end every word."""
     found = _UP_TO_BREAK.match(text, start, end)
     return found.end() if found else 0
 
 
 def _last_decided(text: str, start: int, end: int) -> int:
-    """Returns the last position, also inside a word, before which later text changes nothing."""
+    """Returns the last position, even inside a word, before which later text changes nothing."""
     while end > start and (found := _UNDECIDED.search(text, max(start, end - _LONGEST_WORD), end)):
         is_decided = end < len(text) and not _GOES_ON.match(text, end)
         if is_decided and text[end - 1] not in "`<":
@@ -225,12 +227,12 @@ def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _afte
 
 
 def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
-    """Returns the last possible end behind ``at`` that precedes all open constructs of a line of prose."""
+    """Returns the last possible end after ``at`` that precedes all open constructs in a line of prose."""
     settled, looked = 0, at
     while found := _SPECIAL.search(rest, looked):
         end = _end_of_special(rest, found)
         if found["bracket"] and end == found.end():
-            looked = end  # a character like any other
+            looked = end  # an ordinary character
             continue
         settled = find(rest, at, found.start()) or settled
         if end is None:
@@ -240,7 +242,7 @@ def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
 
 
 def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
-    """Returns the certain end of the construct that begins here; None while later text may change it."""
+    """Returns the definite end of the construct that begins here; None while later text may change it."""
     open_for = len(rest) - found.start()
     if found["ticks"]:
         code = INLINE_CODE.match(rest, found.start())

@@ -14,15 +14,15 @@ EMPTY: Final = "it finished without an answer"
 CANCELLED: Final = "it was cancelled by the agent"
 
 MAX_NOTE_CHARACTERS: Final = 2_900
-"""A section of Slack's takes 3,000."""
+"""A section block in Slack accepts 3,000 characters."""
 
 _MAX_REASON: Final = 500
 _MAX_NAME: Final = 200
-_MAX_LABEL: Final = 250  # Slack takes 256; escapes make a name longer
+_MAX_LABEL: Final = 250  # Slack accepts 256; escaping makes a name longer
 
 
 def broke_off(reason: str, *, is_partial: bool) -> str:
-    """The reason of a missing or incomplete answer."""
+    """Returns the reason for a missing or incomplete answer."""
     why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."
@@ -30,27 +30,27 @@ def broke_off(reason: str, *, is_partial: bool) -> str:
 
 
 def stopped(by: str | None) -> str:
-    """The note of a stopped answer; ``by`` is a user id."""
+    """Returns the note of a stopped answer; ``by`` is a user id."""
     return f"🛑 Stopped by <@{by}>." if by else "🛑 Stopped."
 
 
 def using(tool: str) -> str:
-    """The status line while a tool runs."""
+    """Returns the status line while a tool runs."""
     return f"is using {label(tool)}…"
 
 
 def doing(step: str) -> str:
-    """The status line for a step."""
+    """Returns the status line for a step."""
     return f"is working on {label(step)}…"
 
 
 def label(name: str) -> str:
-    """A name for a card or a status line: one line, without pings."""
+    """Returns a name for a card or a status line: one line, without pings."""
     return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"
 
 
 def questions(asked: Sequence[Asked]) -> str:
-    """The agent's questions to people, as text."""
+    """Returns the agent's questions to people as text."""
     return _cut("\n\n".join(_question(one) for one in asked), MAX_NOTE_CHARACTERS)
 
 
@@ -70,7 +70,7 @@ def _field(field: AskedField) -> str:
 
 
 def _clause(reason: str) -> str:
-    return " ".join(reason.split()).rstrip(".") or "the agent failed and did not say why"
+    return " ".join(reason.split()).rstrip(".") or "the agent failed without giving a reason"
 
 
 def _cut(text: str, most: int) -> str:

@@ -1,1 +1,1 @@
-"""The entities and their states."""
+"""The entities and their statuses."""

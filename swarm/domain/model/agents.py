@@ -18,21 +18,21 @@ from swarm.domain.errors import Invalid
 from swarm.domain.text.characters import strip_invisible
 
 MOST_AGENTS: Final = 2_000
-"""The largest number of registered agents."""
+"""The maximum number of registered agents."""
 
 MOST_ENROLLED: Final = 100
-"""The largest number of workers registered with an enrolment key: a stolen key cannot register more."""
+"""The maximum number of workers registered with an enrolment key, so that a stolen key cannot register more."""
 
 OFFLINE_AFTER_SECONDS: Final = 120
 SEEN_EVERY_SECONDS: Final = 30
 """The shortest interval between two writes of ``last_seen_at``."""
 
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
-_RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses everybody; swarm is the coordinator
+_RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses all agents; swarm is the coordinator
 
 
 class Role(StrEnum):
-    """A lead reads, answers and delegates; a worker does its tasks."""
+    """A lead reads, answers and delegates; a worker works on tasks."""
 
     LEAD = "lead"
     WORKER = "worker"
@@ -41,8 +41,8 @@ class Role(StrEnum):
 class Reach(StrEnum):
     """How an agent gets its work."""
 
-    POLLING = "polling"  # the agent polls, with a token
-    AGUI = "agui"  # the coordinator calls the agent, over AG-UI
+    POLLING = "polling"  # the agent polls with a token
+    AGUI = "agui"  # the coordinator calls the agent over AG-UI
     BUILTIN = "builtin"  # the agent runs inside the coordinator
 
 
@@ -59,23 +59,23 @@ class Agent:
     last_seen_at: int | None
     reach: Reach = Reach.POLLING
     enrolled: bool = False  # registered with an enrolment key
-    token_hash: str | None = field(default=None, repr=False, compare=False)  # of the token that identified the agent
+    token_hash: str | None = field(default=None, repr=False, compare=False)  # for the token that identified the agent
 
     def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
-        """Whether the agent is online: see `is_online`."""
+        """Whether the agent is online; see `is_online`."""
         return is_online(self.last_seen_at, now, offline_after_seconds, started_at)
 
 
 def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, started_at: int) -> bool:
-    """Whether an agent has polled or renewed within ``offline_after_seconds``; never seen means offline.
+    """Whether an agent has polled or renewed within ``offline_after_seconds``; an agent never seen is offline.
 
-    Times before ``started_at`` do not count: without a coordinator no agent could poll.
+    Times before ``started_at`` do not count, because without a coordinator no agent could poll.
     """
     return last_seen_at is not None and now - max(last_seen_at, started_at) < offline_after_seconds * SECOND
 
 
 def check_name(name: str) -> str:
-    """Returns the name. Raises Invalid for a malformed or reserved one."""
+    """Returns the name. Raises Invalid for a malformed or reserved name."""
     if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise Invalid(
             f"'{name}' cannot be an agent's name.",
@@ -86,12 +86,12 @@ def check_name(name: str) -> str:
 
 
 def new_agent_token() -> str:
-    """A bearer token: 256 random bits, shown once."""
+    """Returns a bearer token: 256 random bits, shown once."""
     return "swarm_" + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> str:
-    """The stored form of a token. A fast hash is enough for a random token and keeps polls cheap."""
+    """Returns the stored form of a token. A fast hash is sufficient for a random token and keeps polls cheap."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -101,7 +101,7 @@ class Load:
 
     open_tasks: int = 0
     threads_owned: int = 0
-    running: int = 0  # leases on work, each with a run behind it
+    running: int = 0  # leases on work, each held by a run
 
 
 IDLE: Final = Load()
@@ -109,13 +109,13 @@ IDLE: Final = Load()
 
 MAX_TEXT_CHARACTERS: Final = 40_000
 MAX_PER_MINUTE: Final = 30
-"""The largest number of messages an agent sends per minute; slows down two agents that answer each other."""
+"""The maximum number of messages an agent sends per minute. It slows down two agents that answer each other."""
 
 SAME_WITHIN_SECONDS: Final = 60
-"""The same text to the same place within this time counts as one message sent twice by mistake."""
+"""A text repeated in the same place within this time counts as one message sent twice by mistake."""
 
 _CHANNEL = re.compile(r"[a-z0-9-]{1,32}")
-# An address such as bob@example.org or Slack's own <@U1> names no agent.
+# An address such as bob@example.org or Slack's own <@U1> does not name an agent.
 _MENTION = re.compile(r"(?:(?<![\w@#.<-])@|(?<![\w#])swarm#)([a-z0-9-]++)(?!\w)", re.IGNORECASE)
 _EVERYBODY: Final = "all"
 _MAX_UNKNOWN: Final = 10
@@ -123,22 +123,22 @@ _MAX_UNKNOWN: Final = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentMessage:
-    """A message between agents as one of them reads it."""
+    """A message between agents, as seen by one of them."""
 
     id: str  # ordered by time
     sender_id: str
     sender: str
-    recipient: str | None  # the name; None in a channel
-    channel: str | None  # without its #; None for a direct message
+    recipient: str | None  # the recipient's name; None in a channel
+    channel: str | None  # without the leading #; None for a direct message
     text: str
     created_at: int  # microseconds since 1970 UTC
-    for_reader: bool  # sent to the reader, or mentions it
-    unread: bool  # by the reader
+    for_reader: bool  # sent to the reader, or mentions the reader
+    unread: bool  # not yet read by the reader
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mentions:
-    """The agents mentioned in a text. ``unknown`` are the first few names without an agent."""
+    """The agents mentioned in a text. ``unknown`` contains the first few names without an agent."""
 
     agents: tuple[Agent, ...]
     everybody: bool
@@ -146,26 +146,26 @@ class Mentions:
 
 
 def check_text(text: str) -> str:
-    """Returns the text without invisible characters. Raises Invalid for an empty or too long text."""
+    """Returns the text without invisible characters. Raises Invalid for an empty text or a text that is too long."""
     clean = strip_invisible(text)
     if not clean.strip():
         raise Invalid("The message is empty.", fields={"text": "what to say"})
     if len(clean) > MAX_TEXT_CHARACTERS:
         raise Invalid(
             f"The message has {len(clean)} characters.",
-            hint="Say the essence, and where the rest can be found.",
+            hint="Summarise it, and say where the rest can be found.",
             fields={"text": f"at most {MAX_TEXT_CHARACTERS} characters"},
         )
     return clean
 
 
 def check_channel(channel: str) -> str:
-    """Returns the channel's name without its #. Raises Invalid for a malformed one."""
+    """Returns the channel's name without the leading #. Raises Invalid for a malformed name."""
     name = channel.removeprefix("#")
     if not _CHANNEL.fullmatch(name):
         raise Invalid(
             f"'{channel}' cannot be a channel's name.",
-            hint="These are channels among agents; what you say in Slack goes through slack-reply.",
+            hint="These channels are internal to agents; use slack-reply to post in Slack.",
             fields={"channel": "1 to 32 characters of a-z, 0-9 and '-', with or without a leading #"},
         )
     return name
@@ -189,6 +189,6 @@ def mentions(text: str, team: Sequence[Agent]) -> Mentions:
 
 
 def _longest(word: str, names: set[str]) -> str | None:
-    """Returns the longest name that the word begins with; trailing hyphens may belong to the sentence."""
+    """Returns the longest name at the beginning of the word; trailing hyphens may belong to the sentence."""
     bare = word.rstrip("-")
     return next((word[:end] for end in range(len(word), len(bare) - 1, -1) if word[:end] in names), None)

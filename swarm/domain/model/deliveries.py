@@ -1,8 +1,8 @@
-"""Deliveries: Slack calls stored in the transaction of their state change, and sent afterwards.
+"""Deliveries: Slack calls stored in the transaction of their state change and sent afterwards.
 
-The handling of an unknown outcome depends on the kind: a post is looked up by the key in its metadata before it is
-sent again; a reaction, an update and a delete are idempotent and are repeated. Two effects can be taken back: a
-reaction, and the Retry button of an answer.
+The kind of a delivery determines how an unknown outcome is handled: a post is searched for by the key in its metadata
+before it is sent again; a reaction, an update and a deletion are idempotent and are repeated. Two effects can be
+undone: a reaction, and the Retry button of an answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.states import step
 
 METADATA_EVENT_TYPE: Final = "swarm_delivery"
-"""``event_type`` of the message metadata that carries our key (``event_payload.delivery_id``)."""
+"""The ``event_type`` of message metadata that contains the swarm's key (``event_payload.delivery_id``)."""
 
 EPHEMERAL_SECONDS: Final = 60
-"""A delivery that shows a passing state expires after this time: a late one only confuses."""
+"""A delivery that shows a temporary state expires after this time, because a late delivery would confuse people."""
 
 END_MARK_SECONDS: Final = 15 * 60
 """A reaction that shows how a message ended expires after this time."""
@@ -41,7 +41,7 @@ class Mark(StrEnum):
 
 
 class DeliveryStatus(StrEnum):
-    """The life of a delivery.
+    """The life cycle of a delivery.
 
     ::
 
@@ -68,7 +68,7 @@ class DeliveryStep(StrEnum):
     TAKE = "take"
     POSTPONE = "postpone"  # certainly not sent: rate-limited, or no connection
     DOUBT = "doubt"
-    RESEND = "resend"  # looked up, and Slack does not have it
+    RESEND = "resend"  # searched for, and not found in Slack
     CONFIRM = "confirm"
     FAIL = "fail"
     EXPIRE = "expire"
@@ -94,20 +94,20 @@ class Delivery:
     id: str
     kind: DeliveryKind
     channel: str
-    thread_ts: str | None  # the thread that a post goes into
-    target_ts: str | None  # the target message of a reaction, an update, a delete or a post for one person
-    text: str  # of a post or an update: already safe for Slack; of a reaction: the emoji's name
+    thread_ts: str | None  # the thread to post in
+    target_ts: str | None  # the target message of a reaction, an update, a deletion or an ephemeral post
+    text: str  # for a post or an update: text safe for Slack; for a reaction: the emoji's name
     broadcast: bool
     agent_name: str | None
     attempts: int
-    inbox_message_id: str | None = None  # the message that it answers
-    answers_ts: str | None = None  # that message's timestamp; set where a post is looked up
-    stops_task_id: str | None = None  # of a post or an update: the task that its button stops
-    stops_run_id: str | None = None  # of a post or an update: the run that its button stops
-    person: str | None = None  # of a post: the only user to see it
-    closing: Closing | None = None  # of a post or an update: the blocks below it; used together with `place`
+    inbox_message_id: str | None = None  # the message that this delivery answers
+    answers_ts: str | None = None  # the timestamp of the answered message; set where a post is searched for
+    stops_task_id: str | None = None  # for a post or an update: the task that its button stops
+    stops_run_id: str | None = None  # for a post or an update: the run that its button stops
+    person: str | None = None  # for a post: the only user who sees it
+    closing: Closing | None = None  # for a post or an update: the blocks below it; requires `place`
     place: AnswerTarget | None = None  # place and reader, for the buttons and the footer of `closing`
-    removes: bool = False  # a reaction is removed; an update replaces the Retry button with `text`
+    removes: bool = False  # removes a reaction; an update replaces the Retry button with `text`
 
 
 # The results of one call, as a closed set that is matched exhaustively.
@@ -115,7 +115,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryAccepted:
-    """Slack has accepted the call. ``ts`` is the message's timestamp, ``thread_ts`` its thread."""
+    """A call accepted by Slack. ``ts`` is the message's timestamp, ``thread_ts`` its thread."""
 
     ts: str | None = None
     thread_ts: str | None = None
@@ -123,14 +123,14 @@ class DeliveryAccepted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryRefused:
-    """Slack has refused the call for good. ``error`` is Slack's code."""
+    """A call that Slack has refused permanently. ``error`` is Slack's code."""
 
     error: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotSent:
-    """The call certainly did not happen and may be repeated after ``retry_after_seconds``."""
+    """A call that certainly did not happen and may be repeated after ``retry_after_seconds``."""
 
     reason: str
     retry_after_seconds: float
@@ -138,7 +138,7 @@ class NotSent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InDoubt:
-    """The connection failed after the request was sent: the call may have happened."""
+    """A call that may have happened, because the connection failed after the request was sent."""
 
     reason: str
 

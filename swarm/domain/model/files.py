@@ -26,16 +26,16 @@ NAME_BYTES: Final = 255
 """The limit of common file systems."""
 
 TEXT_BYTES: Final = 200_000
-"""Text files up to this size are shown as text; larger ones would fill most of a model's context."""
+"""Text files up to this size are shown as text; larger files would fill most of a model's context."""
 
 INLINE_BYTES: Final = 700_000
-"""The largest content of a tool call, whose body may have 1 MiB: base64 makes four bytes of three."""
+"""The maximum content of a tool call. Its body may have 1 MiB, and base64 encodes three bytes as four."""
 
 TITLE_CHARACTERS: Final = 255
 COMMENT_CHARACTERS: Final = 3_000
 
 SHARE_DOUBT_SECONDS: Final = 90
-"""After this time a call to share a file has timed out (at most 60 s), and its effect is visible in Slack."""
+"""After this time a call to share a file has timed out (at most 60 s), and any effect is visible in Slack."""
 
 _SEPARATORS: Final = frozenset("/\\")
 _CONTROL: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode's categories; Cs are halves of surrogate pairs
@@ -46,12 +46,12 @@ _NEVER_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", 
 class FileInfo(File):
     """Slack's description of a file."""
 
-    url: str | None  # the URL of its content; None: not in Slack, only linked
+    url: str | None  # the URL of its content; None: only linked, not stored in Slack
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewFile:
-    """A checked file before its upload. ``sha256`` (hex) is None until its content has been read."""
+    """A validated file before its upload. ``sha256`` (hex) is None until its content has been read."""
 
     name: str
     size_bytes: int
@@ -73,7 +73,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sharing:
-    """The file may be in the thread, or appear there until ``until`` (microseconds)."""
+    """A file that may be in the thread, or may appear there until ``until`` (microseconds)."""
 
     file_id: str
     name: str
@@ -85,7 +85,7 @@ class Sharing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
-    """The file is in the thread. ``ts`` is its message, None if Slack did not say which."""
+    """A file in the thread. ``ts`` is the timestamp of its message; None if Slack did not report it."""
 
     file_id: str
     name: str
@@ -99,11 +99,13 @@ Stage = Sharing | Shared
 def new_file(
     name: str, size_bytes: int, *, title: str | None = None, comment: str | None = None, cap_bytes: int
 ) -> NewFile:
-    """Checks a file for upload. Raises Invalid (name, title, comment, empty file) and TooLarge."""
+    """Validates a file for upload. Raises Invalid (name, title, comment, empty file) and TooLarge."""
     check_name(name)
     check_size(size_bytes, cap_bytes)
     if size_bytes == 0:
-        raise Invalid("The file is empty, which Slack does not take.", fields={"content": "at least one byte"})
+        raise Invalid(
+            "The file is empty, and Slack does not accept empty files.", fields={"content": "at least one byte"}
+        )
     return NewFile(
         name=name,
         size_bytes=size_bytes,
@@ -113,7 +115,7 @@ def new_file(
 
 
 def check_name(name: str) -> None:
-    """Raises Invalid for a name with a special meaning in a file system, or one that imitates another name."""
+    """Raises Invalid for a name with a special meaning in a file system, or a name that imitates another name."""
     broken = _broken_rule(name)
     if broken:
         raise Invalid(
@@ -124,16 +126,16 @@ def check_name(name: str) -> None:
 
 
 def check_size(size_bytes: int, cap_bytes: int) -> None:
-    """Raises TooLarge."""
+    """Raises TooLarge if the file exceeds the cap."""
     if size_bytes > cap_bytes:
         raise TooLarge(
-            f"The file has {size_bytes} bytes; at most {cap_bytes} are moved.",
+            f"The file has {size_bytes} bytes; at most {cap_bytes} can be transferred.",
             hint="The operator sets the limit (SWARM_FILE_CAP_BYTES).",
         )
 
 
 def may_be_text(mimetype: str | None) -> bool:
-    """Whether the content may be text by its type. An SVG is both an image and text."""
+    """Whether the content may be text, according to its type. An SVG is both an image and text."""
     return mimetype == "image/svg+xml" or not (mimetype or "").startswith(_NEVER_TEXT)
 
 
@@ -147,7 +149,7 @@ def as_text(content: bytes) -> str | None:
 
 
 class Counted:
-    """A stream of chunks, counted and hashed. Raises BadRequest for a total other than ``size_bytes``."""
+    """A stream of chunks, counted and hashed. Raises BadRequest if the total differs from ``size_bytes``."""
 
     def __init__(self, chunks: AsyncIterable[bytes], size_bytes: int) -> None:
         self._chunks = chunks
@@ -168,18 +170,18 @@ class Counted:
             if chunk:
                 yield chunk
         if self._missing:
-            raise BadRequest(f"The file ends {self._missing} bytes too early.")
+            raise BadRequest(f"The file ends {self._missing} bytes before its announced size.")
 
 
 def _broken_rule(name: str) -> str | None:
     if not name.strip():
         return "is empty"
     if _SEPARATORS & set(name):
-        return "has a path separator (slash or backslash)"
+        return "contains a path separator (slash or backslash)"
     if name.startswith("."):
         return "begins with a dot"
     if any(unicodedata.category(character) in _CONTROL for character in name) or strip_invisible(name) != name:
-        return "has control characters or invisible ones"
+        return "contains control characters or invisible characters"
     if len(name.encode()) > NAME_BYTES:
         return f"is longer than {NAME_BYTES} bytes"
     return None
@@ -191,7 +193,7 @@ def _short(text: str | None, most: int, field: str) -> str | None:
     if len(cleaned) > most:
         raise Invalid(
             f"The {field} has {len(cleaned)} characters.",
-            hint="Say the rest with slack-reply.",
+            hint="Post the rest with slack-reply.",
             fields={field: f"at most {most} characters"},
         )
     return cleaned or None

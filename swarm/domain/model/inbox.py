@@ -1,13 +1,12 @@
-"""Leases: the temporary right to work on a trigger.
+"""Leases, inbox messages and notices.
 
-A lease is a row with a secret token. Renewing or ending work requires the token; a token that is no longer valid
-changes nothing (``lease_lost``). Per thread and agent at most one active *work* lease exists, which keeps two runs of
-one agent out of the same conversation. Notices have leases too, but never take that lock.
+A lease is the temporary right to work on a trigger: a row with a secret token. Renewing or ending work requires the
+token; a token that is no longer valid changes nothing (``lease_lost``). At most one active *work* lease exists per
+thread and agent, which keeps two runs of one agent out of the same conversation. Notices also have leases, but never
+take that lock.
 
-Inbox messages and notices: the two kinds of entries in an agent's inbox.
-
-An inbox message is one Slack message addressed to one agent. A notice is news for an agent beside its work, and never
-waits for a thread's work to end.
+Inbox messages and notices are the two kinds of entries in an agent's inbox. An inbox message is one Slack message
+addressed to one agent. A notice informs an agent in addition to its work, and never waits for a thread's work to end.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LEASE_SECONDS: Final = 60
 
 
 class LeaseKind(StrEnum):
-    """Whether a lease locks its thread."""
+    """The kind of a lease, which determines whether it locks its thread."""
 
     WORK = "work"
     NOTICE = "notice"
@@ -34,7 +33,7 @@ class LeaseKind(StrEnum):
 class LeaseEnd(StrEnum):
     """How a lease ended."""
 
-    RESOLVED = "resolved"  # its last message was answered, delegated or dismissed by a tool
+    RESOLVED = "resolved"  # a tool answered, delegated or dismissed its last message
     FINISHED = "finished"  # the agent reported success
     FAILED = "failed"  # the agent reported a failure
     RELEASED = "released"  # given back; no attempt counted
@@ -52,15 +51,15 @@ class FinishOutcome(StrEnum):
 
 
 def new_token() -> str:
-    """A lease token: 128 random bits."""
+    """Returns a lease token: 128 random bits."""
     return secrets.token_urlsafe(16)
 
 
 MAX_ATTEMPTS: Final = 5
-"""A message whose leases were lost this many times is dead-lettered."""
+"""A message is dead-lettered after its leases were lost this many times."""
 
 BUNDLE_LIMIT: Final = 20
-"""The largest number of one thread's messages handed out together."""
+"""The maximum number of messages of one thread handed out together."""
 
 MESSAGE_PRIORITY: Final = 50
 PRIORITY_WEIGHT_US: Final = 6 * SECOND
@@ -72,7 +71,7 @@ REACTION_STOPPED: Final = "octagonal_sign"
 
 
 class InboxStatus(StrEnum):
-    """The life of an inbox message.
+    """The life cycle of an inbox message.
 
     ::
 
@@ -92,7 +91,7 @@ class InboxStatus(StrEnum):
 
     UNREAD = "unread"
     CLAIMED = "claimed"
-    WAITING = "waiting"  # for a person: no lease, no lock, attempts unchanged
+    WAITING = "waiting"  # waits for a person: no lease, no lock, attempts unchanged
     RESPONDED = "responded"
     DELEGATED = "delegated"
     DISMISSED = "dismissed"
@@ -107,7 +106,7 @@ class InboxStep(StrEnum):
     RESPOND = "respond"
     DELEGATE = "delegate"
     DISMISS = "dismiss"
-    LOSE = "lose"  # the lease expired or the run failed: one attempt more
+    LOSE = "lose"  # the lease expired or the run failed: one more attempt is counted
     RELEASE = "release"  # given back on purpose: attempts unchanged
     ASK = "ask"
     ANSWER = "answer"
@@ -138,7 +137,7 @@ INBOX_TRANSITIONS: Final = {
 
 
 class MatchedBy(StrEnum):
-    """The routing rule that brought a message to an agent."""
+    """The routing rule that matched a message to an agent."""
 
     MENTION = "mention"
     DIRECT_MESSAGE = "direct_message"
@@ -159,26 +158,26 @@ class InboxDelay(StrEnum):
 
 
 def bundle(attempts: Sequence[int]) -> int:
-    """Returns how many of a thread's due messages go out together, given each message's lost leases, in order.
+    """Returns how many of a thread's due messages are handed out together, given each message's lost leases, in order.
 
-    All leading messages without a lost lease. A message with one goes alone: a poison message must not dead-letter its
-    neighbours.
+    These are all leading messages without a lost lease. A message with a lost lease is handed out alone, so that a
+    poison message does not dead-letter its neighbours.
     """
     fresh = sum(1 for _ in takewhile(lambda lost: lost == 0, attempts))
     return min(fresh or len(attempts[:1]), BUNDLE_LIMIT)
 
 
 def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:
-    """Returns the position in the queue, lowest first: one point of priority is worth six seconds of age."""
+    """Returns the position in the queue, lowest first. One point of priority equals six seconds of age."""
     return created_at_us - PRIORITY_WEIGHT_US * priority
 
 
 NOTICE_ATTEMPTS: Final = 5
-"""A notice whose leases were lost this many times is dropped and recorded; the thread is not told."""
+"""A notice is dropped and recorded after its leases were lost this many times. Nothing is posted in the thread."""
 
 
 class NoticeKind(StrEnum):
-    """The kind of news."""
+    """The kind of a notice."""
 
     MESSAGE_CHANGED = "message_changed"
     MESSAGE_DELETED = "message_deleted"
@@ -187,16 +186,16 @@ class NoticeKind(StrEnum):
     TASK_DECLINED = "task_declined"
     TASK_FINISHED = "task_finished"  # completed, failed, cancelled or dead: its result or its error
     TASK_CANCELLED = "task_cancelled"
-    TASK_RETURNED = "task_returned"  # its worker is gone; it needs another one
+    TASK_RETURNED = "task_returned"  # its worker is gone, and it needs another worker
     AGENT_MESSAGE = "agent_message"
 
 
 FOR_CREATORS: Final = frozenset({NoticeKind.TASK_FINISHED, NoticeKind.TASK_RETURNED})
-"""Notices that need action: sent to the task's creator, or to a lead in the creator's place."""
+"""Notices that need action: sent to the task's creator, or to a lead on the creator's behalf."""
 
 
 class NoticeStatus(StrEnum):
-    """The life of a notice.
+    """The life cycle of a notice.
 
     ::
 

@@ -21,7 +21,7 @@ MOST_SECONDS: Final = 300.0
 class Provider(StrEnum):
     """The provider of a model."""
 
-    OPENAI = "openai"  # and all services with its protocol
+    OPENAI = "openai"  # and all services that use its protocol
     ANTHROPIC = "anthropic"
     BEDROCK = "bedrock"
     OLLAMA = "ollama"
@@ -33,20 +33,20 @@ ADDRESS_VARIABLES: Final[Mapping[Provider, str]] = {
     Provider.BEDROCK: "AWS_REGION (providers.bedrock.region)",
     Provider.OLLAMA: "OLLAMA_BASE_URL (providers.ollama.base_url)",
 }
-"""The setting of each provider's address."""
+"""The setting for each provider's address."""
 
 _FAMILIES: Final[Sequence[tuple[re.Pattern[str], Provider]]] = (
-    (re.compile(r"gpt(?!-oss)|chatgpt|o\d"), Provider.OPENAI),  # gpt-oss is open: others serve it, OpenAI does not
+    (re.compile(r"gpt(?!-oss)|chatgpt|o\d"), Provider.OPENAI),  # gpt-oss is open: OpenAI does not serve it
     (re.compile(r"claude"), Provider.ANTHROPIC),
 )
-"""Name prefixes used by a single provider."""
+"""Name prefixes that only one provider uses."""
 
 
 def guessed_provider(name: str, *, addresses: Collection[Provider], keys: Collection[Provider]) -> Provider:
-    """Returns the provider of a model whose settings name none.
+    """Returns the provider of a model whose settings do not specify one.
 
-    The name's family decides; then the only provider with a base URL (``addresses``); then the only provider with a
-    key (``keys``); then Ollama, which needs neither (AGENT-07).
+    The name's family decides; then the only provider with a base URL (``addresses``); then the only provider with a key
+    (``keys``); then Ollama, which requires neither (AGENT-07).
     """
     for pattern, provider in _FAMILIES:
         if pattern.match(name.lower()):
@@ -63,22 +63,22 @@ class ModelSpec:
 
     provider: Provider
     name: str
-    base_url: str | None = None  # None: the provider's default; of Ollama without /v1
-    api_key: str | None = field(default=None, repr=False)  # Bedrock takes AWS's usual credentials instead
-    region: str | None = None  # of Bedrock; None: AWS's usual settings
-    is_guessed: bool = False  # the settings do not name the provider
-    timeout_seconds: float = MODEL_TIMEOUT_SECONDS  # the longest silence
-    max_tokens: int | None = None  # of one answer; None: the provider's own limit
+    base_url: str | None = None  # None: the provider's default; for Ollama without /v1
+    api_key: str | None = field(default=None, repr=False)  # Bedrock uses AWS's usual credentials instead
+    region: str | None = None  # for Bedrock; None: AWS's usual settings
+    is_guessed: bool = False  # the settings do not specify the provider
+    timeout_seconds: float = MODEL_TIMEOUT_SECONDS  # maximum time without receiving data
+    max_tokens: int | None = None  # for one answer; None: the provider's own limit
     temperature: float | None = None
 
     @property
     def label(self) -> str:
-        """The name in logs and for people."""
+        """The user-facing name, also used in logs."""
         return f"{self.provider}:{self.name}"
 
     @property
     def guess(self) -> str:
-        """Advice for a wrongly guessed provider; empty where the settings name the provider."""
+        """Advice for a wrongly guessed provider; empty if the settings specify the provider."""
         if not self.is_guessed:
             return ""
         return (
@@ -94,7 +94,7 @@ class RunLimits:
     tokens: int | None = MOST_TOKENS  # read and written, over all calls
     tool_calls: int | None = MOST_TOOL_CALLS
     seconds: float | None = MOST_SECONDS  # of wall-clock time
-    cost_dollars: Decimal | None = None  # applies where the model's price is known
+    cost_dollars: Decimal | None = None  # applies if the model's price is known
 
 
 class UsageOutcome(StrEnum):
@@ -110,7 +110,7 @@ class UsagePurpose(StrEnum):
     """The purpose of a run."""
 
     ANSWER = "answer"  # an answer to a person or caller
-    SUMMARY = "summary"  # the summary of a long session; nobody asked for it
+    SUMMARY = "summary"  # the summary of a long session, which nobody requested
 
 
 class Door(StrEnum):
@@ -134,7 +134,7 @@ class ModelUsage:
     cost_microdollars: int | None = 0  # millionths of a US dollar; None: the price of a model is unknown
 
     def __add__(self, other: ModelUsage) -> ModelUsage:
-        """Adds both; one unknown cost makes the sum unknown."""
+        """Adds both usages. If one cost is unknown, the total cost is unknown."""
         known = self.cost_microdollars is not None and other.cost_microdollars is not None
         return ModelUsage(
             requests=self.requests + other.requests,
@@ -151,15 +151,15 @@ class ModelUsage:
 class ModelUsageRecord:
     """One finished run of a built-in agent: an answer, or a summary of a session."""
 
-    id: str  # the run's id, new for each
+    id: str  # the run's id, new for each run
     agent: str
     door: Door
     session_id: str
-    run_id: str  # of an answer in Slack; empty elsewhere
-    requester: str  # a Slack user's id or the caller; empty if unknown, and for a summary
+    run_id: str  # for an answer in Slack; otherwise empty
+    requester: str  # a Slack user's id or the caller; empty if unknown or for a summary
     model: str  # the model that answered last, "provider:name"; empty without an answer
     outcome: UsageOutcome
-    note: str  # the reason of a run without an answer; empty otherwise
+    note: str  # the reason for a run without an answer; otherwise empty
     usage: ModelUsage
     started_at: int  # microseconds since 1970 UTC
     ended_at: int
@@ -170,16 +170,16 @@ class ModelUsageRecord:
 class UsageTotal:
     """The total usage of one agent's runs that ended on one day, with one model."""
 
-    day: str  # in UTC, as 2026-11-22
+    day: str  # in UTC, formatted as 2026-11-22
     agent: str
     model: str  # "provider:name"; empty: runs in which no model answered
     runs: int
-    usage: ModelUsage  # its cost covers the runs with a known cost; None: no run has one
+    usage: ModelUsage  # its cost covers the runs with a known cost; None: no run has a known cost
     runs_of_unknown_cost: int
 
 
 class UsageRecorder(Protocol):
-    """Records the usage of runs."""
+    """The recorder of the usage of runs."""
 
     async def note(self, run: ModelUsageRecord) -> None:
         """Records a finished run. An existing record of the run stays unchanged. Raises Unavailable."""

@@ -1,8 +1,9 @@
-"""Runs and interrupts. A run is one run of a streaming agent for one trigger; an interrupt is a question to people.
+"""Runs and interrupts: a run is one execution of a streaming agent for one trigger; an interrupt is a question to
+people.
 
 A run is ``closing`` once its result is complete: the text, the outcome and the closing blocks. Only the display in
-Slack is left, and any process can finish that. A process that dies therefore loses the run of a ``running`` run, and
-nothing of a ``closing`` one.
+Slack remains, and any process can finish it. A process that crashes therefore loses the result of a ``running`` run,
+but nothing of a ``closing`` run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from swarm.domain.model.states import step
 
 
 class RunStatus(StrEnum):
-    """The life of a run.
+    """The life cycle of a run.
 
     ::
 
@@ -30,13 +31,13 @@ class RunStatus(StrEnum):
     """
 
     RUNNING = "running"
-    CLOSING = "closing"  # the run is over; its last message is being closed
-    WAITING = "waiting"  # for people's answer to an interrupt
+    CLOSING = "closing"  # the result is complete; its last message is being closed
+    WAITING = "waiting"  # waits for people's answer to an interrupt
     ANSWERED = "answered"
     FAILED = "failed"
     STOPPED = "stopped"  # by a person
     SUPERSEDED = "superseded"  # people wrote something else instead of answering
-    ABANDONED = "abandoned"  # its process died, and another run runs in its place
+    ABANDONED = "abandoned"  # its process died, and another run replaces it
 
 
 class RunStep(StrEnum):
@@ -56,13 +57,13 @@ class RunStep(StrEnum):
 _T = RunStatus
 
 UNFINISHED: Final = frozenset({_T.RUNNING, _T.CLOSING})
-"""A process works on such a run, or did until it died. Each trigger and each lease has at most one."""
+"""The statuses of a run that a process works on, or did until it died. Each trigger and each lease has at most one."""
 
 RETRYABLE: Final = frozenset({_T.FAILED, _T.STOPPED})
 """People may start such a run again, once."""
 
 RECEIVED: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
-"""In these states the agent has certainly received the run's input."""
+"""In these statuses the agent has certainly received the run's input."""
 
 RUN_TRANSITIONS: Final = {
     RunStep.CLOSE: step(_T.RUNNING, to=_T.CLOSING),
@@ -116,8 +117,8 @@ class PagePhase(StrEnum):
         closed → open             reopen
     """
 
-    OPENING = "opening"  # stored before the call to Slack: the message may exist, with an unknown ts
-    OPEN = "open"  # of a finished run: the message may still grow, or does not show yet how its answer ended
+    OPENING = "opening"  # stored before the call to Slack: the message may exist with an unknown ts
+    OPEN = "open"  # of a finished run: the message may still grow or does not yet show the outcome
     CLOSED = "closed"
 
 
@@ -126,7 +127,7 @@ class PageStep(StrEnum):
 
     OPEN = "open"
     CLOSE = "close"
-    REOPEN = "reopen"  # a closed message must show that its answer was abandoned, or reached Slack after all
+    REOPEN = "reopen"  # a closed message must show that its answer was abandoned or did reach Slack
 
 
 PAGE_TRANSITIONS: Final = {
@@ -137,7 +138,7 @@ PAGE_TRANSITIONS: Final = {
 
 
 class InterruptStatus(StrEnum):
-    """The life of an interrupt.
+    """The life cycle of an interrupt.
 
     ::
 

@@ -1,13 +1,14 @@
-"""Sessions: a built-in agent's memory of a conversation, kept over restarts of the coordinator.
+"""Sessions: a built-in agent's memory of a conversation, which survives restarts of the coordinator.
 
-A session grows by blocks, one per run: the input, the tool calls with their results, and the answer. A block is stored
-whole when its run is over, so no tool call lacks its result. Several runs that answer the same Slack message are
-attempts: a run sees none of the other attempts, and the one that answers replaces them. The older part of a long
+A session grows by blocks, one per run: the input, the tool calls with their results, and the answer. A complete block
+is stored when its run has ended, so no tool call lacks its result. Several runs that answer the same Slack message are
+attempts: a run sees none of the other attempts, and the run that answers replaces them. The older part of a long
 session is summarised; from then on the agent gets the summary instead. The original messages stay, including all
 attempts.
 
 Compaction never separates a tool call from its result: both are summarised, or both are kept. They are paired by call
-id. Some models number their calls anew in each run, so a result belongs to the last call of its id without a result.
+id. Some models restart the numbering of calls in each run, so a result belongs to the last call with its id that has no
+result.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ class SessionMessage:
     """One message of a session."""
 
     role: MessageRole
-    text: str = ""  # of a tool's result, the tool's answer; of its use, empty
-    author: str = ""  # of a user's message: the display name
-    call_id: str = ""  # joins a tool's use and its result
-    tool: str = ""  # of a tool's use and its result: the tool's name
-    arguments: Mapping[str, object] = field(default_factory=dict)  # of a tool's use
-    failed: bool = False  # of a tool's result
-    source: str = ""  # of a user's message from Slack: the id of its inbox message or task
+    text: str = ""  # for a tool's result: the result; empty for a tool call
+    author: str = ""  # for a user's message: the display name
+    call_id: str = ""  # connects a tool call with its result
+    tool: str = ""  # for a tool call and its result: the tool's name
+    arguments: Mapping[str, object] = field(default_factory=dict)  # for a tool call
+    failed: bool = False  # for a tool's result
+    source: str = ""  # for a user's message from Slack: the id of its inbox message or task
     position: int = 0  # 1 is the session's first; 0: not stored
     created_at: int = 0  # microseconds since 1970 UTC; 0: not stored
 
@@ -58,7 +59,7 @@ class Session:
     id: str
     agent: str  # the owner: two agents in one conversation have separate sessions
     metadata: Mapping[str, object]
-    messages: int  # the number of messages the agent gets, including the summary
+    messages: int  # the number of messages that the agent gets, including the summary
     created_at: int  # microseconds since 1970 UTC
     updated_at: int
 
@@ -66,19 +67,19 @@ class Session:
 class SessionScope(StrEnum):
     """The Slack conversations that share a session."""
 
-    USER = "user"  # a person in a channel, over all threads there
-    THREAD = "thread"  # a thread, with all its people
+    USER = "user"  # a person in a channel, across all its threads
+    THREAD = "thread"  # a thread, with all its participants
 
 
 Summarise = Callable[[str, Sequence[SessionMessage]], Awaitable[str]]
-"""Summarises messages of a session (its id). May raise any error; the session then stays unchanged."""
+"""Summarises messages of a session, given by its id. May raise any error; the session then stays unchanged."""
 
 
 class Memory(Protocol):
-    """The sessions of one agent. Every method raises Unavailable while the database is away."""
+    """The sessions of one agent. Every method raises Unavailable while the database is unavailable."""
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-        """Returns the session. An existing one keeps its metadata, except for the given keys."""
+        """Returns the session. An existing session keeps its metadata, except for the given keys."""
         ...
 
     async def get_messages(
@@ -86,9 +87,10 @@ class Memory(Protocol):
     ) -> list[SessionMessage]:
         """Returns the messages that the agent gets, oldest first: the summary, if any, and all messages after it.
 
-        With ``limit``, the last so many, plus the messages that keep a tool's use with its result. Empty for an
-        unknown session. With the ``run_id`` of a run in Slack, without other attempts at the same answer; if the
-        summary includes one, the last messages themselves are returned in its place.
+        ``limit`` restricts the result to the last messages, plus the messages that keep a tool call with its result.
+        Empty for an unknown session. With the ``run_id`` of a run in Slack, the result excludes other attempts at the
+        same answer; if the summary includes such an attempt, the last original messages are returned instead of the
+        summary.
         """
         ...
 
@@ -103,10 +105,10 @@ class Memory(Protocol):
     async def add_message(
         self, session_id: str, role: MessageRole | str, content: str | Mapping[str, object]
     ) -> SessionMessage:
-        """Adds one message and creates a missing session. Raises Invalid for an impossible role or content.
+        """Adds one message and creates a missing session. Raises Invalid for an invalid role or content.
 
-        ``content`` is text, or for tools a mapping: ``{"id", "name", "arguments"}`` of a use, ``{"id", "name",
-        "content", "failed"}`` of a result.
+        ``content`` is text, or a mapping for tools: ``{"id", "name", "arguments"}`` for a call, ``{"id", "name",
+        "content", "failed"}`` for a result.
         """
         ...
 
@@ -119,28 +121,28 @@ class Memory(Protocol):
         run_id: str = "",
         has_answered: bool = True,
     ) -> None:
-        """Adds all messages of a run, named by its id, at once. Messages stored before stay unchanged.
+        """Adds all messages of a run, identified by its id, at once. Messages stored earlier stay unchanged.
 
         With the ``run_id`` of a run in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
-        answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept among the
-        originals only.
+        answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept only among the
+        originals.
         """
         ...
 
     async def compact_session(self, session_id: str) -> bool:
-        """Summarises all but the last messages if their number exceeds the threshold; returns whether it did.
+        """Summarises all but the last messages if their number exceeds the threshold. Returns whether it did.
 
-        May take as long as a model call, without blocking others: messages that arrive meanwhile follow the summary.
-        Of two concurrent calls one does nothing. A failed summary is logged and leaves the session unchanged.
+        May take as long as a model call without blocking other calls: messages that arrive in the meantime follow the
+        summary. Of two concurrent calls, one does nothing. A failed summary is logged and leaves the session unchanged.
         """
         ...
 
 
 MOST_BYTES: Final = 1_000_000
-"""The largest size of a text, and of a call's arguments together, in bytes of UTF-8."""
+"""The maximum size of a text, and of a call's arguments together, in bytes of UTF-8."""
 
 MOST_CHARACTERS: Final = 500
-"""The largest length of a name or id: of a session, a run, a call, a tool, an author."""
+"""The maximum length of a name or id of a session, run, call, tool or author."""
 
 _MOST_DEPTH: Final = 50
 _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -153,21 +155,21 @@ def storable(text: str) -> str:
 
 
 def kept_text(text: str) -> str:
-    """Returns text for storage: storable, and cut with a note beyond `MOST_BYTES`."""
+    """Returns text prepared for storage, and cut with a note beyond `MOST_BYTES`."""
     return _cut(storable(text))
 
 
 def checked_name(name: str, what: str) -> str:
-    """Returns the id of a session or run. Raises Invalid for an impossible one."""
+    """Returns the id of a session or run. Raises Invalid for an invalid id."""
     if not 0 < len(name) <= MOST_CHARACTERS or _UNSTORABLE.search(name):
         raise Invalid(
-            f"The id of a {what} has 1 to {MOST_CHARACTERS} characters, and no NUL.", fields={what: "another id"}
+            f"The id of a {what} must have 1 to {MOST_CHARACTERS} characters and no NUL.", fields={what: "another id"}
         )
     return name
 
 
 def kept(message: SessionMessage) -> SessionMessage:
-    """Returns a message for storage. Long parts are cut, with a note."""
+    """Returns a message prepared for storage. Long parts are cut, with a note."""
     return replace(
         message,
         text=kept_text(message.text),
@@ -200,7 +202,7 @@ def plain(value: object, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if depth >= _MOST_DEPTH:
-        return "(nested too deeply to be kept)"
+        return "(nested too deeply to be stored)"
     if isinstance(value, Mapping):
         return {storable(str(key)): plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -231,7 +233,7 @@ def _kept_arguments(arguments: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _size(value: object) -> int:
-    """The approximate size as JSON, in bytes."""
+    """Returns the approximate size as JSON, in bytes."""
     if isinstance(value, str):
         return len(value.encode()) + 2
     if isinstance(value, dict):
@@ -262,7 +264,7 @@ _OF_TOOLS = (MessageRole.TOOL_USE, MessageRole.TOOL_RESULT)
 
 
 def tool_pairs(messages: Sequence[SessionMessage]) -> Mapping[int, int]:
-    """Returns the tool calls that have a result: a map from the call's to the result's position."""
+    """Returns the tool calls that have a result, as a mapping from the call's position to the result's position."""
     waiting: dict[str, list[int]] = {}
     found: dict[int, int] = {}
     for place, message in enumerate(messages):
@@ -274,9 +276,9 @@ def tool_pairs(messages: Sequence[SessionMessage]) -> Mapping[int, int]:
 
 
 def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:
-    """Returns the number of messages before the cut that keeps at least the last ``keep`` together.
+    """Returns the number of messages before a cut that keeps at least the last ``keep`` messages together.
 
-    Parallel calls and their results stay together: the cut is before the first of them.
+    Parallel calls and their results stay together: the cut precedes the first of them.
     """
     place = max(len(messages) - keep, 0)
     whole = tool_pairs(messages)
@@ -286,9 +288,10 @@ def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:
 
 
 def messages_for_model(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
-    """Returns the messages that a model accepts: no tool call without its result, no result alone, no empty text.
+    """Returns the messages that a model accepts: no tool call without its result, no result without its call, no empty
+    text.
 
-    Such messages exist after a crash, after single `add_message` calls, and after an empty answer.
+    Other messages exist after a crash, after individual `add_message` calls, and after an empty answer.
     """
     whole = tool_pairs(messages)
     in_pairs = whole.keys() | set(whole.values())
@@ -300,15 +303,17 @@ def messages_for_model(messages: Sequence[SessionMessage]) -> list[SessionMessag
 
 
 def recent_messages(messages: Sequence[SessionMessage], limit: int | None) -> list[SessionMessage]:
-    """Returns the last ``limit`` messages for a model, plus the calls of their results; None: all."""
+    """Returns the last ``limit`` messages for a model, plus the calls for their results. A ``limit`` of None returns
+    all.
+    """
     sendable = messages_for_model(messages)
     return sendable if limit is None else sendable[compaction_point(sendable, limit) :]
 
 
 def to_summarise(messages: Sequence[SessionMessage], threshold: int, keep_recent: int) -> Sequence[SessionMessage]:
-    """Returns the leading messages to summarise; empty without need or use.
+    """Returns the leading messages to summarise; empty if a summary is unnecessary or useless.
 
-    A summary is needed above ``threshold`` messages, and useful unless the only such message is an earlier summary.
+    A summary is necessary above ``threshold`` messages, and useless if the only such message is an earlier summary.
     """
     if len(messages) <= threshold:
         return ()

@@ -1,7 +1,7 @@
-"""State machines as data: an enum of states, an enum of steps, and a table of the allowed transitions.
+"""State machines as data: an enum of statuses, an enum of steps, and a table of the allowed transitions.
 
-The store builds the ``WHERE`` of its updates from these tables, and a test compares them with the diagrams in the
-docstrings and with the CHECK constraints, so the three cannot diverge.
+The store builds the ``WHERE`` clauses of its updates from these tables. A test compares the tables with the diagrams in
+the docstrings and with the CHECK constraints, so the three cannot diverge.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ class Transition(Generic[State]):
 
 
 def step(*sources: State, to: State) -> Transition[State]:
-    """The transition from ``sources`` to ``to``, as the tables write it."""
+    """Returns the transition from ``sources`` to ``to``, in the form used by the tables."""
     return Transition(frozenset(sources), to)

@@ -1,4 +1,4 @@
-"""Tasks: work given to an agent, usually by delegation."""
+"""Tasks: work assigned to an agent, usually by delegation."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.model.states import step
 
 MAX_ATTEMPTS: Final = 5
-"""A task whose leases were lost this many times is dead-lettered."""
+"""A task is dead-lettered after its leases were lost this many times."""
 
 MAX_DEPTH: Final = 8
-"""The largest depth of nested tasks: a delegation of a delegation, and so on."""
+"""The maximum depth of nested tasks: a delegation of a delegation, and so on."""
 
 MAX_OPEN_PER_THREAD: Final = 10
 MAX_OPEN_CHILDREN: Final = 10
 MAX_OPEN_CREATED: Final = 100
-"""The largest number of open tasks without a thread per creator."""
+"""The maximum number of open tasks without a thread per creator."""
 
 MAX_DEPENDENCIES: Final = 20
 OFFER_SECONDS: Final = 600
-"""An offer without an answer for this time counts as declined."""
+"""An offer that is not answered within this time counts as declined."""
 
 MAX_TITLE_CHARACTERS: Final = 200
 MAX_TEXT_CHARACTERS: Final = 200_000
-"""Of a description, a result, an error."""
+"""The maximum length of a description, a result or an error."""
 
 
 class TaskStatus(StrEnum):
-    """The life of a task.
+    """The life cycle of a task.
 
     ::
 
@@ -58,7 +58,7 @@ class TaskStatus(StrEnum):
     UNASSIGNED = "unassigned"  # waits for an agent
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
-    WAITING = "waiting"  # for a person: no lease, no lock, attempts unchanged
+    WAITING = "waiting"  # waits for a person: no lease, no lock, attempts unchanged
     COMPLETED = "completed"
     FAILED = "failed"
     DECLINED = "declined"
@@ -77,7 +77,7 @@ class TaskStep(StrEnum):
     CLAIM = "claim"
     COMPLETE = "complete"
     FAIL = "fail"
-    LOSE = "lose"  # the lease expired or the run failed: one more attempt
+    LOSE = "lose"  # the lease expired or the run failed: one more attempt is counted
     RELEASE = "release"  # given back on purpose: attempts unchanged
     ASK = "ask"
     ANSWER = "answer"
@@ -94,7 +94,7 @@ OPEN_STATUSES: Final = frozenset({_T.OFFERED, _T.BLOCKED, _T.UNASSIGNED, _T.PEND
 """The statuses of an unfinished task."""
 
 ACTIVE_STATUSES: Final = frozenset({_T.PENDING, _T.IN_PROGRESS, _T.WAITING})
-"""The statuses of a task in its agent's hands: people's messages in its thread go to that agent."""
+"""The statuses of a task that its agent handles: people's messages in its thread go to that agent."""
 
 TASK_TRANSITIONS: Final = {
     TaskStep.ACCEPT: step(_T.OFFERED, to=_T.PENDING),
@@ -117,7 +117,7 @@ TASK_TRANSITIONS: Final = {
 }
 
 UNSUCCESSFUL: Final = frozenset({_T.FAILED, _T.DECLINED, _T.CANCELLED, _T.DEAD})
-"""Dependents of such a task fail. Includes dead tasks: people must not wait silently for an operator."""
+"""Dependents of such a task fail. This includes dead tasks, because people must not wait silently for an operator."""
 
 
 class TaskDelay(StrEnum):
@@ -127,7 +127,7 @@ class TaskDelay(StrEnum):
 
 
 def check_depth(parent_depth: int | None) -> int:
-    """Returns the depth of a new task below its parent's, 1 without a parent. Raises Conflict past the limit."""
+    """Returns the depth of a new task below its parent's depth; 1 without a parent. Raises Conflict above the limit."""
     depth = (parent_depth or 0) + 1
     if depth > MAX_DEPTH:
         raise Conflict(
@@ -138,7 +138,7 @@ def check_depth(parent_depth: int | None) -> int:
 
 
 def check_room(count: int, limit: int, where: str) -> None:
-    """Raises Conflict if one more open task exceeds the limit."""
+    """Raises Conflict if one more open task would exceed the limit."""
     if count >= limit:
         raise Conflict(
             f"There are {count} open tasks {where} already; at most {limit} are allowed.",
@@ -147,7 +147,7 @@ def check_room(count: int, limit: int, where: str) -> None:
 
 
 def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) -> None:
-    """Raises Invalid for too many dependencies, Conflict for a dependency cycle."""
+    """Raises Invalid for too many dependencies and Conflict for a dependency cycle."""
     if len(depends_on) > MAX_DEPENDENCIES:
         raise Invalid(
             f"A task may depend on at most {MAX_DEPENDENCIES} others.",
@@ -174,7 +174,7 @@ class Dependency:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskFacts:
-    """The fields that a task's row and its view share."""
+    """The fields shared by a task's row and its view."""
 
     id: str
     title: str
@@ -206,5 +206,5 @@ class TaskView(TaskFacts):
 
     @property
     def depends_on(self) -> tuple[str, ...]:
-        """The ids of the tasks that it waits for."""
+        """The ids of the tasks that this task waits for."""
         return tuple(other.id for other in self.dependencies)

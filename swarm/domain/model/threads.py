@@ -10,21 +10,21 @@ from typing import Final
 from swarm.domain.model.states import step
 
 CONTEXT_WAIT_SECONDS: Final = 10
-"""The longest wait for a thread's history from Slack; then the message goes out with ``context_incomplete``."""
+"""The maximum wait for a thread's history from Slack; then the message is handed out with ``context_incomplete``."""
 
 
 class AuthorKind(StrEnum):
     """The kind of a message's author."""
 
     USER = "user"
-    AGENT = "agent"  # one of this swarm's agents
+    AGENT = "agent"  # an agent of this swarm
     BOT = "bot"  # another app
 
 
 class Standing(StrEnum):
-    """The author's standing in the workspace and, by the channel's policy, in the channel."""
+    """The author's standing in the workspace and, according to the channel's policy, in the channel."""
 
-    MEMBER = "member"  # also our own agents, and bots on the channel's list
+    MEMBER = "member"  # also the swarm's own agents, and bots on the channel's list
     GUEST = "guest"
     EXTERNAL = "external"  # from another workspace
     UNVERIFIED = "unverified"  # unknown to Slack, or not looked up yet
@@ -32,7 +32,7 @@ class Standing(StrEnum):
 
 
 STRANGERS: Final = frozenset({Standing.GUEST, Standing.EXTERNAL, Standing.UNVERIFIED})
-"""Messages of these authors alone never start a tool that writes."""
+"""Messages from these authors alone never start a tool that writes."""
 
 STANDING_WORDS: Final[Mapping[Standing, str]] = {
     Standing.GUEST: "a guest",
@@ -40,11 +40,11 @@ STANDING_WORDS: Final[Mapping[Standing, str]] = {
     Standing.UNVERIFIED: "unverified",
     Standing.NOT_ALLOWED: "not allowed here",
 }
-"""The mark of a message for its readers; a member's message has none."""
+"""The mark of a message for its readers; a member's message has no mark."""
 
 
 class ChannelType(StrEnum):
-    """The kind of conversation of a message."""
+    """The type of a message's conversation."""
 
     CHANNEL = "channel"  # public or private
     DM = "dm"
@@ -52,7 +52,7 @@ class ChannelType(StrEnum):
 
 
 class ContextState(StrEnum):
-    """How much of a thread we know.
+    """How much of a thread is known.
 
     ::
 
@@ -71,10 +71,10 @@ class ContextState(StrEnum):
 class ContextStep(StrEnum):
     """The steps of a thread's context."""
 
-    BEGIN = "begin"  # starts reading from Slack; again, if the previous reader has vanished
+    BEGIN = "begin"  # starts reading from Slack; repeated if the previous reader has vanished
     LOAD = "load"
     GIVE_UP = "give_up"
-    DOUBT = "doubt"  # messages may have been missed, also by a read under way
+    DOUBT = "doubt"  # messages may have been missed, even by a read in progress
 
 
 _C = ContextState
@@ -105,7 +105,7 @@ class Author:
     kind: AuthorKind
     name: str | None = None  # the display name, if known
     bot_id: str | None = None
-    teams: tuple[str, ...] = ()  # the author's own workspaces, where Slack names them
+    teams: tuple[str, ...] = ()  # the author's own workspaces, if Slack reports them
     standing: Standing | None = None  # None: unknown, treated as a stranger's
 
 
@@ -117,19 +117,19 @@ class SlackMessage:
     ts: str
     thread_ts: str | None  # None for a message outside any thread and for a thread's root
     author: Author
-    text: str  # as Slack stores it: <@U…>, <#C…>, &amp;
+    text: str  # in Slack's stored form: <@U…>, <#C…>, &amp;
     subtype: str | None = None
     channel_type: ChannelType = ChannelType.CHANNEL
     files: tuple[File, ...] = ()
     edited_ts: str | None = None  # the time of the last edit
     event_id: str | None = None
-    delivery_id: str | None = None  # the key in the metadata of our own post
-    has_replies: bool = False  # of a root in a conversation's history; events do not have it
+    delivery_id: str | None = None  # the key in the metadata of the swarm's own post
+    has_replies: bool = False  # for a root in a conversation's history; events do not have it
     quoted: str = ""  # the end of ``text`` that quotes another author, in a forwarded message
 
     @property
     def own_text(self) -> str:
-        """The author's own text: mentions and addresses count here, and not in forwarded text."""
+        """The author's own text. Mentions and addresses count here, but not in forwarded text."""
         return self.text.removesuffix(self.quoted)
 
     @property
@@ -144,15 +144,15 @@ class SlackMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelMessage:
-    """A message in its conversation's history: outside of threads, or the root of one."""
+    """A message in its conversation's history: outside of threads, or the root of a thread."""
 
     message: SlackMessage
-    latest_reply_ts: str | None = None  # of the newest message in its thread
+    latest_reply_ts: str | None = None  # the newest message in its thread
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageEdited:
-    """A message was edited in Slack."""
+    """An edit of a message in Slack."""
 
     message: SlackMessage
     previous_text: str | None
@@ -160,7 +160,7 @@ class MessageEdited:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageDeleted:
-    """A message was deleted in Slack."""
+    """The deletion of a message in Slack."""
 
     channel: str
     ts: str
@@ -199,7 +199,7 @@ class Thread:
     thread_ts: str
     channel_type: ChannelType
     owner_id: str | None
-    epoch: int  # counts the changes of owner
+    epoch: int  # the number of owner changes
     context: ContextState
-    queued_notice_at: int | None  # when the thread was told that no agent is online; None once it was answered
+    queued_notice_at: int | None  # when the thread was informed that no agent is online; None after an answer
     watermark_ts: str  # later messages that were not routed were missed

@@ -1,4 +1,4 @@
-"""Triggers, the work and news that ``/poll`` hands out, and the tray, an agent's summary of its inbox."""
+"""Triggers, which ``/poll`` hands out as work or notices, and the tray, an agent's summary of its inbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.domain.model.threads import AuthorKind, ChannelType, File, Standing, 
 
 
 class TriggerKind(StrEnum):
-    """The kinds of work, and of notices."""
+    """The kinds of work and of notices."""
 
     SLACK_INBOX_MESSAGE = "slack_inbox_message"
     TASK_ASSIGNED = "task_assigned"
@@ -29,10 +29,10 @@ class TriggerKind(StrEnum):
 
 
 class StartedBy(StrEnum):
-    """Whose messages started a piece of work."""
+    """The people or bots whose messages started a piece of work."""
 
     MEMBERS = "members"  # at least one member; includes agents, operators and bots on the channel's list
-    STRANGERS = "strangers"  # strangers only: tools that write need a member's word
+    STRANGERS = "strangers"  # only strangers: tools that write require a member's request
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +42,7 @@ class ThreadView:
     id: str
     team: str
     channel: str
-    channel_name: str  # with its leading #; of a direct message, the person's name
+    channel_name: str  # with the leading #; for a direct message, the person's name
     channel_type: ChannelType
     thread_ts: str
     permalink: str
@@ -50,7 +50,7 @@ class ThreadView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InboxMessageView:
-    """An inbox message as an agent sees it: the whole new message, in readable text."""
+    """An inbox message as an agent sees it: the complete new message, in readable text."""
 
     id: str
     text: str
@@ -63,14 +63,14 @@ class InboxMessageView:
     routing_reason: str
     status: InboxStatus
     files: tuple[File, ...] = ()
-    kind: AuthorKind = AuthorKind.USER  # of the author
-    standing: Standing = Standing.MEMBER  # of the author
-    task_id: str | None = None  # the task it was delegated as, or it follows up on
+    kind: AuthorKind = AuthorKind.USER  # the author's kind
+    standing: Standing = Standing.MEMBER  # the author's standing
+    task_id: str | None = None  # the task it was delegated to, or the task it follows up on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoticeView:
-    """A notice as an agent sees it: the event, its actor, and the inbox message, task or agent message concerned."""
+    """A notice as an agent sees it: the event, its cause, and the related inbox message, task or agent message."""
 
     kind: NoticeKind
     inbox_message_id: str | None
@@ -79,14 +79,14 @@ class NoticeView:
     channel: str | None  # the internal channel of an agent message; None: sent directly
     actor_id: str | None
     actor_name: str | None
-    text: str | None  # the changed message, the agent message, or the reason of a decline or cancellation
+    text: str | None  # the changed message, the agent message, or the reason for declining or cancelling
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trigger:
-    """One piece of work or news under a lease, with all data needed to act on it."""
+    """One piece of work or one notice under a lease, with all data needed to act on it."""
 
-    id: str  # of the work; the same over all attempts
+    id: str  # the id of the work, unchanged over all attempts
     kind: TriggerKind
     created_at: int
     due_at: int
@@ -119,7 +119,7 @@ class Tray:
 
     unread: int
     previews: tuple[Preview, ...]
-    mentions: int  # unread messages of other agents: direct ones, and channel messages that mention the agent
-    messages: tuple[AgentMessage, ...]  # the first of these messages
+    mentions: int  # unread messages from other agents: direct ones, and channel messages that mention the agent
+    messages: tuple[AgentMessage, ...]  # the first of the messages counted by ``mentions``
     tasks: Mapping[str, int]  # the agent's open tasks by status
     threads_owned: int

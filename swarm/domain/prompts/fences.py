@@ -1,9 +1,9 @@
-"""Fences: foreign text in a prompt, made unable to close its fence or to imitate the prompt's own lines.
+"""Fences: external text in a prompt, made unable to close its fence or to imitate the prompt's own lines.
 
-Why content cannot leave its fence: all foreign text is escaped, so ``<`` and ``>`` appear in fence lines only.
-Invisible characters and unusual line breaks are removed. Names are quoted, with quotes inside escaped, and stay on one
-line. Lines of the history begin with a bar. The marker, new for each prompt, is a second barrier: the author of a
-forged fence line cannot know it.
+Why content cannot leave its fence: all external text is escaped, so ``<`` and ``>`` appear only in fence lines.
+Invisible characters and unusual line breaks are removed. Names are quoted, with escaped inner quotes, and stay on one
+line. Lines of the history begin with a bar. The marker, which is new for each prompt, is a second barrier: the author
+of a forged fence line cannot know it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NOT_IN_LINKS: Final = re.compile(r"[\s<>\"]")
 
 
 def check_marker(marker: str) -> str:
-    """Returns the marker. Raises ValueError for one that is guessable or malformed."""
+    """Returns the marker. Raises ValueError for a guessable or malformed marker."""
     if not _MARKER.fullmatch(marker):
         raise ValueError("the marker of a prompt must be 8 to 64 ASCII letters and digits")
     return marker
 
 
 def fenced(name: str, body: str, marker: str) -> str:
-    """Returns a body of harmless lines between two fence lines with the marker."""
+    """Returns a body of escaped lines between two fence lines with the marker."""
     return f'<{name} marker="{marker}">\n{body}\n</{name} marker="{marker}">'
 
 
@@ -40,12 +40,16 @@ def harmless(text: str) -> str:
 
 
 def barred(text: str) -> list[str]:
-    """Returns the lines of a text, each behind a bar, so that none imitates the prompt's own; empty without text."""
+    """Returns the lines of a text, each after a bar, so that no line imitates the prompt's own lines; empty without
+    text.
+    """
     return [f"| {line}" for line in harmless(text).split("\n")] if text else []
 
 
 def said_by(author: str, text: str) -> str:
-    """Returns one speaker's text in a conversation. Later lines stand behind a bar, so that none imitates a speaker."""
+    """Returns one speaker's text in a conversation. Later lines begin with a bar, so that no line imitates a
+    speaker.
+    """
     return "\n| ".join(f"{' '.join(for_model(author).split())}: {for_model(text)}".split("\n"))
 
 
@@ -55,12 +59,12 @@ def one_line(text: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Returns a name or title in quotes that it cannot close."""
+    """Returns a quoted name or title that cannot close its quotes."""
     return '"' + one_line(name).replace('"', "&quot;") + '"'
 
 
 def plain_id(value: str) -> str:
-    """Returns an id without characters that could pass for words around it."""
+    """Returns an id without characters that could be mistaken for surrounding words."""
     return _NOT_IN_IDS.sub("", value)
 
 
@@ -69,7 +73,7 @@ def plain_link(url: str) -> str:
     return _NOT_IN_LINKS.sub("", for_model(url))
 
 
-@lru_cache(maxsize=8192)  # each claim in a long thread shows all its moments again
+@lru_cache(maxsize=8192)  # each claim in a long thread shows all its times again
 def moment(ts: str) -> str:
     """Returns a Slack timestamp as a readable time in UTC."""
     found = _TS.fullmatch(ts)

@@ -1,6 +1,6 @@
-"""The context of a message for an agent: its source, channel and requester. It is never part of the message.
+"""The input of a prompt: values without wording, the choice of history for a long thread, and the client context.
 
-The input of a prompt: values without wording, and the choice of history for a long thread.
+The client context gives an agent the source, channel and requester of a message. It is never part of the message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from swarm.domain.text.mrkdwn import readable
 SOURCE: Final = "slack"
 
 THREAD_CONTEXT: Final = "thread_context"
-"""The thread's earlier messages as text, for agents without another place for them."""
+"""The thread's earlier messages as text, for agents that receive them in no other way."""
 
 OWN_KEYS: Final = frozenset(
     {
@@ -42,7 +42,7 @@ OWN_KEYS: Final = frozenset(
 class ChannelFacts:
     """Slack's description of a channel; empty fields are unknown."""
 
-    name: str = ""  # without #
+    name: str = ""  # without the leading #
     topic: str = ""  # in Slack's format, with entities and links
     purpose: str = ""
 
@@ -62,9 +62,9 @@ def client_context(
 ) -> dict[str, object]:
     """Returns the ``client_context`` of a run, as JSON values. Keys that do not apply are absent, never null or empty.
 
-    ``user_email`` is for channels that share it (`ChannelPolicy.share_email`). ``extra`` are the channel's own keys
-    (`ChannelPolicy.client_context`); they never replace the coordinator's keys, even absent ones. Only channels have a
-    name: Slack makes up a group's from its members, and a direct message has none.
+    ``user_email`` is for channels that share it (`ChannelPolicy.share_email`). ``extra`` contains the channel's own
+    keys (`ChannelPolicy.client_context`), which never replace the coordinator's keys, even absent ones. Only channels
+    have a name: Slack derives the name of a group from its members, and a direct message has none.
     """
     is_channel = channel_type is ChannelType.CHANNEL
     own: dict[str, object] = {
@@ -77,20 +77,20 @@ def client_context(
         "overthink": overthink or None,
         "humble_followup": humble_followup or None,
         "started_by": "strangers" if by_strangers else None,
-        THREAD_CONTEXT: None,  # put in when the run begins
+        THREAD_CONTEXT: None,  # added when the run starts
     }
     return {key: value for key, value in {**(extra or {}), **own}.items() if value not in (None, "")}
 
 
 HISTORY_CHARACTERS: Final = 100_000
-"""About 25,000 tokens: a part of the context of every current model."""
+"""About 25,000 tokens, which fit into the context of every current model."""
 
 
 def left_out(sizes: Sequence[int], most: int | None) -> range:
     """Returns the positions of messages to omit, so that the others have at most ``most`` characters.
 
-    ``sizes`` are the messages' lengths, oldest first. The first message is always kept, whatever its length, then as
-    many of the newest as fit. Without ``most``, all are kept.
+    ``sizes`` are the messages' lengths, oldest first. The first message is always kept, whatever its length, and then
+    as many of the newest messages as fit. Without ``most``, all are kept.
     """
     if most is None or sum(sizes) <= most:
         return range(0)
@@ -118,7 +118,7 @@ ABOUT_TASKS: Final = frozenset(
         NoticeKind.TASK_RETURNED,
     }
 )
-"""The kinds of triggers that need their task."""
+"""The kinds of triggers that require their task."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,24 +127,24 @@ class PromptInput:
 
     role: Role
     agent_name: str
-    kind: str  # of the trigger: INBOX_TRIGGER, TASK_TRIGGER or a NoticeKind
+    kind: str  # the trigger's kind: INBOX_TRIGGER, TASK_TRIGGER or a NoticeKind
     lease_token: str
-    attempt: int  # 1 for the first
+    attempt: int  # 1 for the first attempt
     channel_name: str  # empty if unknown
-    permalink: str | None  # of the thread; None: there is no thread
-    new_messages: tuple[InboxMessageView, ...]  # in order; of a notice, the messages concerned
+    permalink: str | None  # the thread's permalink; None: there is no thread
+    new_messages: tuple[InboxMessageView, ...]  # in order; for a notice, the related messages
     history: tuple[TranscriptMessage, ...]  # up to and including the last new message, oldest first
-    history_characters: int | None = HISTORY_CHARACTERS  # the limit of the history; None: unlimited
+    history_characters: int | None = HISTORY_CHARACTERS  # maximum length of the history; None: unlimited
     context_incomplete: bool = False
     by_strangers: bool = False  # only strangers started this work
     previous_reply: str | None = None  # this agent's last answer in the thread
     notice_text: str | None = None  # the changed message, another agent's message, or a reason
-    notice_author: str | None = None  # the name of the agent or person behind the notice; None: the coordinator
-    notice_channel: str | None = None  # of agent_message, the internal channel; None: direct
+    notice_author: str | None = None  # the agent or person who caused the notice; None: the coordinator
+    notice_channel: str | None = None  # the internal channel of agent_message; None: direct
     task: TaskView | None = None
-    requester_name: str | None = None  # of the person who asked for the task
+    requester_name: str | None = None  # the person who requested the task
 
     @property
     def delegated_id(self) -> str | None:
-        """The inbox message that the task stands for; None once a declined offer has returned the message."""
+        """The inbox message that the task replaces; None once a declined offer has returned the message."""
         return self.task.inbox_message_id if self.task and self.kind in ABOUT_TASKS else None

@@ -20,9 +20,9 @@ class NoticeWords:
     """The sentences of one kind of notice, from top to bottom."""
 
     what: str  # the event
-    lease: str  # the use of its lease
+    lease: str  # how to use its lease
     ways: tuple[str, ...] = ()  # possible actions
-    ways_in_thread: tuple[str, ...] = ()  # further actions, where there is a thread to post to
+    ways_in_thread: tuple[str, ...] = ()  # additional actions if there is a thread to post in
     tail: str
 
 

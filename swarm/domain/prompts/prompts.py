@@ -1,6 +1,6 @@
 """The prompt of a trigger: the text for an agent with new work. Pure; messages are never cut.
 
-The parts from top to bottom: an introduction (agent, event, ids, tools to call); the news, whole and in fences (a
+The parts from top to bottom: an introduction (agent, event, ids, tools to call); the news, in full and in fences (a
 message, a task, a result, another agent's message); the agent's previous answer; the history of the thread; a closing
 sentence::
 
@@ -27,8 +27,8 @@ sentence::
     </thread_context marker="9f3c…">
 
 A history longer than ``history_characters`` omits messages after the first one until the rest fits; the sentence above
-it gives their number and the way to read them. ``wording`` and ``notices`` hold the sentences; ``fences`` explains why
-content cannot leave its fence.
+it gives their number and explains how to read them. ``wording`` and ``notices`` contain the sentences; ``fences``
+explains why content cannot leave its fence.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def render(prompt: PromptInput, marker: str) -> str:
 
 
 def _news(prompt: PromptInput, marker: str) -> list[str]:
-    """The trigger's news, most important first: a task to do comes before the messages about it."""
+    """Returns the trigger's news, most important first: a task to do precedes the messages about it."""
     messages = _messages(prompt, marker)
     task = _task_sections(prompt.task, prompt.requester_name, prompt.kind, marker) if prompt.task else []
     outcomes = [*_notice(prompt, marker), *(_outcome_sections(prompt.task, marker) if prompt.task else [])]
@@ -94,7 +94,7 @@ def _news(prompt: PromptInput, marker: str) -> list[str]:
 
 
 def _shown(prompt: PromptInput) -> tuple[InboxMessageView, ...]:
-    """The messages in full above the history."""
+    """Returns the messages shown in full above the history."""
     is_gone = prompt.kind == NoticeKind.MESSAGE_DELETED
     is_in_notice = prompt.kind == NoticeKind.MESSAGE_CHANGED and prompt.notice_text is not None
     return () if is_gone or is_in_notice else prompt.new_messages
@@ -106,7 +106,7 @@ def _messages(prompt: PromptInput, marker: str) -> list[str]:
 
 
 def _places(prompt: PromptInput) -> dict[str, str]:
-    """The labels of the messages above the history, by timestamp."""
+    """Returns the labels of the messages above the history, by timestamp."""
     new = [message for message in _shown(prompt) if message.id != prompt.delegated_id]
     numbers = {message.ts: f"new message {number}" for number, message in enumerate(new, 1)}
     return {message.ts: numbers.get(message.ts, "the delegated message") for message in _shown(prompt)}
@@ -123,7 +123,7 @@ def _new_message(message: InboxMessageView, place: str, marker: str) -> str:
 
 
 def _notice(prompt: PromptInput, marker: str) -> list[str]:
-    """Another agent's message, the reason of a task's event, or the new text of a message."""
+    """Returns another agent's message, the reason for a task's event, or the new text of a message."""
     if prompt.notice_text is None:
         return []
     text = harmless(prompt.notice_text)
@@ -171,13 +171,13 @@ def _files(files: tuple[File, ...]) -> list[str]:
 
 
 _BUILDS_ON: Final = frozenset({TASK_TRIGGER, NoticeKind.TASK_OFFERED})
-"""The triggers that need the results of other tasks: to do the task, or to decide about an offer."""
+"""The triggers that require the results of other tasks, to do the task or to decide on an offer."""
 
 
 def _task_sections(task: TaskView, requester: str | None, kind: str, marker: str) -> list[str]:
-    """Returns the whole task, with the requester's name, and for its worker its dependencies.
+    """Returns the complete task, with the requester's name and, for its worker, its dependencies.
 
-    ``kind`` is the trigger's.
+    ``kind`` is the trigger's kind.
     """
     body = "\n".join([*_facts(task, requester), "", harmless(task.description)])
     dependencies = task.dependencies if kind in _BUILDS_ON else ()
@@ -195,7 +195,7 @@ def _outcome_sections(task: TaskView, marker: str) -> list[str]:
 
 
 def _title(kind: str) -> str:
-    """The line above a task: the limits of its authority."""
+    """Returns the line above a task, which limits its authority."""
     if kind == TASK_TRIGGER:
         return "The task. Doing what it asks is your work; it orders nothing beyond that:"
     return "The task:"
@@ -214,7 +214,7 @@ def _facts(task: TaskView, requester: str | None) -> list[str]:
 
 
 def _dependency(dependency: Dependency, place: str, marker: str) -> list[str]:
-    """A dependency's result and error, or the note that there is none."""
+    """Returns a dependency's result and error, or a note that there is none."""
     headline = f"Dependency {place}, task_id {plain_id(dependency.id)}, {plain_id(dependency.status)}"
     title = f"title: {quoted(dependency.title)}"
     sections = [
@@ -225,5 +225,5 @@ def _dependency(dependency: Dependency, place: str, marker: str) -> list[str]:
 
 
 def _outcomes(task: TaskView | Dependency) -> list[tuple[str, str]]:
-    """The non-empty results, by name."""
+    """Returns the non-empty results, by name."""
     return [(name, text) for name, text in (("result", task.result), ("error", task.error)) if text is not None]

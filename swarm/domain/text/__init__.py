@@ -1,4 +1,4 @@
-"""Text on its way to a reader. Each kind of reader has one function, which all foreign text passes.
+"""Text for readers. Each kind of reader has one function, through which all external text passes.
 
 | reader | function | used in |
 |---|---|---|

@@ -1,17 +1,17 @@
 """Invisible characters, which can hide text from people and send commands to terminals and models.
 
 `strip_invisible` removes them all: control and format characters, tags, fillers, bidi controls and variation
-selectors. Visible scripts and emoji need three kinds of them. These stay only in their proper place, so that a
-sequence of them cannot encode a message:
+selectors. Visible scripts and emoji need three kinds of them. These stay only in the positions where they are
+needed, so that a sequence of them cannot encode a message:
 
 - one VS15 or VS16 directly after a symbol, or after a digit, ``#`` or ``*`` of a keycap;
 - one Mongolian selector directly after a Mongolian letter;
 - one ZWJ or ZWNJ between two letters of a joining script, or between two symbols.
 
-The selectors VS1 to VS14 and VS17 to VS256 never stay: each is one of 240 values after an ideograph and so encodes a
-byte, and without it the ideograph is only drawn in its usual form.
+The selectors VS1 to VS14 and VS17 to VS256 are always removed: each is one of 240 values after an ideograph and so
+encodes a byte. Without it the ideograph is only drawn in its usual form.
 
-`for_model`, `data_for_model` and `for_terminal` are the functions on the way to these readers.
+`for_model`, `data_for_model` and `for_terminal` prepare text for these readers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IGNORED: Final = (
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""The categories Cc and Cf and Unicode's default-ignorable characters, except for the visible signs of Cf."""
+"""The categories Cc and Cf and Unicode's default-ignorable characters, except for the visible characters of Cf."""
 
 _LINE_BREAK: Final = re.compile(f"\r\n|[{_BREAKS}]")
 _RUN: Final = re.compile(f"[{_IGNORED}]+")
@@ -40,7 +40,7 @@ _MONGOLIAN_STYLES: Final = frozenset("\u180b\u180c\u180d\u180f")
 _SYMBOLS: Final = frozenset({"So", "Sm", "Sk"})
 _MORE_SYMBOLS: Final = frozenset("\u203c\u2049\u2139\u3030")  # emoji of other categories: ‼ ⁉ ℹ 〰
 _KEYCAP: Final = "\u20e3"
-_KEPT_OF_RUN: Final = 2  # decisions look at no more of a run
+_KEPT_OF_RUN: Final = 2  # decisions consider only this many characters of a run
 
 
 def strip_invisible(text: str) -> str:
@@ -54,13 +54,13 @@ def strip_invisible(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Visible:
-    """`strip_invisible` for a text in pieces: the joined outputs equal the output for the whole text."""
+    """`strip_invisible` for a text in pieces: the joined outputs equal the output for the complete text."""
 
     last: str = ""  # the last character of the output
-    held: str = ""  # depends on the next character; a few characters at most
+    held: str = ""  # at most a few characters, which depend on the next one
 
     def feed(self, text: str) -> tuple[Visible, str]:
-        """Takes a piece; returns the decided part of the text."""
+        """Processes a piece. Returns the decided part of the text."""
         if not self.held and not _UNCLEAN.search(text):
             return (replace(self, last=text[-1]) if text else self), text
         text = self.held + text
@@ -70,7 +70,7 @@ class Visible:
         return Visible(last=shown[-1:] or self.last, held=held), shown
 
     def end(self) -> tuple[Visible, str]:
-        """Ends the text; returns the part held back."""
+        """Ends the text. Returns the part held back."""
         shown = _stripped(self.held, self.last)
         return Visible(last=shown[-1:] or self.last), shown
 
@@ -84,7 +84,7 @@ def _stripped(text: str, before: str) -> str:
 
 
 def _well_formed(text: str) -> str:
-    """Turns surrogate pairs into their character, lone surrogates into U+FFFD."""
+    """Replaces surrogate pairs with their character, and lone surrogates with U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -99,7 +99,7 @@ def _decided(text: str) -> int:
 
 
 def _kept(run: re.Match[str], before: str) -> str:
-    """Returns the characters of an invisible run that are in their proper place."""
+    """Returns the characters of an invisible run that are needed for visible text."""
     before = run.string[run.start() - 1] if run.start() else before
     after = run.string[run.end() : run.end() + 1]
     style, rest = "", run.group()
@@ -128,7 +128,9 @@ def _is_symbol(character: str) -> bool:
 
 
 def _joins_letters(character: str) -> bool:
-    """Hebrew and Arabic to Mongolian, the later Indic blocks, and the joining scripts beyond the basic plane."""
+    """Whether a letter belongs to a joining script: Hebrew and Arabic to Mongolian, the later Indic blocks, and the
+    joining scripts beyond the basic plane.
+    """
     return (
         "\u0590" <= character <= "\u1cff"
         or "\ua840" <= character <= "\uabff"
@@ -146,7 +148,7 @@ def data_for_model(value: Any) -> Any:
     match value:
         case str():
             return for_model(value)
-        case None | bool() | int():  # before the slow check for a mapping
+        case None | bool() | int():  # checked before the slow check for a mapping
             return value
         case Mapping():
             return {data_for_model(name): data_for_model(part) for name, part in value.items()}
@@ -165,5 +167,5 @@ def for_terminal(text: object) -> str:
 
 
 def line_for_terminal(text: object) -> str:
-    """Returns the same text on one line."""
+    """Returns text without terminal commands on one line."""
     return " ".join(for_terminal(text).split())

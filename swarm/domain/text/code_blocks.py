@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _FENCE_LINE = re.compile(r"^(?P<fence>[ \t]*(?P<run>`{3,}|~{3,}))(?P<rest>[^\n]*)$", re.MULTILINE)
-# Bounded, so that unpaired backticks in a very long line cost no more than its length.
+# Bounded, so that unpaired backticks in a very long line cost only linear time.
 INLINE_CODE = re.compile(r"(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,1000}?(?<!`)(?P=ticks)(?!`)")
 
 
@@ -16,10 +16,10 @@ class CodeBlock:
 
     begin: int  # the first character of the opening line
     inside: int  # the first character after the opening line
-    close: int  # the first character of the closing line; the text's end without one
+    close: int  # the first character of the closing line, or the text's end without a closing line
     end: int  # after the closing fence
     opening: str  # the opening line with its info string
-    fence: str  # the fence alone, with its indentation
+    fence: str  # the fence with its indentation
 
 
 def code_blocks(text: str) -> list[CodeBlock]:
@@ -38,9 +38,10 @@ def code_blocks(text: str) -> list[CodeBlock]:
 
 
 def after_line(line: str, opening: str | None) -> tuple[str | None, bool]:
-    """Advances by one line. Returns the opening line of the block open after the line, and whether the line is code.
+    """Advances by one line. Returns the opening line of the block that is open after the line, and whether the line is
+    code.
 
-    Equivalent to ``code_blocks`` for a text in lines. ``line`` comes without its line break.
+    Equivalent to ``code_blocks`` for a text in lines. ``line`` is passed without its line break.
     """
     found = _FENCE_LINE.fullmatch(line)
     if opening is None:
@@ -52,7 +53,7 @@ def after_line(line: str, opening: str | None) -> tuple[str | None, bool]:
 
 
 def open_at_end(text: str) -> CodeBlock | None:
-    """Returns the code block left open by a text; None without one."""
+    """Returns the code block left open at the end of a text, if any."""
     blocks = code_blocks(text)
     return blocks[-1] if blocks and blocks[-1].close == blocks[-1].end == len(text) else None
 

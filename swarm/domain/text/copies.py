@@ -9,14 +9,14 @@ from typing import Final
 from swarm.domain.text.mrkdwn import escape, readable, unescape
 
 TOMBSTONE: Final = "[deleted]"
-"""Replaces a copy."""
+"""The replacement for a copy."""
 
 SHORTEST_IN_THREAD: Final = 6
 SHORTEST_ANYWHERE: Final = 12
-"""A shorter copy counts only as the whole text: "ok" must not be cut out of "token"."""
+"""A shorter copy counts only as the complete text, because "ok" must not be cut out of "token"."""
 
 MOST_PARTS: Final = 20
-"""The largest number of parts searched for, the longest ones; each costs a search."""
+"""The maximum number of parts searched for, longest first; each part costs a search."""
 
 _CLAUSE_END: Final = re.compile(r"[.,;:!?…]+(?:\s|$)")
 _TOKEN: Final = re.compile(r"<([^<>\n]+)>")
@@ -25,9 +25,9 @@ _TOKEN: Final = re.compile(r"<([^<>\n]+)>")
 def parts_of(text: str, kept: str = "") -> tuple[str, ...]:
     """Returns the parts of a message that agents may have copied, longest first.
 
-    The parts are the whole text, its lines, their longer clauses, and the targets of links, both in Slack's format and
-    as readable text. Mentions split a line, since copies contain names. Parts that also occur in ``kept``, the text
-    after an edit, are left out.
+    The parts are the complete text, its lines, their longer clauses, and the targets of links, both in Slack's format
+    and as readable text. Mentions split a line, because copies contain names. Parts that also occur in ``kept``, the
+    text after an edit, are left out.
     """
     staying = f"{kept}\n{readable(kept, {})}"
     found = {part.strip() for part in _parts(text)}
@@ -37,12 +37,12 @@ def parts_of(text: str, kept: str = "") -> tuple[str, ...]:
 
 
 def says(text: str, original: str) -> bool:
-    """Whether a text contains the current text of a Slack message, apart from the names of people."""
+    """Whether a text contains the current text of a Slack message, apart from people's names."""
     return all(unescape(line).strip() in text for line in _TOKEN.sub("\n", original).split("\n"))
 
 
 def without(text: str, parts: Iterable[str]) -> str:
-    """Returns a text with a tombstone in place of each part."""
+    """Returns a text in which a tombstone replaces each part."""
     for part in parts:
         text = text.replace(part, TOMBSTONE)
     return text

@@ -1,4 +1,4 @@
-"""Long text for Slack in parts: cut between paragraphs if possible, with code blocks closed and reopened."""
+"""Splits long text for Slack into parts: between paragraphs if possible, with code blocks closed and reopened."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from itertools import takewhile
 from swarm.domain.text.code_blocks import INLINE_CODE, CodeBlock, code_blocks
 
 MIN_LIMIT = 64
-"""The smallest limit of ``cut`` and ``split``, in characters: a code fence opened and closed needs some room."""
+"""The smallest limit of ``cut`` and ``split``, in characters, because an opened and closed code fence needs
+some room.
+"""
 
-# Each starts where the last visible character before a break ends; the lookbehind keeps long blanks linear.
+# Each match starts where the last visible character before a break ends; the lookbehind keeps the search linear for
+# long runs of blanks.
 _PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n")
 _AFTER_PARAGRAPH = re.compile(r"\S[^\S\n]*\n[^\S\n]*\n\s*\Z")
 _LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
@@ -29,9 +32,9 @@ class MessagePart:
     """The part of a longer text for one message."""
 
     gap: str  # whitespace before this part; not shown
-    opened: str  # the opening line of a code block continued from the previous part, else empty
+    opened: str  # the opening line of a code block continued from the previous part, or empty
     body: str  # the text's own characters
-    closed: str  # the closing line of a code block that continues in the next part, else empty
+    closed: str  # the closing line of a code block that continues in the next part, or empty
 
     @property
     def text(self) -> str:
@@ -50,12 +53,12 @@ def join(parts: Iterable[MessagePart]) -> str:
 
 
 def cut(text: str, limit: int) -> list[MessagePart]:
-    """Cuts a text into non-blank parts of at most ``limit`` characters; returns none for a blank text.
+    """Cuts a text into non-blank parts of at most ``limit`` characters. Returns no parts for a blank text.
 
-    A cut falls between paragraphs, else lines, else words, else anywhere, in the last three quarters of a part. It
-    never divides an escape or a ``<…>`` (unless that alone exceeds a part), nor one visible character. A code block is
-    closed at the end of a part and reopened in the next, including its info string; a block whose opening line takes
-    more than a quarter of the limit is treated as plain text.
+    A cut falls between paragraphs, or else lines, or else words, or else anywhere, in the last three quarters of a
+    part. It never divides an escape or a ``<…>`` (unless that alone exceeds a part), nor one visible character. A code
+    block is closed at the end of a part and reopened in the next, including its info string; a block whose opening line
+    takes more than a quarter of the limit is treated as plain text.
 
     :raises ValueError: ``limit`` is below ``MIN_LIMIT``.
     """
@@ -68,17 +71,17 @@ def cut(text: str, limit: int) -> list[MessagePart]:
 class Cut:
     """The end of a growing message, and the start of the next one."""
 
-    end: int  # the message has the text before this position
-    resume: int  # the next message starts here; the blanks between are not shown
-    closed: str  # closes an open code block, else empty
-    opened: str  # reopens that block in the next message, else empty
+    end: int  # the message contains the text before this position
+    resume: int  # the next message starts here; the blanks in between are not shown
+    closed: str  # closes an open code block, or empty
+    opened: str  # reopens that block in the next message, or empty
 
 
 def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
     """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
-    A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside of code. A
-    longer text is cut at ``limit`` or before, at the best place after the shown characters, by the rules of ``cut``.
+    A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside code. A longer
+    text is cut at or before ``limit``, at the best place after the shown characters, by the rules of ``cut``.
     """
     cutter = _Cutter(text, max(limit, MIN_LIMIT))
     end = cutter.first_paragraph(max(sent, wanted), limit) if len(text) <= limit else cutter.best_end(sent, limit)
@@ -86,13 +89,13 @@ def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
 
 
 class _Spans:
-    """Non-overlapping stretches of a text that should not be divided."""
+    """Non-overlapping ranges of a text that should not be divided."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
         self._spans = list(spans)
 
     def leave(self, position: int) -> int:
-        """Returns the start of the stretch divided by a cut here, else the position itself."""
+        """Returns the start of the range that a cut here would divide, or the position itself."""
         index = bisect_left(self._spans, (position, 0)) - 1
         if index >= 0 and position < self._spans[index][1]:
             return self._spans[index][0]
@@ -100,7 +103,7 @@ class _Spans:
 
 
 class _Cutter:
-    """Cuts one text. Each window of ``limit`` characters is examined once, so the cost is linear."""
+    """The state for cutting one text. Each window of ``limit`` characters is examined once, so the cost is linear."""
 
     def __init__(self, text: str, limit: int) -> None:
         self._text = text
@@ -122,7 +125,7 @@ class _Cutter:
             yield MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
-        """Returns the first break between paragraphs outside of code that text follows."""
+        """Returns the first break between paragraphs outside code that is followed by text."""
         if earliest <= furthest and self._ends_paragraph(earliest):
             return earliest
         for found in _PARAGRAPH.finditer(self._text, max(earliest - 1, 0)):
@@ -132,7 +135,7 @@ class _Cutter:
         return None
 
     def _ends_paragraph(self, end: int) -> bool:
-        """Whether an already shown blank line ends here, followed by more text."""
+        """Whether a blank line that is already shown ends here and is followed by more text."""
         is_break = _AFTER_PARAGRAPH.search(self._text, max(end - _LONGEST_CLUSTER, 0), end) is not None
         return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
 
@@ -153,7 +156,7 @@ class _Cutter:
         )
 
     def _end(self, start: int, furthest: int) -> int:
-        """Returns the end of the part from ``start``; ``furthest`` is the last possible position."""
+        """Returns the end of the part that begins at ``start``; ``furthest`` is the last possible position."""
         if len(self._text) <= furthest:
             return len(self._text)
         return self._best(start, furthest, start + (furthest - start) // 4)
@@ -168,7 +171,9 @@ class _Cutter:
         return self._anywhere(start, furthest)
 
     def _is_good(self, end: int, furthest: int) -> bool:
-        """Whether a cut at this whitespace divides nothing, leaves no empty code block, and has room to close one."""
+        """Whether a cut at this whitespace divides nothing, leaves no empty code block, and leaves room to close a code
+        block.
+        """
         resume = self._resume(end)
         block = self._block_at(end)
         if block is None:
@@ -182,7 +187,7 @@ class _Cutter:
         return "\n" not in self._text[end:resume] and self._text.startswith(("```", "~~~"), resume)
 
     def _anywhere(self, start: int, furthest: int) -> int:
-        """Returns the last position that divides as little as possible; a part is never blank."""
+        """Returns the last position that divides as little as possible. A part is never blank."""
         floor = self._visible(start)
         end = furthest
         while True:
@@ -193,7 +198,7 @@ class _Cutter:
             end = better
 
     def _step_back(self, end: int, floor: int) -> int:
-        """Moves before each protected stretch in turn, as long as some text remains before the cut."""
+        """Moves before each protected range in turn while some text remains before the cut."""
         steps: tuple[Callable[[int], int], ...] = (self._codes.leave, self._atoms.leave, self._cluster_start)
         for step in steps:
             before = step(end)
@@ -205,7 +210,7 @@ class _Cutter:
         return min(self._codes.leave(end), self._atoms.leave(end))
 
     def _cluster_start(self, end: int) -> int:
-        """Returns the position before the visible character around ``end``, and not before a new fence."""
+        """Returns the position before the visible character around ``end`` that does not start a new fence."""
         for position in range(end, max(end - _LONGEST_CLUSTER, 0), -1):
             starts_fence = self._starts_fence(position, self._resume(position))
             if not starts_fence and not _belongs_together(self._text, position):
@@ -213,7 +218,9 @@ class _Cutter:
         return end
 
     def _resume(self, end: int) -> int:
-        """Returns the start of the next part: after blank lines, indented; within a line, at the next word."""
+        """Returns the start of the next part: after blank lines, keeping indentation; within a line, at the
+        next word.
+        """
         visible = self._visible(end)
         newline = self._text.rfind("\n", end, visible)
         if newline < 0 and end > 0:
@@ -226,7 +233,7 @@ class _Cutter:
         return blank.end() if blank else position
 
     def _block_at(self, position: int) -> CodeBlock | None:
-        """Returns the code block divided by a cut here."""
+        """Returns the code block that a cut here would divide."""
         index = bisect_left(self._begins, position) - 1
         if index >= 0 and position < self._blocks[index].end:
             return self._blocks[index]
@@ -260,6 +267,6 @@ def _is_regional(character: str) -> bool:
 
 
 def _regionals_before(text: str, position: int) -> int:
-    """Counts the flag letters before a position: two make a flag, so an odd number means a divided flag."""
+    """Counts the flag letters before a position. Two form a flag, so an odd number means a divided flag."""
     letters = takewhile(_is_regional, (text[index] for index in range(position - 1, -1, -1)))
     return sum(1 for _ in letters)

@@ -12,12 +12,12 @@ _BLOCKS: Final = _LINES | {
     *("address", "article", "aside", "blockquote", "body", "details", "div", "dl", "figcaption", "figure", "footer"),
     *("form", "header", "hr", "main", "nav", "ol", "p", "pre", "section", "summary", "table", "ul"),
 }
-_BEFORE: Final = {"li": "\n- ", "tr": "\n", "dd": "\n", "td": " ", "th": " "}  # the others stand apart
+_BEFORE: Final = {"li": "\n- ", "tr": "\n", "dd": "\n", "td": " ", "th": " "}  # others get a blank line
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
 def text_of(page: str) -> str:
-    """Returns the text of a page, after its title unless the page has a first-level heading. Accepts any text."""
+    """Returns the text of a page, preceded by its title unless the page has a first-level heading. Accepts any text."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
@@ -27,14 +27,14 @@ def text_of(page: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects the readable text."""
+    """A parser that collects the readable text."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self.title: list[str] = []
-        self.has_heading = False  # of the first level
-        self._silent: list[str] = []  # the open elements with unread content
+        self.has_heading = False  # a first-level heading
+        self._silent: list[str] = []  # the open elements whose content is ignored
         self._in_title = False
         self._preformatted = 0
 

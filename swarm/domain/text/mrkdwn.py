@@ -1,10 +1,9 @@
-"""Deceptive links: the label names another host than the link's target.
+"""Text to and from Slack: safe text to post, and readable text from Slack's format.
 
-Text to and from Slack: safe text to post, and readable text from Slack's format.
-
-Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and has three escapes, ``&amp; &lt; &gt;``.
-Agents' text is never trusted with these: `safe` escapes everything and restores only checked constructs. `readable`
-replaces ids by names and entities by characters.
+Slack gives ``<…>`` a meaning (a link, a mention, a ping to everyone) and has three escapes, ``&amp; &lt; &gt;``.
+Agents' text is not trusted to use them: `safe` escapes everything and restores only checked constructs. A link is
+deceptive if its label names a different host from its target. `readable` replaces ids with names and entities with
+characters.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ _MAIL: Final = re.compile(r"mailto:[^?]*@(?P<host>[^?@]+)", re.IGNORECASE)
 
 
 def _real_target(label: str, url: str) -> str | None:
-    """Returns the address to show beside a label that names another host than the link's; None for an honest label."""
+    """Returns the address to show next to a label that names a different host from the link's; None for an honest
+    label.
+    """
     host = _host_of(url)
     if host is None or all(_is_same(named, host) for named in _hosts_in(label)):
         return None
@@ -89,18 +90,18 @@ def _in_ascii(host: str) -> str:
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """Returns the first ``limit`` characters of a message, without invisible ones."""
+    """Returns the first ``limit`` characters of a message, without invisible characters."""
     return strip_invisible(text)[:limit]
 
 
 # --- Safe to post -------------------------------------------------------------------------------------------------
 
 _WORD_JOINER = "\u2060"
-# An @ before one of the names that ping everybody, unless it stands in an e-mail address such as bob@here.org.
+# An @ before a name that pings everyone, unless it is part of an e-mail address such as bob@here.org.
 _PING = re.compile(
     r"(?:(?<![a-z0-9])|(?!@[a-z]+\.[a-z0-9]))@(?=(?:channel|here|everyone|group)(?![a-z0-9]))", re.IGNORECASE
 )
-# A link of Markdown; one pair of brackets or parentheses may stand within another. Every repetition is bounded.
+# A Markdown link; brackets or parentheses may contain one nested pair. Every repetition is bounded.
 _LABEL = r"(?:[^\[\]\\\n]|\\[^\n]|\[[^\[\]\n]{0,200}\])"
 _TARGET = r"(?:https?://|mailto:)[^\s<>()\[\]]{1,1000}(?:\([^\s<>()\[\]]{0,100}\)[^\s<>()\[\]]{0,100}){0,3}"
 MARKDOWN_LINK = re.compile(
@@ -111,7 +112,7 @@ MAY_BE_MARKDOWN_LINK = re.compile(
     rf"\[{_LABEL}{{0,200}}(?:\\|\[[^\[\]\n]{{0,200}}|\]|"
     r"\]\([ \t]{0,8}<?(?P<begun>[^\s\[\]<]{0,1700})(?P<title>[ \t][^\n)]{0,200})?)?\Z"
 )
-"""The beginning of such a link, up to the end of the text so far."""
+"""The beginning of a Markdown link, up to the end of the text so far."""
 
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
@@ -127,13 +128,13 @@ _LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|
 
 
 def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
-    """Returns an agent's text for Slack: readers see the agent's text, and no one is pinged.
+    """Returns an agent's text for Slack: readers see the agent's text, and nobody is pinged.
 
-    ``&``, ``<`` and ``>`` are escaped, including existing escapes, so call this once. Restored are http, https and
-    mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` of quoted lines; nothing in
-    code. ``@channel`` and the like get a word joiner after the ``@``, also in code, since Slack decides where code
-    ends. A link whose label names another host than its address becomes plain text followed by its address. Invisible
-    characters (`strip_invisible`) and secrets (`without_secrets`) are removed.
+    ``&``, ``<`` and ``>`` are escaped, including existing escapes, so this must be called only once. The function
+    restores http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` of
+    quoted lines, but nothing in code. ``@channel`` and similar words get a word joiner after the ``@``, also in code,
+    because Slack decides where code ends. A link whose label names a different host from its address becomes plain text
+    followed by its address. Invisible characters (`strip_invisible`) and secrets (`without_secrets`) are removed.
     """
     text = without_secrets(strip_invisible(text))
     pieces: list[str] = []
@@ -150,12 +151,14 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Reverses ``escape``, once: ``&amp;lt;`` becomes ``&lt;``."""
+    """Reverses ``escape`` once: ``&amp;lt;`` becomes ``&lt;``."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def prose(text: str, mentionable: Container[str]) -> str:
-    """Makes text outside code blocks safe. One pass from left to right, so escaped text is never examined again."""
+    """Makes text outside code blocks safe. It makes one pass from left to right, so escaped text is never examined
+    again.
+    """
     pieces: list[str] = []
     at = 0
     for found in _PROSE.finditer(text):
@@ -192,9 +195,9 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
 
 
 def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
-    """Returns a Markdown link; a deceptive one becomes plain text followed by its address."""
+    """Returns a Markdown link; a deceptive link becomes plain text followed by its address."""
     url = unescape(found["target"])
-    before = "x("  # a label begins no line
+    before = "x("  # a label never begins a line
     label = prose(before + found["shown"], mentionable)[len(before) :]
     if real := _real_target(unescape(found["shown"]), url):
         return f"{label} ({escape(real)})"
@@ -202,7 +205,7 @@ def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
 
 
 def inert(text: str) -> str:
-    """Returns visible text with nothing live, as in code."""
+    """Returns visible text without active markup, as in code."""
     return _PING.sub("@" + _WORD_JOINER, escape(text))
 
 
@@ -212,12 +215,12 @@ _USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
 
 
 def mentioned_ids(text: str) -> set[str]:
-    """Returns the users whose names :func:`readable` needs."""
+    """Returns the users whose names :func:`readable` requires."""
     return set(_USER.findall(text))
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:
-    """``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
+    """Returns ``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
     return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
 
 

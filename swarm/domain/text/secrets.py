@@ -1,15 +1,13 @@
-"""Patterns of secrets: the openings of each kind, which are not secret, and the form of the rest.
+"""Removes secrets from user-facing text, in full or in pieces.
+
+Two kinds are removed: values that look like a secret (`SECRET_PATTERNS`), and this process's own secrets (`hide`). A
+pattern consists of openings, which are not secret, and the form of the value after them. An opening is output at once;
+only the value is held back until it is decided. The outputs for a text's pieces equal the output for the complete text.
 
 An opening ends in a fixed character, so that it is found as soon as that character arrives; only then is the following
 text examined. Every repetition is bounded, so the time is linear in the text's length.
 
-Removal of secrets from text for people, whole or in pieces.
-
-Two kinds are removed: values that look like a secret (`SECRET_PATTERNS`), and this process's own secrets (`hide`). An
-opening itself is not secret and is output at once; only the value after it is held back until it is decided. The
-outputs for a text's pieces equal the output for the whole text.
-
-The process's own secrets are kept here, once per process, so that no output path can forget them.
+The process's own secrets are kept here, once per process, so that every output path removes them.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class _SecretPattern:
     accepts: Accepts
     goes_on: re.Pattern[str]  # the rest of a value longer than ``most``; matches nothing if there is none
     most: int = MOST_CHARACTERS
-    undecided: re.Pattern[str] = _END  # matches after the body as long as more of it may arrive
+    undecided: re.Pattern[str] = _END  # matches after the body if more of the value may follow
 
 
 def _is_random(value: str) -> bool:
@@ -71,7 +69,7 @@ def _look(opening: str, lead: str, characters: str, accepts: Accepts, most: int 
 
 
 def _named(value: str, after: str) -> bool:
-    """Accepts a value after a secret's name, unless it is code: a call, a variable, another name."""
+    """Accepts a value after a secret's name, unless the value is code: a call, a variable, another name."""
     return len(value) >= 8 and after not in ("(", "[") and not _REFERENCE.match(value) and _is_random(value)
 
 
@@ -89,8 +87,8 @@ _WORD: Final = r"A-Za-z0-9_\-"
 
 _TOKENS: Final = (
     _token(r"xox[a-z](?:\.xox[a-z])?-|xapp-", _WORD, 10, is_random=True),  # Slack
-    _token("swarm_", _WORD, 24, is_random=True),  # our own
-    _token("sk-|lin_api_|sbp_|glsa_|dop_v1_", _WORD, 20, is_random=True),  # models, and others
+    _token("swarm_", _WORD, 24, is_random=True),  # the swarm's own
+    _token("sk-|lin_api_|sbp_|glsa_|dop_v1_", _WORD, 20, is_random=True),  # models and others
     _token("gh[pousr]_", _ALNUM, 20),
     _token("github_pat_|dckr_pat_|tskey-|ATATT3|atlasv1\\.|pul-|figd_", _WORD, 20, is_random=True),
     _token("gl(?:pat|ptt|dt|rt|rtr|cbt|agent|oas|soat|ft|imt|ffct)-", rf"{_WORD}.", 16, is_random=True),
@@ -120,7 +118,7 @@ _OTHERS: Final = (
     _look(r"://[A-Za-z0-9._~%+-]{0,100}:", "", r"^\s/?#\"'@<>`\\…", _password, most=200),
 )
 
-_PEM_NEWLINE: Final = r"(?:\r?\n|\\{1,4}n)"  # escaped in JSON, and in a repr of that
+_PEM_NEWLINE: Final = r"(?:\r?\n|\\{1,4}n)"  # escaped in JSON, or in a repr of JSON
 _PEM_HEADER: Final = r"[A-Z][A-Za-z-]{1,30}:[A-Za-z0-9 .,/@<>()_+=-]{0,140}"
 _PEM_LINE: Final = rf"[ \t>|]{{0,8}}(?:[A-Za-z0-9+/=]{{1,100}}|{_PEM_HEADER})?[ \t]{{0,8}}{_PEM_NEWLINE}"
 _PEM: Final = _SecretPattern(
@@ -141,7 +139,7 @@ LONGEST_OPENING: Final = 128
 MAY_END_OPENING: Final = re.compile(
     r"[-_=:/]|(?:SG|ya29|hv[sbr]|atlasv1)\.|(?i:bearer|basic)[ \t]|A[KS]IA|eyJ|AIza|dapi|SK|TT3"
 )
-"""The possible ends of an opening; most text has none of them and needs no further search."""
+"""The possible ends of an opening. Most text has none of them and needs no further search."""
 
 LONGEST_END: Final = 8
 
@@ -149,11 +147,11 @@ LONGEST_END: Final = 8
 REMOVED: Final = "[secret removed]"
 
 MIN_SECRET_CHARACTERS: Final = 6
-"""Shorter secrets are not removed: they would remove words that happen to contain them."""
+"""Shorter secrets are not removed, because this would remove words that happen to contain them."""
 
 
 class _OwnSecrets:
-    """The secrets of this process, and whether removal is on."""
+    """The secrets of this process, and whether removal is enabled."""
 
     def __init__(self) -> None:
         self.is_on = True
@@ -174,57 +172,57 @@ _own = _OwnSecrets()
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Adds secrets of this process, removed from all later text for people."""
+    """Adds secrets of this process, which are removed from all later user-facing text."""
     _own.learn(secrets)
 
 
 def switch(*, on: bool) -> None:
-    """Switches the removal of secrets from agents' text on or off; on by default."""
+    """Enables or disables the removal of secrets from agents' text; enabled by default."""
     _own.is_on = on
 
 
 def without_secrets(text: str) -> str:
-    """Returns a whole text with `REMOVED` in place of each secret. Idempotent."""
+    """Returns a complete text in which `REMOVED` replaces each secret. Idempotent."""
     if not _own.is_on:
         return text
     return without_patterns(_without_own(text))
 
 
 def without_patterns(text: str, mark: str = REMOVED) -> str:
-    """Returns a whole text with ``mark`` in place of each value that looks like a secret."""
+    """Returns a complete text in which ``mark`` replaces each value that looks like a secret."""
     state, shown = PatternRemover(mark=mark).feed(text)
     return shown + state.end()[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatternRemover:
-    """Removes values that look like a secret from a text in pieces."""
+    """The removal of values that look like a secret from a text in pieces."""
 
     mark: str = REMOVED
     seen: str = ""  # the end of the output, in which an opening may have begun
-    floor: int = 0  # openings begin at this position of it or later
+    floor: int = 0  # openings begin at or after this position in ``seen``
     pattern: _SecretPattern | None = None  # its opening was output, and the following value is undecided
     held: str = ""  # the value so far
-    drops: _SecretPattern | None = None  # the rest of a removed secret of this kind may still arrive
+    drops: _SecretPattern | None = None  # the rest of a removed secret of this kind may follow
 
     def feed(self, text: str) -> tuple[PatternRemover, str]:
-        """Takes a piece; returns the text that is certainly no secret."""
+        """Processes a piece. Returns the text that is definitely not secret."""
         return _Scan(self, text, is_end=False).run()
 
     def end(self) -> tuple[PatternRemover, str]:
-        """Ends the text; returns the decided rest."""
+        """Ends the text. Returns the decided rest."""
         return _Scan(self, "", is_end=True).run() if self.held or self.pattern or self.drops else (self, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Secrets:
-    """`without_secrets` for a text in pieces: the joined outputs equal the output for the whole text."""
+    """`without_secrets` for a text in pieces: the joined outputs equal the output for the complete text."""
 
     pending: str = ""  # possibly the beginning of one of the process's secrets
     patterns: PatternRemover = field(default_factory=PatternRemover)
 
     def feed(self, text: str) -> tuple[Secrets, str]:
-        """Takes a piece; returns the text that is certainly no secret."""
+        """Processes a piece. Returns the text that is definitely not secret."""
         if not _own.is_on:
             return self, text
         text = self.pending + text
@@ -233,7 +231,7 @@ class Secrets:
         return Secrets(pending=text[end:], patterns=state), shown
 
     def end(self) -> tuple[Secrets, str]:
-        """Ends the text; returns the rest."""
+        """Ends the text. Returns the rest."""
         state, shown = self.patterns.feed(_without_own(self.pending))
         state, rest = state.end()
         return Secrets(patterns=state), shown + rest
@@ -255,13 +253,13 @@ def _may_begin(text: str) -> int:
 
 
 class _Scan:
-    """Scans one piece of text from left to right."""
+    """A scan of one piece of text from left to right."""
 
     def __init__(self, state: PatternRemover, text: str, *, is_end: bool) -> None:
         self._state = state
         self._is_end = is_end
         self._buffer = state.seen + state.held + text
-        self._given = len(state.seen)  # up to here everything was given
+        self._given = len(state.seen)  # everything before this position was output
         self._floor = state.floor
         self._out: list[str] = []
         self._next: list[re.Match[str] | None] | None = None  # the next opening of each pattern
@@ -285,7 +283,7 @@ class _Scan:
             pattern = None
 
     def _decided(self, pattern: _SecretPattern, body: re.Match[str]) -> _SecretPattern | None:
-        """Outputs the mark for a secret; returns the pattern of a secret that may continue, else None."""
+        """Outputs the mark for a secret. Returns the pattern of a secret that may continue, otherwise None."""
         value = body["value"].rstrip(".")
         end = body.start("value") + len(value)
         is_long = len(body["value"]) >= pattern.most  # the following character may be unknown
@@ -299,13 +297,13 @@ class _Scan:
         return pattern if len(value) >= pattern.most else None
 
     def _dropped(self, pattern: _SecretPattern) -> bool:
-        """Drops the rest of a long secret; returns whether its end was reached."""
+        """Drops the rest of a long secret. Returns whether its end was reached."""
         rest = pattern.goes_on.match(self._buffer, self._given)
         self._given = self._floor = rest.end() if rest else self._given
         return self._is_end or self._given < len(self._buffer)
 
     def _opened(self) -> _SecretPattern | None:
-        """Outputs the text up to the end of the first opening; returns its pattern, None without an opening."""
+        """Outputs the text up to the end of the first opening. Returns its pattern; None without an opening."""
         if self._next is None:
             if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
                 return None
@@ -329,7 +327,7 @@ class _Scan:
         self, *, pattern: _SecretPattern | None = None, drops: _SecretPattern | None = None
     ) -> tuple[PatternRemover, str]:
         """Returns the state after this piece, and the output."""
-        cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
+        cut = max(0, self._given - LONGEST_OPENING - 1)  # includes the character that an opening looks behind at
         state = replace(
             self._state,
             seen=self._buffer[cut : self._given],

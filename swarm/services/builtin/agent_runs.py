@@ -1,10 +1,10 @@
-"""Runs of built-in agents for clients that read the events: one at a time in a conversation.
+"""Runs of built-in agents for clients that read the events, one at a time in each conversation.
 
 Who may act: a conversation belongs to its client, so equal conversation ids of two clients never collide. One run at a
-time uses a conversation, across all coordinator processes: `swarm.services.builtin.conversation_locks`. A run has a
-task of its own, which drives the agent's generator from the first step to the last and waits while the client reads no
-events. A run ends by itself, when its client leaves or cancels, after a time limit, when it loses its conversation
-lock, or with the coordinator; the client gets the reason at once.
+time uses a conversation, across all coordinator processes (`swarm.services.builtin.conversation_locks`). A run has its
+own asyncio task, which drives the agent's generator from the first step to the last and waits while the client reads no
+events. A run ends when the agent finishes, when its client leaves or cancels, after a time limit, when it loses its
+conversation lock, or with the coordinator; the client receives the reason immediately.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MOST_RUNS: Final = 100
 """The maximum number of concurrent runs in one process."""
 
 MOST_RUNS_EACH: Final = 50
-"""The maximum number of concurrent runs of one client, so that no client takes the whole capacity."""
+"""The maximum number of concurrent runs of one client, so that no client takes all the capacity."""
 
 EVENTS_AHEAD: Final = 16
 """The maximum number of unread events of a run."""
 
 PATIENCE_SECONDS: Final = 2.0
-"""The time that a new run waits for the previous run of its conversation, whose client may just have left."""
+"""How long a new run waits for the previous run of its conversation, whose client may have just left."""
 
 ENDING_SECONDS: Final = 2.0
-"""The time for runs to end when the coordinator stops."""
+"""The time allowed for runs to end when the coordinator stops."""
 
 OPEN_QUESTIONS: Final = 1000
 """The number of conversations whose open questions are kept; questions of older conversations are dropped."""
@@ -52,7 +52,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AgentRun:
-    """One run of a client: call `next` until a `RunEnd`, and `leave` in any case."""
+    """One run for a client. The client calls `next` until a `RunEnd`, and `leave` in any case."""
 
     def __init__(self, events: AsyncGenerator[AgentEvent, None], *, id: str, longest_seconds: float) -> None:
         self.id = id
@@ -62,20 +62,20 @@ class AgentRun:
         self.task = asyncio.create_task(self._work(events, longest_seconds), name=f"agent run {id}")
 
     async def next(self) -> AgentEvent:
-        """Returns the next event. After a `RunEnd` no event follows."""
+        """Returns the next event. No event follows a `RunEnd`."""
         event = await self._waiting.get()
         self._room.release()
         return event
 
     def leave(self) -> None:
-        """Ends the run, if unfinished, because its client has left."""
+        """Ends the run if it is unfinished, because its client has left."""
         self.stop(Cancelled())
 
     def stop(self, last: RunEnd, *, tell_rest: bool = True) -> bool:
         """Ends the run now, with ``last`` as its last event. Returns whether the run was unfinished.
 
-        The agent may take a moment to clean up; the client need not wait. Without ``tell_rest`` the client gets none of
-        the unread events.
+        The agent may take a moment to clean up, but the client does not have to wait. Without ``tell_rest`` the client
+        gets none of the unread events.
         """
         if not tell_rest and not self._waiting.empty():
             while not self._waiting.empty():
@@ -104,7 +104,7 @@ class AgentRun:
             self._conclude(OUR_FAULT)
 
     async def _tell(self, event: AgentEvent) -> None:
-        """Passes on an event when there is room; events after the end are dropped."""
+        """Passes on an event when there is room; drops events after the end."""
         if isinstance(event, RunEnd):
             self._conclude(event)
         elif self.end is None:
@@ -113,7 +113,7 @@ class AgentRun:
                 self._waiting.put_nowait(event)
 
     def _conclude(self, end: RunEnd) -> bool:
-        """Sets the end. The first end counts, and needs no room."""
+        """Sets the end. The first end counts, and does not require room."""
         if self.end is not None:
             return False
         self.end = end
@@ -122,9 +122,9 @@ class AgentRun:
 
 
 class AgentRuns:
-    """The built-in agents, for clients; the first agent is the default.
+    """The built-in agents as offered to clients; the first agent is the default.
 
-    The agents are not closed here: Slack may use the same agents.
+    The agents are not closed here, because Slack may use the same agents.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class AgentRuns:
         self._longest_run_seconds = longest_run_seconds
         self._invoke_seconds = invoke_seconds
         self._patience_seconds = patience_seconds
-        self._running: dict[AgentRun, ConversationKey] = {}  # in this process
+        self._running: dict[AgentRun, ConversationKey] = {}  # runs in this process
         self._questions: OrderedDict[ConversationKey, tuple[Asked, ...]] = OrderedDict()
         self._is_closed = False
 
@@ -161,28 +161,28 @@ class AgentRuns:
         return tuple(name for name in self._agents if self._policies[name].allows(caller))
 
     def tells_tools(self, name: str) -> bool:
-        """Whether callers of this agent get the arguments and results of its tools."""
+        """Whether callers of this agent receive the arguments and results of its tools."""
         return self._policies[name].tool_details
 
     def named(self, name: str | None, caller: Agent | None) -> str:
-        """Returns the name of an agent that the caller may call; the default's for None.
+        """Returns the name of an agent that the caller may call; the default agent's name for None.
 
-        Raises NotFound with the names of the callable agents; the caller sees no others.
+        Raises NotFound with the names of the callable agents; the caller sees no other names.
         """
         there = self.callable_by(caller)
         chosen = name or next(iter(there), "")
         if chosen not in there:
-            missing = f"There is no built-in agent '{chosen}'." if chosen else "There is no built-in agent for you."
-            hint = f"There are: {', '.join(there)}." if there else CALLERS_HINT
+            missing = f"There is no built-in agent '{chosen}'." if chosen else "You may not call any built-in agent."
+            hint = f"Available agents: {', '.join(there)}." if there else CALLERS_HINT
             raise NotFound(missing, hint=hint)
         return chosen
 
     async def health(self, name: str) -> Health:
-        """Whether an agent could answer now."""
+        """Checks whether an agent could answer now."""
         return await self._agents[name].health()
 
     async def begin(self, key: ConversationKey, run_input: RunInput) -> AgentRun:
-        """Starts a run whose events come as they happen.
+        """Starts a run whose events are passed on as they happen.
 
         Raises Conflict while the conversation has another run, RateLimited, and Unavailable without the database or at
         shutdown.
@@ -191,7 +191,7 @@ class AgentRuns:
         return self._start(lock, self._agents[key.agent].run(run_input), self._longest_run_seconds)
 
     async def invoke(self, key: ConversationKey, run_input: RunInput) -> AgentRun:
-        """Starts a run that reports only its end, with the whole answer. Raises the errors of `begin`."""
+        """Starts a run that reports only its end, with the complete answer. Raises the errors of `begin`."""
         lock = await self._acquire(key, run_input)
         return self._start(lock, _whole(self._agents[key.agent], run_input), self._invoke_seconds)
 
@@ -208,14 +208,18 @@ class AgentRuns:
         return any(stopped)
 
     def questions(self, key: ConversationKey) -> tuple[Asked, ...]:
-        """Returns the open questions of a conversation's last run, if this process ran it and no run followed."""
+        """Returns the open questions of a conversation's last run, if this process executed it and no other run
+        followed.
+        """
         for run, of in self._running.items():
             if of == key and isinstance(run.end, Interrupted):  # still cleaning up
                 return run.end.asked
         return self._questions.get(key, ())
 
     async def close(self) -> None:
-        """Takes no more runs and ends the present runs; their clients are informed at once. Takes seconds at most."""
+        """Accepts no more runs and ends the active runs; their clients are informed immediately. Takes at most
+        seconds.
+        """
         self._is_closed = True
         tasks = [run.task for run in self._running]
         for run in self._running:
@@ -228,7 +232,7 @@ class AgentRuns:
         await self._locks.close()
 
     async def _acquire(self, key: ConversationKey, run_input: RunInput) -> ConversationLock:
-        """Takes the conversation lock for a run, which begins without any further waiting."""
+        """Takes the conversation lock for a run, which then starts without further waiting."""
         self._check_room(key.client)
         lock = await self._locks.take(key, run_input.agui_run_id, patience_seconds=self._patience_seconds)
         try:
@@ -242,10 +246,10 @@ class AgentRuns:
         if self._is_closed:
             raise Unavailable(STOPPING.message)
         if len(self._running) >= self._most_runs:
-            raise RateLimited("The built-in agents have too much to do at the moment.", retry_after_seconds=5)
+            raise RateLimited("The built-in agents have reached their limit of concurrent runs.", retry_after_seconds=5)
         if sum(key.client == client for key in self._running.values()) >= self._most_runs_each:
             raise RateLimited(
-                f"You have {self._most_runs_each} runs of built-in agents at once.",
+                f"You have {self._most_runs_each} concurrent runs of built-in agents.",
                 hint="Wait until one of them has ended, or cancel one.",
                 retry_after_seconds=5,
             )

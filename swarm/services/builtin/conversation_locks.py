@@ -1,9 +1,9 @@
 """Locks on clients' conversations with built-in agents: one run at a time in each, across all processes.
 
 Who may run: the holder of the conversation's row in the database, which is taken with an expiry and renewed during the
-run. What is guaranteed: of two runs in one conversation, the second begins no work before the first was told to end. A
-holder measures its time from before the granting call, and ends its run `STOP_SECONDS` before the row expires, to leave
-time for cleaning up. What happens on failure: a killed process leaves its conversations locked for at most
+run. What is guaranteed: of two runs in one conversation, the second starts no work before the first has been told to
+end. A holder measures its time from before the granting call, and ends its run `STOP_SECONDS` before the row expires,
+to leave time for cleanup. What happens on failure: a killed process leaves its conversations locked for at most
 `LEASE_SECONDS`; a run that cannot renew without the database ends.
 """
 
@@ -27,12 +27,12 @@ RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
 
 LEAVING_SECONDS: Final = 1.0
-"""The time that the shutdown waits for the release of conversations; after that their rows expire."""
+"""How long the shutdown waits for the release of conversations; after that their rows expire."""
 
 _LOOK_SECONDS: Final = 0.5  # the end in another process may be noticed late, or not at all
 
 RESTARTING: Final = "The coordinator is being restarted. Ask again in a moment."
-TAKEN: Final = "another run has begun in its conversation"
+TAKEN: Final = "another run has started in its conversation"
 NO_DATABASE: Final = "the database could not be reached for too long"
 
 _log = structlog.get_logger(__name__)
@@ -42,14 +42,14 @@ _log = structlog.get_logger(__name__)
 class ConversationKey:
     """The key of a client's conversation with an agent."""
 
-    client: str  # an agent's id or "operator": not chosen by the client
+    client: str  # an agent's id or "operator", not chosen by the client
     agent: str
-    id: str  # the client's own name for the conversation
+    id: str  # the client's own id for the conversation
 
 
 @dataclass(kw_only=True, slots=True)
 class ConversationLock:
-    """The lock of a run on a conversation, with its expiry by the clock of `ConversationLocks`."""
+    """The lock of a run on a conversation, with its expiry in the clock of `ConversationLocks`."""
 
     key: ConversationKey
     agui_run_id: str
@@ -62,7 +62,7 @@ class ConversationLock:
 
 
 class ConversationLocks:
-    """Takes, renews and releases the conversation locks of this process's runs."""
+    """The conversation locks of this process's runs."""
 
     def __init__(
         self,
@@ -81,9 +81,10 @@ class ConversationLocks:
         self._leaving: set[asyncio.Task[Any]] = set()
 
     async def take(self, key: ConversationKey, agui_run_id: str, *, patience_seconds: float) -> ConversationLock:
-        """Takes a conversation for a run, after the end of the present run, if there is one.
+        """Takes a conversation for a run, after the end of the current run, if any.
 
-        Raises Conflict if that end does not come in time, Unavailable without the database, and when the process stops.
+        Raises Conflict if that run does not end in time, and Unavailable without the database or when the process
+        stops.
         """
         ends_at = asyncio.get_running_loop().time() + patience_seconds
         while True:
@@ -93,15 +94,15 @@ class ConversationLocks:
             left = ends_at - asyncio.get_running_loop().time()  # of the time for the other run, not for the database
             if left <= 0:
                 raise Conflict(
-                    "The agent is still at work in this conversation.",
+                    "The agent is still working in this conversation.",
                     hint="Wait for the end of the run, or cancel it.",
                 )
             await self._until_left(seen, min(left, _LOOK_SECONDS))
 
     async def keep(self, lock: ConversationLock, lost: Callable[[str], object]) -> None:
-        """Renews until cancelled.
+        """Renews the lock until cancelled.
 
-        When the run may not continue, calls ``lost`` with the reason, a clause, and returns.
+        If the run must not continue, calls ``lost`` with the reason, a clause, and returns.
         """
         why = NO_DATABASE
         while (left := lock.ends_at - self._clock()) > 0:
@@ -109,7 +110,9 @@ class ConversationLocks:
             if lock.ends_at > self._clock() and await self._is_lost(lock):
                 why = TAKEN
                 break
-        _log.warning("A run has lost its conversation, and ends.", action="agent_talk_lost", run_id=lock.agui_run_id)
+        _log.warning(
+            "A run has lost its conversation lock and ends.", action="agent_talk_lost", run_id=lock.agui_run_id
+        )
         lost(why)
 
     def leave(self, lock: ConversationLock) -> None:
@@ -147,14 +150,17 @@ class ConversationLocks:
         await self._database.wakeups.wait(conversation_locks.LOCKS, seen, seconds)
 
     async def _is_lost(self, lock: ConversationLock) -> bool:
-        """Renews. Returns whether another run has the lock. Without a reply its time runs on."""
+        """Renews the lock. Returns whether another run has it. Without a reply the lock's time keeps running."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(lock.ends_at - asked_at):
                 is_ours = await self._database.write(conversation_locks.renew, *lock.row, self._lease_seconds)
         except Exception as error:  # noqa: BLE001 - after any failure the run ends when its time does
             _log.warning(
-                "A conversation cannot be kept.", action="agent_talk", run_id=lock.agui_run_id, error=repr(error)
+                "A conversation lock cannot be renewed.",
+                action="agent_talk",
+                run_id=lock.agui_run_id,
+                error=repr(error),
             )
             return False
         if is_ours:

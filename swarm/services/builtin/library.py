@@ -1,13 +1,13 @@
-"""The documents of one folder: the search in them, and their index, kept in step with the folder.
+"""Searches the documents of one folder, and keeps their index up to date with the folder.
 
-Who may act: any process; the elected process is enough. What is guaranteed: a search finds each document as a whole, in
-one of its versions; a changed file is found with its new text after the next scan; a file with unchanged size and time
-of change is not read again. What happens on failure: a file that cannot be read at the moment keeps its old state; a
-missing folder empties nothing; an interrupted scan is finished by the next one. Several processes at once store each
-change once.
+Who may act: any process; the elected process is sufficient. What is guaranteed: a search finds each document in full,
+in one of its versions; a changed file is found with its new text after the next scan; a file with unchanged size and
+modification time is not read again. What happens on failure: a file that cannot currently be read keeps its old state;
+a missing folder empties nothing; an interrupted scan is finished by the next scan. Several concurrent processes store
+each change once.
 
-Files are read and split on a thread, with pauses as long as the work. One transaction writes one large file or some
-small ones.
+Files are read and split on a thread, with pauses as long as the work. One transaction writes one large file or several
+small files.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _MOST_FILES: Final = 50  # read and written at once
 _MOST_PIECES: Final = 100  # written at once, unless a single file has more
 _LONGEST_PAUSE_SECONDS: Final = 0.5
 _PAGES: Final = (".html", ".htm")
-_SETTLED_NS: Final = 2_000_000_000  # a file changed this recently may change again in the same tick of the file's clock
-_FOLDER, _LIMIT = ".", "…"  # keys of warnings about the folder itself and about the limit
+_SETTLED_NS: Final = 2_000_000_000  # may change again within one tick of the file's clock
+_FOLDER, _LIMIT = ".", "…"  # keys of warnings about the folder itself and the limit
 
 _log = structlog.get_logger(__name__)
 
@@ -62,14 +62,14 @@ class DocumentLibrary:
         self._database = database
 
     async def search(self, query: str, limit: int = SEARCH_LIMIT) -> Sequence[FoundDocument]:
-        """Returns the best documents first; none for words without a match. Any text is a valid query.
+        """Returns the best documents first; none if no words match. Any text is a valid query.
 
         ``limit`` is restricted to 1 … `MOST_RESULTS`. Raises `Unavailable` without the database.
         """
         return await self._database.read(documents.search, terms_of(query), min(max(limit, 1), MOST_RESULTS))
 
     async def fetch(self, document_id: str) -> Document | None:
-        """Returns a document by the id from a search; None for an unknown id. Reads only the index.
+        """Returns a document by its id from a search; None for an unknown id. Reads only the index.
 
         Raises `Unavailable` without the database.
         """
@@ -83,7 +83,7 @@ class Scanned(NamedTuple):
 
     stored: int = 0  # new or changed documents
     removed: int = 0
-    skipped: int = 0  # files named like documents that are none
+    skipped: int = 0  # files with a document's name that are not documents
 
 
 class FolderIndex:
@@ -96,18 +96,18 @@ class FolderIndex:
         self._folder = folder
         self._scan_seconds = scan_seconds
         self._clock = clock or SystemClock()
-        self._skipped: dict[str, FileState] = {}  # files that are no documents, in the state in which they were read
-        self._same: dict[str, tuple[FileState, str]] = {}  # files with a new state and the same text, by digest
+        self._skipped: dict[str, FileState] = {}  # files that are not documents, with their state when read
+        self._same: dict[str, tuple[FileState, str]] = {}  # files with a new state but unchanged text, by digest
         self._warnings: dict[str, str] = {}  # already in the log
 
     async def run(self) -> None:
-        """Scans until cancelled, at once and then periodically; waits while the database is unavailable."""
+        """Scans until cancelled, immediately and then periodically; waits while the database is unavailable."""
         while True:
             await attempt(self.scan(), "documents_scan")
             await asyncio.sleep(self._scan_seconds)
 
     async def scan(self) -> Scanned:
-        """Brings the index up to date with the folder once. Raises `Unavailable` without the database."""
+        """Updates the index to the current state of the folder. Raises `Unavailable` without the database."""
         try:
             found = await asyncio.to_thread(library_folder.look, self._folder)
         except OSError as error:
@@ -122,7 +122,7 @@ class FolderIndex:
             await self._database.write(documents.remove, gone[start : start + _MOST_FILES])
         if stored or gone:
             _log.info(
-                "the index of documents follows its folder",
+                "the document index was updated",
                 action="documents_index",
                 stored=stored,
                 removed=len(gone),
@@ -145,7 +145,7 @@ class FolderIndex:
             ]
             await self._database.write(documents.store, readings)
             stored += sum(reading.pieces is not None for reading in readings)
-            # Cutting texts holds Python's lock, for which the event loop has to wait each time that it wakes up.
+            # Splitting texts holds Python's lock, and the event loop must wait for this lock each time it wakes up.
             await asyncio.sleep(min(time.monotonic() - begun, _LONGEST_PAUSE_SECONDS))
         return stored
 
@@ -162,7 +162,7 @@ class FolderIndex:
     def _document(
         self, path: str, state: FileState, outcome: DocumentReading | Unreadable | OSError
     ) -> DocumentReading | None:
-        """Returns the reading of a file, or notes why the file is not a document."""
+        """Returns the reading of a file, or records why the file is not a document."""
         self._skipped.pop(path, None)
         match outcome:
             case DocumentReading(file=file):
@@ -184,7 +184,9 @@ class FolderIndex:
             for path in kept.keys() - there:
                 del kept[path]
         for place in found.unknown:
-            self._warn(place, f"the folder {place} cannot be read; what is known of it stays", action="documents_scan")
+            self._warn(
+                place, f"the folder {place} cannot be read; its indexed documents are kept", action="documents_scan"
+            )
         if found.left_out:
             self._warn(_LIMIT, f"{found.left_out} documents beyond the limit are left out", action="documents_scan")
 
@@ -202,7 +204,7 @@ def _state(file: IndexedFile) -> FileState:
 def _read_some(
     folder: Folder, paths: Sequence[str], known: Mapping[str, IndexedFile], now_ns: int
 ) -> dict[str, DocumentReading | Unreadable | OSError]:
-    """Reads the first of the files until they fill a transaction."""
+    """Reads files in order until they fill a transaction."""
     outcomes: dict[str, DocumentReading | Unreadable | OSError] = {}
     pieces = 0
     for path in paths[:_MOST_FILES]:

@@ -1,8 +1,8 @@
 """The folder of documents: its files and their contents.
 
 Nothing outside the folder is read. Links to files inside it are followed, because Kubernetes mounts a ConfigMap this
-way; links to folders are not. Names that begin with a dot are ignored. All functions block and should be called on a
-thread.
+way; links to folders are not followed. Names that begin with a dot are ignored. All functions block and should be
+called on a thread.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _BYTE_ORDER_MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 class Unreadable(Exception):
-    """Raised for a file that is no document; the message has the reason."""
+    """Raised for a file that is not a document; the message contains the reason."""
 
 
 class FileState(NamedTuple):
     """File attributes that reveal a change without reading the file."""
 
     size: int  # bytes
-    modified_ns: int  # nanoseconds since 1970 by the file system
+    modified_ns: int  # nanoseconds since 1970, according to the file system
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Folder:
-    """The place of the documents, and the limits for them."""
+    """The location of the documents, and the limits for them."""
 
     path: Path
     suffixes: Collection[str] = SUFFIXES
-    most_bytes: int = 2_000_000  # of one file
+    most_bytes: int = 2_000_000  # maximum size of one file
     most_documents: int = 20_000
 
 
@@ -45,15 +45,15 @@ class Folder:
 class Inventory:
     """The files found in a folder."""
 
-    files: dict[str, FileState]  # by path below the folder, with slashes
-    unknown: tuple[str, ...]  # folders that could not be read, each with a slash at its end
+    files: dict[str, FileState]  # by path relative to the folder, with slashes
+    unknown: tuple[str, ...]  # folders that could not be read, each with a trailing slash
     left_out: int  # documents beyond the limit
 
 
 def look(folder: Folder) -> Inventory:
     """Lists the documents in a folder, without reading them. Raises OSError if the folder cannot be read at all."""
     root = os.path.realpath(folder.path)
-    os.scandir(root).close()  # os.walk would ignore an error, and find nothing
+    os.scandir(root).close()  # os.walk would ignore an error and find nothing
     unknown: list[str] = []
     found = sorted(_files(root, folder.suffixes, lambda error: unknown.append(_below(root, error.filename) + "/")))
     chosen = found[: folder.most_documents]
@@ -61,15 +61,17 @@ def look(folder: Folder) -> Inventory:
 
 
 def read(folder: Folder, path: str) -> tuple[bytes, FileState]:
-    """Reads the bytes of a document, and its state before. Raises `Unreadable` with the reason, and OSError."""
+    """Reads the bytes of a document, and its state before the read. Raises `Unreadable` with the reason, and
+    OSError.
+    """
     root = os.path.realpath(folder.path)
-    # Not blocking, because the file may have become a pipe since it was listed.
+    # Opened without blocking, because the file may have become a pipe since it was listed.
     opened = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with open(opened, "rb") as file:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
             raise Unreadable("it is not a regular file")
-        if not _is_inside(root, os.readlink(f"/proc/self/fd/{opened}")):  # the real place, after all links
+        if not _is_inside(root, os.readlink(f"/proc/self/fd/{opened}")):  # the real location after resolving all links
             raise Unreadable("it lies outside the folder")
         content = b"" if status.st_size > folder.most_bytes else file.read(folder.most_bytes + 1)
     if max(len(content), status.st_size) > folder.most_bytes:
@@ -117,7 +119,7 @@ def _state(root: str, path: str) -> FileState | None:
 
 
 def _is_usable(name: str) -> bool:
-    """Whether a name is neither hidden nor has characters that are invalid in an id."""
+    """Whether a name is visible and contains no characters that are invalid in an id."""
     return not name.startswith(".") and name.isprintable()
 
 

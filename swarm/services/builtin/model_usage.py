@@ -15,7 +15,9 @@ MOST_DAYS = 90
 
 
 class ModelUsageLog:
-    """The `swarm.domain.model.models.UsageRecorder` of all agents. Every method raises Unavailable."""
+    """The implementation of `swarm.domain.model.models.UsageRecorder` for all agents. Every method raises
+    Unavailable.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,18 +34,20 @@ class ModelUsageLog:
         *,
         purpose: UsagePurpose | None = None,
     ) -> list[ModelUsageRecord]:
-        """Returns the runs that ended last, newest first: of one agent (its name) or of all, for one purpose or for
-        any.
+        """Returns the runs that ended last, newest first: of one agent (by name) or of all, for one purpose or for any.
 
         With ``before``, a run's id, only runs that ended earlier. Raises Invalid for an unknown id.
         """
         found = await self._database.read(model_usage.latest, agent, purpose, limit, before)
         if found is None:
-            raise Invalid(f"There is no run '{before}', or not any more.", fields={"before": "the id of a run"})
+            raise Invalid(
+                f"There is no run '{before}', or its record has been deleted.", fields={"before": "the id of a run"}
+            )
         return found
 
     async def usage(self, days: int = 30, *, purpose: UsagePurpose | None = None) -> list[UsageTotal]:
-        """Returns the usage of the last days, today included and `MOST_DAYS` at most, by day (UTC), agent and model.
+        """Returns the usage of the last days by day (UTC), agent and model. Includes today, and `MOST_DAYS` days at
+        most.
 
         ``purpose`` restricts the runs to one purpose; None: answers and summaries.
         """
@@ -51,7 +55,7 @@ class ModelUsageLog:
 
 
 def _storable(run: ModelUsageRecord) -> ModelUsageRecord:
-    """Returns the run with text that every database accepts: models, clients and people influence its text."""
+    """Returns the run with text that every database accepts, because models, clients and people influence its text."""
     return replace(
         run,
         id=kept_text(run.id),

@@ -1,4 +1,4 @@
-"""The sessions of a built-in agent, in the database."""
+"""The sessions of a built-in agent, stored in the database."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _log = structlog.get_logger(__name__)
 
 
 class DatabaseMemory:
-    """The `swarm.domain.model.sessions.Memory` of one agent, identified by name.
+    """The implementation of `swarm.domain.model.sessions.Memory` for one agent, identified by name.
 
-    Over ``compaction_threshold`` messages, `compact_session` replaces all but the last ``keep_recent_messages`` by the
-    summary that ``summarise`` returns; with None, nothing is ever summarised. Every method raises Invalid for an
+    Above ``compaction_threshold`` messages, `compact_session` replaces all but the last ``keep_recent_messages`` with
+    the summary that ``summarise`` returns; with None, nothing is ever summarised. Every method raises Invalid for an
     invalid session id, and Unavailable without the database.
     """
 
@@ -53,11 +53,11 @@ class DatabaseMemory:
         self._summarise = summarise
         self._threshold = compaction_threshold
         self._keep_recent = keep_recent_messages
-        self._under_way: set[str] = set()  # the sessions being summarised by this process
+        self._under_way: set[str] = set()  # the sessions that this process is summarising
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-        """Returns the session and marks it as used now. An existing session keeps its metadata,
-        except for given keys.
+        """Returns the session and marks it as just used. An existing session keeps its metadata, except for the given
+        keys.
         """
         name = checked_name(session_id, "session")
         return await self._database.write(sessions.use, self._agent, name, plain(metadata or {}))
@@ -65,12 +65,12 @@ class DatabaseMemory:
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
-        """Returns the messages for the agent, oldest first: the summary, if there is one, and the later messages.
+        """Returns the messages for the agent, oldest first: the summary, if any, and the later messages.
 
-        With ``limit``, the last so many, and more where a tool's use and its result would be separated. Messages
-        without their other half and messages without text are left out. Empty for an unknown session. With ``run_id``,
-        nothing of other attempts at the same trigger; if the summary includes such an attempt, the last messages
-        themselves replace the summary.
+        ``limit`` restricts the result to the last messages, and more if a tool call and its result would be separated.
+        Calls without results, results without calls, and messages without text are left out. Empty for an unknown
+        session. With ``run_id``, nothing from other attempts at the same trigger is returned; if the summary includes
+        such an attempt, the last original messages replace the summary.
         """
         if limit is not None and limit < 0:
             raise Invalid("A limit is 0 or more.", fields={"limit": "0 or more"})
@@ -81,7 +81,9 @@ class DatabaseMemory:
         return await self._database.read(attempts.shown, run_id)
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
-        """Returns all messages ever added, oldest first, with all attempts and halves, and without summaries."""
+        """Returns all messages ever added, oldest first, including all attempts and unpaired calls and results, without
+        summaries.
+        """
         return await self._database.read(sessions.originals, self._agent, checked_name(session_id, "session"))
 
     async def add_message(
@@ -89,8 +91,8 @@ class DatabaseMemory:
     ) -> SessionMessage:
         """Adds one message and returns the stored message. A missing session is created.
 
-        ``content`` is text, or for tools a mapping: ``{"id", "name", "arguments"}`` of a use, ``{"id", "name",
-        "content", "failed"}`` of a result. Content over a megabyte is cut. Raises Invalid for an invalid role or
+        ``content`` is text, or a mapping for tools: ``{"id", "name", "arguments"}`` for a call, ``{"id", "name",
+        "content", "failed"}`` for a result. Content over a megabyte is cut. Raises Invalid for an invalid role or
         content.
         """
         message = kept(message_of(role, content))
@@ -105,19 +107,19 @@ class DatabaseMemory:
         run_id: str = "",
         has_answered: bool = True,
     ) -> None:
-        """Adds all messages of a run, named by its id, at once; messages already stored stay unchanged.
+        """Adds all messages of a run, identified by its id, at once; messages already stored stay unchanged.
 
-        So a repetition after an unknown outcome is harmless. A run that ``has_answered`` replaces all earlier attempts
-        at the same trigger that are not in a summary; an interrupted run replaces none. If a newer attempt exists,
-        because this one comes from a deposed process, the messages are kept among the originals but never returned,
-        which is logged. Content over a megabyte is cut.
+        Repeating the call after an unknown outcome is therefore harmless. A run that ``has_answered`` replaces all
+        earlier attempts at the same trigger that are not in a summary; an interrupted run replaces none. If a newer
+        attempt exists, because this run comes from a process that is no longer elected, the messages are kept among the
+        originals but never returned, and this is logged. Content over a megabyte is cut.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
         block = [kept(each) for each in messages]
         is_told = await self._database.write(sessions.add_run, self._agent, name, of_run, block, run_id, has_answered)
         if not is_told:
             _log.warning(
-                "an attempt came when a newer one was remembered, and is not told",
+                "an attempt was stored after a newer attempt and is ignored",
                 action="session_late",
                 agent=self._agent,
                 session=session_id,
@@ -128,8 +130,8 @@ class DatabaseMemory:
         """Summarises all but the last messages if there are more than the threshold. Returns whether a summary was
         stored.
 
-        The model may take its time without blocking others: new messages are kept after the summary. Of two concurrent
-        calls, one has no effect. A failed summary leaves the session unchanged and is logged.
+        The model may take a long time without blocking other calls: new messages are kept after the summary. Of two
+        concurrent calls, one has no effect. A failed summary leaves the session unchanged and is logged.
         """
         if self._summarise is None or session_id in self._under_way:
             return False
@@ -164,7 +166,7 @@ class DatabaseMemory:
             summary, problem = "", error.message if isinstance(error, SwarmError) else type(error).__name__
         if problem:
             _log.warning(
-                "a session could not be summarised, and stays as it is",
+                "a session could not be summarised and is unchanged",
                 action="session_compact",
                 agent=self._agent,
                 session=session_id,

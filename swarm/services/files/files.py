@@ -1,4 +1,4 @@
-"""Attachments: information and content of a file, for agents that take part in a thread with the file."""
+"""Attachments: the description and content of a file, for agents that participate in a thread with the file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from swarm.store.threads import transcript
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileContent:
-    """A file, with its content for a text of at most `TEXT_BYTES`."""
+    """A file, with its content if it is a text of at most `TEXT_BYTES`."""
 
     info: FileInfo
     about: ThreadReference
     text: str | None
-    sha256: str | None  # of the content, in hex; None if it was not read
+    sha256: str | None  # the hash of the content in hex; None if it was not read
 
 
 class ThreadFiles:
-    """Files of threads. No file larger than ``cap_bytes`` is transferred."""
+    """Access to the files of threads. No file larger than ``cap_bytes`` is transferred."""
 
     def __init__(self, database: Database, slack: SlackFiles, *, cap_bytes: int) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class ThreadFiles:
         self._cap_bytes = cap_bytes
 
     async def show(self, agent: Agent, about: ThreadReference, file_id: str) -> FileContent:
-        """Returns a file and, for a small text, its content.
+        """Returns a file and, for a small text file, its content.
 
         Raises NotFound for a file outside the agent's threads, TooLarge, and the errors of `SlackFiles.open`.
         """
@@ -48,7 +48,7 @@ class ThreadFiles:
         )
 
     async def open(self, agent: Agent, about: ThreadReference, file_id: str) -> tuple[FileInfo, OpenFile]:
-        """Returns a file and its open content, to be closed by the caller. Raises the errors of :meth:`show`."""
+        """Returns a file and its open content, which the caller must close. Raises the errors of :meth:`show`."""
         info = await self._info(agent, about, file_id)
         return info, await self._slack.open(info, self._cap_bytes)
 

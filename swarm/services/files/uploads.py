@@ -1,15 +1,14 @@
-"""The stage of an upload, stored under the idempotency key of its call: the steps of `swarm.domain.model.files`, one
-transaction each.
-
-Every change of the stage holds the thread's lock, so of two equal calls only one shares the file.
-
-Uploads a file into a thread, once.
+"""Uploads a file into a thread, once.
 
 Who may act: a run with a valid lease, both when the upload begins and when the file is shared. What is guaranteed:
 transferring the content to Slack is invisible and may be repeated; sharing happens once per call, despite repetitions
-and crashes. From `Sharing` on, this call's file is not shared again before Slack was asked for the file, and before the
-call in doubt can no longer arrive. What happens on failure: a call that Slack certainly did not execute is dropped and
-may be repeated; a call in doubt stays so until its repetition, which looks for the file first.
+and crashes. Once the stage is `Sharing`, this call's file is not shared again until Slack has been asked for the file
+and the call in doubt can no longer arrive. What happens on failure: a call that Slack certainly did not execute is
+dropped and may be repeated; a call in doubt stays in doubt until its repetition, which searches for the file first.
+
+The stage of an upload is stored under the idempotency key of its call. Its changes are the steps of
+`swarm.domain.model.files`, each in its own transaction. Every change holds the thread's lock, so only one of two equal
+calls shares the file.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _NOTHING: Final = "null"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Upload:
-    """One call: caller, thread and file."""
+    """One upload call: caller, thread and file."""
 
     caller: Caller
     about: ThreadReference
@@ -66,21 +65,21 @@ class Upload:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UploadClaim:
-    """A call in progress. ``ours``: this run alone may share the file now."""
+    """A call in progress. ``ours``: only this run may share the file now."""
 
     key: str
     thread: Thread
     sharing: Sharing
     ours: bool
-    is_repeat: bool  # the file may be in the thread already
+    is_repeat: bool  # the file may already be in the thread
 
 
 def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim | Shared | None:
     """Returns the right to share the file uploaded as ``file_id``, or the result of an earlier equal call.
 
-    None without an earlier call and without an uploaded file. Raises the errors of `authorize_message` and
+    None if there is no earlier call and no uploaded file. Raises the errors of `authorize_message` and
     `authorize_task`, Invalid for a call with only a thread id or about a task without a thread, and Conflict if the
-    thread's root is deleted. A repeated call with a stored result needs no lease any more.
+    thread's root is deleted. A repeated call with a stored result no longer needs a lease.
     """
     key = _key(tx, upload)
     done = _stage(tx, key)
@@ -90,8 +89,8 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim |
     stage = _stage(tx, key)  # read again under the thread's lock
     if not isinstance(stage, Sharing):
         return stage or (_begin(tx, upload, key, thread, file_id) if key and file_id else None)
-    assert key is not None  # a stage implies a key
-    # A doubt beyond its maximum means that the clock has been set back since.
+    assert key is not None  # a stage requires a key
+    # A doubt beyond its maximum means that the clock has been set back in the meantime.
     ours = stage.until <= tx.now or stage.until > _doubt_ends(tx)
     if ours:
         stage = replace(stage, until=_doubt_ends(tx))
@@ -100,7 +99,9 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim |
 
 
 def settle(tx: Transaction, upload: Upload, claim: UploadClaim, ts: str | None) -> Shared:
-    """Stores the result of the call, and adds the message to the transcript. Without its ``ts`` the thread is stale."""
+    """Stores the result of the call, and adds the message to the transcript. If its ``ts`` is unknown, the thread
+    becomes stale.
+    """
     threads.locked(tx, claim.thread.id)
     stage = _stage(tx, claim.key)
     if isinstance(stage, Shared):
@@ -119,7 +120,7 @@ def settle(tx: Transaction, upload: Upload, claim: UploadClaim, ts: str | None) 
 
 
 def drop(tx: Transaction, upload: Upload, claim: UploadClaim, reason: str) -> None:
-    """Drops a call that Slack certainly did not execute: it may be repeated as if never made."""
+    """Drops a call that Slack certainly did not execute. It may be repeated as if it had never been made."""
     threads.locked(tx, claim.thread.id)
     if _stage(tx, claim.key) == claim.sharing:
         idempotency_keys.complete(tx, claim.key, _NOTHING)
@@ -143,7 +144,7 @@ def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: s
 
 
 def _held(tx: Transaction, upload: Upload) -> Thread:
-    """Returns the thread, locked, for a run that may act in it."""
+    """Locks and returns the thread for a run that may act in it."""
     caller, about = upload.caller, upload.about
     if about.inbox_message_id is not None:
         thread: Thread | None = authorize_message(tx, caller.agent, about.inbox_message_id, caller.lease_token).thread
@@ -151,19 +152,19 @@ def _held(tx: Transaction, upload: Upload) -> Thread:
         thread = authorize_task(tx, caller.agent, about.task_id, caller.lease_token).thread
     else:
         raise Invalid(
-            "A file is put into a thread on account of a message or a task.",
+            "A file can only be uploaded for a message or a task.",
             fields={"inbox_message_id": "this or task_id", "task_id": "this or inbox_message_id"},
         )
     if thread is None:
         raise Invalid("This task has no thread in Slack.", fields={"task_id": "a task with a thread"})
     root = transcript.find(tx, thread.team, thread.channel, thread.thread_ts)
     if root is not None and root["deleted_at"] is not None:
-        raise Conflict("The message that the thread began with was deleted, so nothing is posted there any more.")
+        raise Conflict("The thread's first message was deleted in Slack, so no file can be posted there.")
     return thread
 
 
 def _key(tx: Transaction, upload: Upload) -> str | None:
-    """Returns the idempotency key of the call; None as long as it depends on unread content."""
+    """Returns the idempotency key of the call; None while it depends on unread content."""
     caller, about, file = upload.caller, upload.about, upload.file
     if caller.request_id is None and file.sha256 is None:
         return None
@@ -217,7 +218,7 @@ def _doubt_ends(tx: Transaction) -> int:
 
 
 LOOKS_SECONDS: Final = (0.0, 0.5, 1.5)
-"""The pauses before each lookup of a file that Slack has accepted; it appears a little later."""
+"""The pauses before each search for a file that Slack has accepted, because it appears slightly later."""
 
 _log = structlog.get_logger(__name__)
 
@@ -264,12 +265,12 @@ class Uploads:
         title: str | None = None,
         comment: str | None = None,
     ) -> Shared:
-        """Uploads a file into the thread of an inbox message or a task; ``chunks`` are its ``size_bytes`` bytes.
+        """Uploads a file into the thread of an inbox message or a task; ``chunks`` contain its ``size_bytes`` bytes.
 
-        A repeated call returns the first result; without a request id, equality includes the content. Raises Invalid
-        and TooLarge for a file that may not be uploaded, BadRequest for another number of bytes, the errors of
-        `authorize_message`, Conflict if Slack refuses, RateLimited and Unavailable if Slack does not take the file now,
-        and OutcomeUnknown if the outcome is in doubt.
+        A repeated call returns the first result; without a request id, calls are equal only if their content is equal.
+        Raises Invalid and TooLarge for a file that may not be uploaded, BadRequest for a different number of bytes, the
+        errors of `authorize_message`, Conflict if Slack refuses, RateLimited and Unavailable if Slack does not accept
+        the file now, and OutcomeUnknown if the outcome is in doubt.
         """
         file = new_file(name, size_bytes, title=title, comment=comment, cap_bytes=self._cap_bytes)
         return await self._upload(Upload(caller=caller, about=about, file=file), chunks)
@@ -293,7 +294,7 @@ class Uploads:
                 raise AssertionError("a placed file has a stage")
 
     async def _repeat(self, upload: Upload, claim: UploadClaim) -> Shared:
-        """Shares the file only if Slack does not have it, and the previous call can no longer arrive."""
+        """Shares the file only if Slack does not have it and the previous call can no longer arrive."""
         ts = await self._look(claim)
         if ts is not None:
             return await self._database.write(stages.settle, upload, claim, ts)
@@ -309,10 +310,10 @@ class Uploads:
                 return await self._database.write(stages.settle, upload, claim, await self._message_of(claim))
             case DeliveryRefused(error=code):
                 return await self._give_up(
-                    upload, claim, code, Conflict(f"Slack does not put the file into the thread: {code}.")
+                    upload, claim, code, Conflict(f"Slack refuses to share the file in the thread: {code}.")
                 )
             case NotSent(reason=reason, retry_after_seconds=seconds):
-                error = RateLimited(f"Slack does not take the file now: {reason}.", retry_after_seconds=seconds)
+                error = RateLimited(f"Slack does not accept the file now: {reason}.", retry_after_seconds=seconds)
                 return await self._give_up(upload, claim, reason, error)
             case InDoubt():
                 ts = await self._look(claim)
@@ -323,7 +324,9 @@ class Uploads:
                 assert_never(answer)
 
     async def _give_up(self, upload: Upload, claim: UploadClaim, reason: str, error: SwarmError) -> Shared:
-        """Drops the call and raises ``error``. A refusal after a repetition may mean that the file is there already."""
+        """Drops the call and raises ``error``. A refusal of a repeated call may mean that the file is already in the
+        thread.
+        """
         ts = await self._look(claim) if claim.is_repeat else None
         if ts is not None:
             return await self._database.write(stages.settle, upload, claim, ts)
@@ -331,7 +334,7 @@ class Uploads:
         raise error
 
     async def _message_of(self, claim: UploadClaim) -> str | None:
-        """Returns the message with the file, which Slack creates a moment after accepting it; None if it is late."""
+        """Returns the message with the file, which Slack creates shortly after accepting it; None if it is late."""
         for pause_seconds in LOOKS_SECONDS:
             await asyncio.sleep(pause_seconds)
             try:
@@ -343,7 +346,7 @@ class Uploads:
                 return None
             if ts is not None:
                 return ts
-        _log.warning("Slack accepted a file and does not show it.", action="file_late", file=claim.sharing.file_id)
+        _log.warning("Slack accepted a file but does not show it yet.", action="file_late", file=claim.sharing.file_id)
         return None
 
     async def _look(self, claim: UploadClaim) -> str | None:
@@ -362,8 +365,8 @@ def _share(claim: UploadClaim) -> Share:
 
 def _unknown(upload: Upload) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"Nobody knows yet whether '{upload.file.name}' is in the thread.",
-        hint=f"Make exactly the same call again after {SHARE_DOUBT_SECONDS} seconds: Slack is asked first.",
+        f"It is not known yet whether '{upload.file.name}' is in the thread.",
+        hint=f"Repeat exactly the same call after {SHARE_DOUBT_SECONDS} seconds. It first checks for the file.",
     )
 
 

@@ -1,7 +1,7 @@
-"""A poll: leases due work to the caller, or waits for new work.
+"""A poll leases due work to the caller, or waits for new work.
 
-A waiting poll does no database work. The poll reads its agent's generation, claims, and without a result waits for a
-new generation; each transaction that stores work for the agent advances the generation after the commit.
+A waiting poll does no database work. The poll reads its agent's generation, tries to claim, and if it finds nothing
+waits for a new generation. Each transaction that stores work for the agent advances the generation after the commit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from swarm.store.tasks import Task
 R = TypeVar("R")
 
 MOST_WAITING: Final = 20
-"""The maximum number of waiting polls per agent and process; each run of an agent needs one."""
+"""The maximum number of waiting polls per agent and process. Each run of an agent needs one poll."""
 
 
 _log = structlog.get_logger(__name__)
@@ -58,11 +58,11 @@ _NEWS_WHILE: Final = {
     NoticeKind.TASK_OFFERED: TaskStatus.OFFERED,
     NoticeKind.TASK_RETURNED: TaskStatus.UNASSIGNED,
 }
-"""The task state in which a notice of this kind is still relevant."""
+"""The task status in which a notice of this kind is still relevant."""
 
 
 class Polls:
-    """Serves polling agents."""
+    """The polling service for agents."""
 
     def __init__(
         self,
@@ -77,14 +77,13 @@ class Polls:
         self._presence = presence
         self._operating_policy = operating_policy
         self._credentials = credentials
-        self._waiting: Counter[str] = Counter()  # polls by agent
+        self._waiting: Counter[str] = Counter()  # the number of polls per agent
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
-        """Returns up to ``limit`` triggers under new leases; an empty list when nothing came in ``wait_seconds``.
+        """Returns up to ``limit`` triggers under new leases; an empty list if nothing arrived within ``wait_seconds``.
 
-        Raises Unauthorized if the agent's token has ended meanwhile, and RateLimited instead of waiting beside
-        `MOST_WAITING` others of the same agent. On an error, or cancelled at any moment, the poll leaves nothing
-        leased.
+        Raises Unauthorized if the agent's token has ended in the meantime, and RateLimited if `MOST_WAITING` polls of
+        the agent are already waiting. After an error or a cancellation at any time, the poll leaves nothing leased.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
@@ -105,8 +104,8 @@ class Polls:
     def _place_to_wait(self, agent: Agent) -> Iterator[None]:
         if self._waiting[agent.id] >= MOST_WAITING:
             raise RateLimited(
-                f"{MOST_WAITING} polls of the agent '{agent.name}' wait already.",
-                hint="End the polls that nobody listens to, or poll with wait_seconds=0.",
+                f"{MOST_WAITING} polls of the agent '{agent.name}' are already waiting.",
+                hint="End unused polls, or poll with wait_seconds=0.",
                 retry_after_seconds=5,
             )
         self._waiting[agent.id] += 1
@@ -120,13 +119,15 @@ class Polls:
     async def claimed(
         self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[ClaimContents]]
     ) -> R:
-        """Returns the result of a claiming transaction; a caller that leaves meanwhile leaves nothing claimed."""
+        """Returns the result of a claiming transaction. If the caller disconnects in the meantime, nothing stays
+        claimed.
+        """
         mark = self._credentials.mark()
         claiming = asyncio.ensure_future(claim)
         try:
             result = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            await asyncio.shield(self._undo(claiming, found_in))  # to its end, even if cancelled again
+            await asyncio.shield(self._undo(claiming, found_in))  # completes even if cancelled again
             raise
         if found_in(result):  # only a claim with a valid token finds something
             self._credentials.confirm(agent, mark)
@@ -137,10 +138,10 @@ class Polls:
             await self.give_back(_tokens(found_in(await claiming)))
 
     async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
-        """Returns the triggers of new claims. On an error or cancellation, the claims are given back.
+        """Returns the triggers of new claims. On an error or a cancellation, the claims are given back.
 
-        Raises Unauthorized, and gives the claims back, if the agent's token has ended meanwhile: asking Slack for names
-        takes a while.
+        Raises Unauthorized, and gives the claims back, if the agent's token has ended in the meantime, because asking
+        Slack for names takes some time.
         """
         if not claimed:
             return []
@@ -159,7 +160,7 @@ class Polls:
         """Counts an attempt for a trigger that cannot be described, so that it is not handed out forever."""
         lease = whole.claimed.lease
         _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
-        reason = "the coordinator could not describe it"
+        reason = "the coordinator could not prepare it"
         await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._operating_policy)
 
     async def give_back(self, tokens: Sequence[str]) -> None:
@@ -176,7 +177,9 @@ def take(
     lease_seconds: float = LEASE_SECONDS,
     token_hash: str | None = None,
 ) -> list[ClaimContents]:
-    """Leases up to ``limit`` due triggers and reads their contents, since a second transaction would cost as much."""
+    """Leases up to ``limit`` due triggers and reads their contents in one transaction, because a second would cost as
+    much.
+    """
     claimed = lease_due(tx, agent_id, limit, hold, lease_seconds, token_hash)
     return [read_whole(tx, claim) for claim in claimed]
 
@@ -203,7 +206,7 @@ def lease_due(
         for _, what in due[:limit]
     ]
     got = [claim for claim in claimed if claim]
-    if len(got) < len(due):  # meanwhile our locks kept other polls from the rest, so they should try again
+    if len(got) < len(due):  # other polls skipped the locked rest and should retry
         tx.wake(agent_id)
     return _told(tx, got)
 
@@ -244,7 +247,7 @@ def _take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claim
 def _is_over(tx: Transaction, notice: Notice) -> bool:
     """Whether a notice is outdated.
 
-    A follow-up is outdated if it was answered, or if its task runs no more, so that it comes as a message; an offer
+    A follow-up is outdated if it was answered, or if its task no longer runs, so that it arrives as a message; an offer
     after its end; a returned task after its assignment.
     """
     wanted = _NEWS_WHILE.get(notice.kind)
@@ -262,10 +265,10 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
 
 
 def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
-    """Leases the first work of a lane, a task or the due messages.
+    """Leases the first work of a lane: a task or the due messages.
 
-    The queue head is locked, so no other poll claims here. The lease comes first: its partial unique index is the lock.
-    A lease without work is removed again.
+    The queue head is locked, so no other poll claims from this lane. The lease is stored first, because its partial
+    unique index is the lock. A lease without work is removed again.
     """
     due = inbox.due_of_thread(tx, agent_id, head.lane_id)
     task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
@@ -315,7 +318,7 @@ def _take_messages(
 
 
 def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) -> Claimed | None:
-    """Leases a task. Unread messages do not wait for the task's end: its agent gets them as notices."""
+    """Leases a task. Unread messages do not wait for the end of the task, because its agent gets them as notices."""
     assert task.agent_id is not None  # found as due for an agent
     lease = leases.grant(
         tx,

@@ -1,4 +1,6 @@
-"""What an agent reads: an inbox message by id, its tray, pages of a thread. Operators list and redrive messages."""
+"""The reading side of the inbox: an inbox message by id, an agent's tray, pages of a thread. Operators list and redrive
+messages.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,11 @@ class InboxMessageDetails:
     thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
     previous_reply: str | None
-    task: TaskView | None  # the task of its delegation, or the task of a follow-up
+    task: TaskView | None  # the task it was delegated to, or the task it follows up on
 
 
 class Inbox:
-    """Reading of inbox messages."""
+    """Access to inbox messages for agents and operators."""
 
     def __init__(self, database: Database, triggers: Triggers, reactions: Reactions) -> None:
         self._database = database
@@ -46,7 +48,9 @@ class Inbox:
         self._reactions = reactions
 
     async def read(self, agent: Agent, inbox_message_id: str) -> InboxMessageDetails:
-        """Returns an agent's own inbox message, without a lease. Raises NotFound, also for another agent's message."""
+        """Returns an agent's own inbox message, without a lease. Raises NotFound for an unknown message or another
+        agent's message.
+        """
         raw, task = await self._database.read(_read, agent.id, inbox_message_id)
         place, conversation = await self._triggers.conversation(raw)
         return InboxMessageDetails(
@@ -93,11 +97,11 @@ def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> In
 
 
 PREVIEWS: Final = 20
-"""The number of messages shown from Slack, and of other agents' messages; all are counted."""
+"""The number of messages shown from Slack, and of other agents' messages. All messages are counted."""
 
 
 class Trays:
-    """Reads trays without any change: messages stay unread, and a call is no sign of life."""
+    """Read-only access to trays: messages stay unread, and a call does not mark the agent as online."""
 
     def __init__(self, database: Database, triggers: Triggers) -> None:
         self._database = database
@@ -120,7 +124,7 @@ class Trays:
 
 
 def _read_tray(tx: Transaction, agent_id: str) -> tuple[Tray, list[ThreadTranscript]]:
-    """Returns the tray without previews, and the messages for them, in Slack's markup."""
+    """Returns the tray without previews, and the messages for the previews in Slack's markup."""
     tray = Tray(
         unread=inbox.count_unread(tx, agent_id),
         previews=(),
@@ -151,11 +155,11 @@ class ThreadMessagesPage:
     thread: ThreadView
     messages: tuple[TranscriptMessage, ...]
     next_after_ts: str | None  # None: no later messages are known
-    context_incomplete: bool  # the thread is not fully known, or not any more
+    context_incomplete: bool  # the thread is not fully known, or no longer fully known
 
 
 class Conversations:
-    """Threads in which an agent takes part."""
+    """Threads in which an agent participates."""
 
     def __init__(self, database: Database, triggers: Triggers) -> None:
         self._database = database
@@ -164,9 +168,9 @@ class Conversations:
     async def read(
         self, agent: Agent, about: ThreadReference, *, after_ts: str | None = None, limit: int = 100
     ) -> ThreadMessagesPage:
-        """Returns the first messages of a thread, or those after ``after_ts``.
+        """Returns the first messages of a thread, or the messages after ``after_ts``.
 
-        Raises NotFound, and Invalid for a bad ts.
+        Raises NotFound, and Invalid for a malformed ts.
         """
         if after_ts is not None and not _TS.fullmatch(after_ts):
             raise Invalid("Not valid: after_ts.", fields={"after_ts": "a timestamp such as 1700000000.000100"})

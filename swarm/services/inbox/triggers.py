@@ -1,4 +1,4 @@
-"""Triggers: the work leased by a claim, read in its own transaction, then described for its agent.
+"""Triggers: the work leased by a claim, read in the claim's transaction and then described for its agent.
 
 The description adds the thread's transcript, readable text, names, and the prompt.
 """
@@ -42,7 +42,7 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 _TO_THE_END = "~"
-"""Greater than every timestamp."""
+"""Sorts after every timestamp."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,14 +78,16 @@ class Claimed:
 
     @property
     def _also(self) -> tuple[str, ...]:
-        """The ids of further messages of the trigger: the later ones of a bundle, or the source of a delegated task."""
+        """The ids of the trigger's other messages: the later messages of a bundle, or the source of a delegated
+        task.
+        """
         delegated = (self.task.inbox_message_id,) if self.task and self.task.inbox_message_id else ()
         return (*(inbox_message.id for inbox_message in self.inbox_messages[1:]), *delegated)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadTranscript:
-    """A thread's messages in the database up to a message, in Slack's own text."""
+    """A thread's messages in the database up to a given message, in Slack's markup."""
 
     thread: Thread
     said: tuple[TranscriptMessage, ...]
@@ -100,13 +102,13 @@ class ClaimContents:
     claimed: Claimed
     conversation: ThreadTranscript | None
     task: TaskView | None
-    actor: str | None  # the name of the agent that caused a notice; None: a person or no one in particular
+    actor: str | None  # the name of the agent that caused a notice; None: a person or nobody in particular
     channel: str | None  # the internal channel of an agent's message
     started_by: StartedBy = StartedBy.MEMBERS
 
 
 def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
-    """Reads everything that the agent is to see of a claim, except the names known to Slack."""
+    """Reads everything that the agent sees of a claim, except the names known only to Slack."""
     notice = claimed.notice
     task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
     message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
@@ -122,7 +124,9 @@ def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
 
 
 def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
-    """Returns the origin: for messages by their authors; for a task, and notices about a task, by the task's origin."""
+    """Returns the origin. Messages are judged by their authors; a task and notices about a task, by the task's
+    origin.
+    """
     if task and not claimed.inbox_messages:
         return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
     stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
@@ -140,7 +144,7 @@ def read_conversation(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -
 
 
 def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
-    """Reads the thread of a claim: up to its messages, or whole for a task and for notices about a task."""
+    """Reads the thread of a claim: up to its messages, or in full for a task and for notices about a task."""
     if claimed.inbox_messages:
         return read_conversation(tx, claimed.inbox_messages)
     notice = claimed.notice
@@ -169,11 +173,11 @@ def _of_thread(
 
 
 _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
-"""Notices whose text is Slack's own markup; the text of other notices is plain text of an agent."""
+"""Notices whose text is in Slack's markup. The text of other notices is plain text from an agent."""
 
 
 class Triggers:
-    """Turns claims and messages read by id into the agent's view."""
+    """The agent's view of claims and of messages read by id."""
 
     def __init__(self, directory: Directory, me: Me, operating_policy: OperatingPolicy) -> None:
         self._directory = directory
@@ -181,7 +185,7 @@ class Triggers:
         self._operating_policy = operating_policy
 
     async def describe(self, agent: Agent, claims: Sequence[ClaimContents]) -> list[Trigger | BaseException]:
-        """Returns the triggers of new claims; in place of a trigger that cannot be described, the exception."""
+        """Returns the triggers of new claims. The exception replaces a trigger that cannot be described."""
         described = (self._trigger(agent, claim) for claim in claims)
         return list(await asyncio.gather(*described, return_exceptions=True))
 
@@ -258,7 +262,7 @@ class Triggers:
         return (await self._look_up({task.requester}, ""))[task.requester]
 
     async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
-        """Returns the names of all authors and mentioned people; agents' messages have their names already."""
+        """Returns the names of all authors and mentioned people. Agents' messages already contain their names."""
         wanted: dict[str, AuthorKind] = {}
         for message in said:
             wanted |= dict.fromkeys(mentioned_ids(message.text), AuthorKind.USER)
@@ -287,7 +291,7 @@ class Triggers:
 
 
 def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageView, ...]:
-    """Returns the inbox messages of a readable conversation, each with its whole text.
+    """Returns the inbox messages of a readable conversation, each with its complete text.
 
     A deleted message has no text.
     """

@@ -1,7 +1,7 @@
-"""A run's operations on its leases: renew, release, finish.
+"""A run's operations on its leases: renew, release and finish.
 
-Renewing is a sign of life, and also delivers notices: otherwise a run of an hour would learn of an edit only after its
-end.
+A renewal shows that the agent is online and also delivers notices; otherwise a run of an hour would learn of an edit
+only after its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTIFICATION_LIMIT: Final = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heartbeat:
-    """The result of a renewal: the present leases, and notices for the agent, handed to this call only."""
+    """The result of a renewal: the current leases, and notices for the agent, handed out to this call only."""
 
     renewed: Renewed
     notices: tuple[Trigger, ...]
@@ -45,14 +45,14 @@ class Work:
         self._operating_policy = operating_policy
 
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
-        """Prolongs leases by their full time. Without a token the call is only a sign of life."""
+        """Extends leases by their full duration. Without a token, the call only shows that the agent is online."""
         await self._presence.note(agent)
         renewal = self._database.write(_renew, agent, tokens, self._operating_policy.lease_seconds)
         renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
     async def release(self, agent: Agent, tokens: Sequence[str], delay_seconds: float = 0) -> Ended:
-        """Gives work back: due again at once or after a delay, without counting an attempt."""
+        """Gives work back: it is due again at once or after a delay, and the attempt is not counted."""
         return await self._database.write(leases.release, agent, tokens, delay_seconds)
 
     async def finish(self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "") -> Ended:

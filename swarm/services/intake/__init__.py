@@ -1,1 +1,1 @@
-"""From Slack to the inbox: storing events, reading threads, and catching up on missed messages."""
+"""From Slack to the inbox: stores events, reads threads, and catches up on missed messages."""

@@ -1,11 +1,11 @@
 """Reads incompletely known threads from Slack: all pages, outside ingest.
 
-Messages of such a thread wait for the read, at most ten seconds; then they are handed out with ``context_incomplete``.
-Messages of a thread that Slack does not let the swarm read are handed out at once, in the same way.
+Messages of such a thread wait for the read for at most ten seconds; then they are handed out with
+``context_incomplete``. Messages of a thread that the swarm may not read are handed out immediately in the same way.
 
-Slack's history is the truth: messages after the thread's watermark that were never routed, and missed edits and
-deletions, are handed to ingest like their events, in order, before the thread counts as known. Ingest takes each event
-once, so a late event changes nothing.
+Slack's history is authoritative: messages after the thread's watermark that were never routed, and missed edits and
+deletions, are passed to ingest like their events, in order, before the thread counts as known. Ingest processes each
+event once, so a late event changes nothing.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ READERS: Final = 4
 RETRY_SECONDS: Final = 5.0
 _LOOK_EVERY_SECONDS: Final = 5.0
 _JUST_STORED: Final = 10 * SECOND
-"""A message stored this shortly before a read may be missing from it: the read may be older than the message."""
+"""A read may miss a message stored this shortly before it, because the read may have started earlier."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Backfill:
-    """The background task that reads incompletely known threads. ``handle`` takes the missed events."""
+    """The background task that reads incompletely known threads. ``handle`` processes the missed events."""
 
     def __init__(
         self,
@@ -86,7 +86,8 @@ class Backfill:
     async def read_due(self) -> int:
         """Reads a few due threads. Returns their number."""
         due = await self._database.write(threads.begin_reads, READERS)
-        # If even the failure cannot be stored, the lock of the read expires: after a minute another process tries.
+        # If even the failure cannot be stored, the lock of the read expires, and another process tries again after a
+        # minute.
         await asyncio.gather(*(attempt(self._read(thread), "backfill", thread=thread.id) for thread in due))
         return len(due)
 
@@ -106,7 +107,9 @@ class Backfill:
             raise
 
     async def _marked(self, messages: list[SlackMessage]) -> list[SlackMessage]:
-        """Returns each message with its author's standing; unverified if Slack does not identify the author in time."""
+        """Returns each message with its author's standing, or unverified if Slack does not identify the author
+        in time.
+        """
         authors = people_among(message.author for message in messages)
         known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
         return [_marked(message, known, self._operating_policy.policy(message.channel)) for message in messages]
@@ -118,16 +121,16 @@ def _marked(message: SlackMessage, known: Mapping[str, Author], policy: ChannelP
 
 
 def now(tx: Transaction) -> int:
-    """Returns the database's present time."""
+    """Returns the current time of the database."""
     return tx.now
 
 
 def missed(
     tx: Transaction, thread: Thread, messages: Sequence[SlackMessage], me: Me, began_at: int
 ) -> list[SlackEvent]:
-    """Returns the missed events in the order of the thread; deletions last.
+    """Returns the missed events in thread order, with deletions last.
 
-    ``messages`` are all messages that Slack has, read from ``began_at`` on.
+    ``messages`` are all messages in Slack, read from ``began_at`` on.
     """
     stored = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
     events: list[SlackEvent] = []
@@ -154,7 +157,7 @@ def _within(thread: Thread, ts: str) -> str | None:
 
 
 def _keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
-    """Stores a thread as Slack has it, and releases its waiting messages. Routes nothing.
+    """Stores a thread as it exists in Slack, and releases its waiting messages. Routes nothing.
 
     If the thread became stale during the read, the messages wait for the next read.
     """
@@ -170,7 +173,7 @@ def _keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], 
 
 
 def _do_without(tx: Transaction, thread: Thread, reason: str) -> None:
-    """Releases the waiting messages of a thread that Slack does not let the swarm read."""
+    """Releases the waiting messages of a thread that the swarm may not read."""
     threads.locked(tx, thread.id)
     threads.read_refused(tx, thread.id)
     history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
@@ -178,7 +181,7 @@ def _do_without(tx: Transaction, thread: Thread, reason: str) -> None:
 
 
 def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:
-    """Returns a post of the swarm with the name of its agent, as far as its delivery can be found."""
+    """Returns a post of the swarm with the name of its agent, if its delivery can be found."""
     row = deliveries.get(tx, message.delivery_id) if message.delivery_id else None
     agent = agents.by_id(tx, row["agent_id"]) if row and row["agent_id"] else None
     author = Author(id=agent.id if agent else "swarm", kind=AuthorKind.AGENT, name=agent.name if agent else "swarm")

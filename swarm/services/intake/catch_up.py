@@ -1,25 +1,23 @@
-"""Takes in missed events one after another, as if Slack had just sent them.
+"""Reads messages that were missed while no events arrived, and passes them to ingest in order, as if Slack had just
+sent them.
 
-What is guaranteed: an event is taken in or set aside; otherwise no later event is taken in either. A temporary fault
-(the database, the disk, memory, the network) never costs an event: everything waits and is tried again. An event is set
-aside after `TRIES` failures for another reason, once the database has stored this: on the timeline as
-``route.set_aside``, which ``explain`` and the metrics show.
+What is guaranteed for each event: it is processed or set aside; otherwise no later event is processed either. A
+temporary fault (the database, the disk, memory, the network) never causes the loss of an event: everything waits and is
+retried. An event is set aside after `TRIES` failures for another reason, once the database has stored this on the
+timeline as ``route.set_aside``, which ``explain`` and the metrics show.
 
-Catching up: messages from a time without events are read from Slack and taken in, once and in order.
+Who may act: any process opens a gap (`swarm.store.threads.watermarks`) at startup, after a new connection to Slack, or
+when events may have been lost; the elected process reads the gap.
 
-Who may act: any process opens a gap (`swarm.store.threads.watermarks`), at the start, after a new connection to Slack,
-or when events may have been lost; the elected process reads the gap.
+What is guaranteed for a gap: every message that was written since the beginning of the gap, is at most 72 hours old,
+and belongs to a conversation of the swarm (direct messages included) or to a tracked thread reaches ingest before the
+gap is closed. So do edits and deletions, in tracked threads also of older messages. Ingest processes each message once,
+so overlaps with events and an interrupted catch-up do no harm. Tracked threads are stale from the time the gap is
+opened, and `swarm.services.intake.backfill` reads them in full: a new message in a stale thread waits for the earlier
+messages. Replies in an untracked thread are found if its root is at most `LOOK_BACK_SECONDS` older than the gap.
 
-What is guaranteed: every message since the beginning of the gap, and at most 72 hours old, in the conversations of the
-swarm (direct messages included) and in tracked threads reaches ingest before the gap is closed; so do edits and
-deletions, in tracked threads also of older messages. Ingest takes each message once, so overlaps with events and an
-interrupted catch-up do no harm. Tracked threads are stale from the moment the gap is opened and are read whole by
-`swarm.services.intake.backfill`: a new message in a stale thread waits for the earlier messages. Replies in an
-untracked thread are found if its root is at most `LOOK_BACK_SECONDS` older than the gap.
-
-What happens on failure: the gap stays open and is retried, from the point where each conversation was read up to.
-Messages that can never be taken in are set aside (`swarm.services.intake.catch_up`). A conversation that Slack does not
-let the swarm read is left out.
+What happens on failure: the gap stays open and is retried, from the last position read in each conversation. A
+conversation that the swarm may not read is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from swarm.store.threads import threads, transcript, watermarks
 from swarm.store.threads.watermarks import GAPS, Gap
 
 MOST_SECONDS: Final = 72 * 3600
-"""Older messages are not answered any more."""
+"""Older messages are no longer answered."""
 
 TRIES: Final = 3
 PAUSE_SECONDS: Final = 0.5
@@ -56,7 +54,7 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 
 
 class Missed:
-    """Passes missed events to ``handle``, which stores and routes one event."""
+    """The processing of missed events. ``handle`` stores and routes one event."""
 
     def __init__(self, database: Database, handle: Handle, watcher: Watcher = NO_WATCHERS) -> None:
         self._database = database
@@ -64,7 +62,7 @@ class Missed:
         self.handle = handle
 
     async def take(self, event: SlackEvent) -> None:
-        """Handles an event or sets it aside. Raises Unavailable if the event and its successors have to wait."""
+        """Handles an event or sets it aside. Raises Unavailable if the event and later events have to wait."""
         for tries_left in reversed(range(TRIES)):
             try:
                 await self.handle(event)
@@ -72,7 +70,7 @@ class Missed:
             except Unavailable:
                 raise
             except (OSError, MemoryError) as error:
-                raise Unavailable(f"What was missed cannot be taken in at the moment: {error!r}.") from error
+                raise Unavailable(f"Missed messages cannot be processed now: {error!r}.") from error
             except Exception as error:  # noqa: BLE001 - any other failure concerns this event only
                 if not tries_left:
                     return await self._set_aside(event, error)
@@ -81,9 +79,9 @@ class Missed:
 
     async def _set_aside(self, event: SlackEvent, error: Exception) -> None:
         about = event.message if isinstance(event, MessageEdited) else event
-        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be taken in")
+        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be processed")
         _log.error(
-            "A missed event is set aside, since it cannot be taken in.",
+            "A missed event is set aside because it cannot be processed.",
             action="set_aside",
             channel=about.channel,
             ts=about.ts,
@@ -96,7 +94,7 @@ def _note(tx: Transaction, channel: str, ts: str, reason: str) -> None:
 
 
 def oldest_answered(tx: Transaction) -> str:
-    """Returns the Slack timestamp before which messages are not answered any more."""
+    """Returns the Slack timestamp before which messages are no longer answered."""
     return us_to_slack_ts(max(0, tx.now - MOST_SECONDS * SECOND))
 
 
@@ -107,11 +105,11 @@ MARGIN_SECONDS: Final = 120
 RETRY_SECONDS: Final = 10.0
 
 AT_ONCE: Final = 20
-"""The number of messages of a conversation that are sorted and taken in together with their replies."""
+"""The number of messages of a conversation that are sorted and processed together with their replies."""
 
 
 class CatchUp:
-    """The background task that reads gaps. ``handle`` takes the missed messages."""
+    """The background task that reads gaps. ``handle`` processes the missed messages."""
 
     def __init__(
         self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NO_WATCHERS
@@ -148,19 +146,19 @@ class CatchUp:
                 is_whole = False
                 _log.warning("A conversation has to wait.", action="catch_up", channel=channel, error=error.message)
         if is_whole and await self._database.write(watermarks.close_gap, self._me.team, gap):
-            _log.info("Everything that was missed is taken in.", action="caught_up", since=gap.since, messages=missed)
+            _log.info("All missed messages have been processed.", action="caught_up", since=gap.since, messages=missed)
         return missed
 
     async def _tell_begin(self, gap: Gap, conversations: int) -> None:
         about = {"action": "catch_up", "since": gap.since, "conversations": conversations}
-        _log.info("Reading what was said while no events came.", **about)
+        _log.info("Reading messages that were missed while no events arrived.", **about)
         oldest = await self._database.read(oldest_answered)
         if gap.since < oldest:
             up_to = to_iso(slack_ts_to_us(oldest))
-            _log.warning("What was said more than 72 hours ago is left alone.", left_alone_up_to=up_to, **about)
+            _log.warning("Messages older than 72 hours are not processed.", left_alone_up_to=up_to, **about)
 
     async def _read_channel(self, channel: str, gap_since: str) -> int:
-        """Takes in the missed messages of one conversation in batches. Returns their number."""
+        """Processes the missed messages of one conversation in batches. Returns their number."""
         read_up_to, oldest = await self._database.read(_bounds, self._me.team, channel)
         since = max(_earlier(max(gap_since, read_up_to), MARGIN_SECONDS), oldest)
         said = await self._slack.read_channel(channel, _earlier(since, LOOK_BACK_SECONDS))
@@ -169,14 +167,14 @@ class CatchUp:
             missed += await self._take(said[begin : begin + AT_ONCE], since)
             if len(said) > AT_ONCE:
                 done = f"{min(begin + AT_ONCE, len(said))} of {len(said)}"
-                _log.info("Reading on.", action="catch_up", channel=channel, read=done, messages=missed)
-        if said:  # by Slack's clock, which may differ from the local clock
+                _log.info("Still reading.", action="catch_up", channel=channel, read=done, messages=missed)
+        if said:  # in Slack's clock, which may differ from the local clock
             newest = max(one.message.ts for one in said)
             await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
         return missed
 
     async def _take(self, said: Sequence[ChannelMessage], since: str) -> int:
-        """Takes in the missed messages among these and their replies, in order."""
+        """Processes the missed messages among these messages and their replies, in order."""
         messages = [one.message for one in said] + [
             reply for one in said if (one.latest_reply_ts or "") > since for reply in await self._replies(one)
         ]
@@ -186,23 +184,23 @@ class CatchUp:
         return len(missed)
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
-        """Returns the replies in a thread; none for a tracked thread, which is about to be read as a whole.
+        """Returns the replies in a thread; none for a tracked thread, which is about to be read in full.
 
-        A thread that was read after the gap opened is read again: ownership says nothing about the time of reading.
+        A thread that was read after the gap opened is read again, because ownership does not show when it was read.
         """
         place = (self._me.team, root.message.channel, root.message.ts)
         if await self._database.read(threads.is_to_be_read, *place):
             return []
         try:
             replies = await self._slack.read_thread(root.message.channel, root.message.ts)
-        except NotFound as refused:  # the root was deleted meanwhile
+        except NotFound as refused:  # the root has been deleted in the meantime
             _log.info("A thread cannot be read.", action="catch_up", thread=root.message.ts, error=refused.message)
             return []
         return [reply for reply in replies if reply.ts != root.message.ts]
 
 
 def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: str) -> list[SlackEvent]:
-    """Returns the messages and edits since then that no event reported, in order of writing."""
+    """Returns the messages and edits since then that no event reported, in the order of writing."""
     events: list[SlackEvent] = []
     for message in sorted(messages, key=lambda one: slack_ts_to_us(one.ts)):
         if me.wrote(message.author) or forgotten.is_forgotten(tx, message.author.id, message.ts):
@@ -217,19 +215,19 @@ def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: st
 
 
 def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None) -> bool:
-    """Whether a message is routed or will be, or is context of a thread that was opened later."""
+    """Whether a message is routed or will be, or is context in a thread that was opened later."""
     if stored and stored["routed_at"]:
         return True
     place = (me.team, message.channel, message.root_ts)
     if not message.is_root and threads.is_to_be_read(tx, *place):
-        return True  # also shown in the conversation; taken in with its thread, which is about to be read
+        return True  # also posted to the channel; processed with its thread, which is about to be read
     thread = threads.find(tx, *place)
     is_context = thread is not None and message.ts <= thread.watermark_ts
     return is_context or history.was_routed(tx, message.channel, message.ts)
 
 
 def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
-    """Returns the point up to which a conversation was read, and the oldest point worth reading."""
+    """Returns the point up to which a conversation was read, and the oldest point that still needs reading."""
     return watermarks.of_channel(tx, team, channel), oldest_answered(tx)
 
 

@@ -1,18 +1,18 @@
-"""Checks whether Slack's events still reach this process: a socket may look healthy and bring nothing.
+"""Checks whether Slack's events still reach this process, because a socket may look healthy but deliver nothing.
 
-What is guaranteed: a deaf socket is found within `SILENCE_SECONDS` and one look, as soon as a message has been written
-that should have come there. When no event came for that long, the newest messages of one conversation are read: at
-every second look of the most recently active one, otherwise of the others in turn; now and then the conversations are
-listed again; at most one read a minute. A message there that reached no process as an event means that the socket is
-deaf.
+What is guaranteed: a dead socket is detected within `SILENCE_SECONDS` plus one check, as soon as someone has written a
+message that should have arrived there. When no event has arrived for that long, the newest messages of one conversation
+are read: at every second check from the most recently active conversation, otherwise from the others in turn. The list
+of conversations is refreshed from time to time. There is at most one read a minute. If a message found there reached no
+process as an event, the socket is dead.
 
-A lost echo is found sooner: a post of the swarm without its event, and with no other event since. This holds where the
-process has the app's only connection and earlier posts in that conversation have come back. A deaf socket is replaced,
-and the missed messages are read as after any gap (`swarm.services.intake.catch_up`). Over HTTP nothing can be replaced,
-only read.
+A lost echo is detected sooner: the swarm has posted, and neither the event for the post nor any other event has arrived
+since. This requires that the process has the app's only connection and that earlier posts in that conversation were
+echoed. A dead socket is replaced, and the missed messages are read as after any gap (`swarm.services.intake.catch_up`).
+With events over HTTP nothing can be replaced, only read.
 
-For the catch-up, the latest Slack timestamp of all events is stored (`swarm.store.threads.watermarks`), every few
-seconds while events come. A new connection and an event that could not be stored open a gap.
+For the catch-up, the latest Slack timestamp of all events is stored (`swarm.store.threads.watermarks`) every few
+seconds while events arrive. A new connection or an event that could not be stored opens a gap.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from swarm.store.threads import transcript, watermarks
 
 SILENCE_SECONDS: Final = 60.0
 ECHO_SECONDS: Final = 10.0
-"""The echo of a post normally comes within a second or two."""
+"""The time allowed for the echo of a post, which normally arrives within a second or two."""
 
 LATE_SECONDS: Final = 5.0
-"""The time that an event may be late after a suspicious look."""
+"""How late an event may be after a suspicious check."""
 
 TICK_SECONDS: Final = 2.0
 NOTE_SECONDS: Final = 10.0
 
-_LISTED_EVERY: Final = 10  # looks
+_LISTED_EVERY: Final = 10  # checks
 
 _LOOKED_AT: Final = 15  # messages of one conversation
 _REMEMBERED: Final = 5_000
@@ -56,16 +56,16 @@ _log = structlog.get_logger(__name__)
 
 
 class EventConnection(Protocol):
-    """A connection that brings events."""
+    """A connection that delivers events."""
 
     @property
     def connected(self) -> bool:
-        """Whether the connection is up, as far as known."""
+        """Whether the connection is known to be up."""
         ...
 
     @property
     def is_only_one(self) -> bool:
-        """Whether the app has no other connection, as reported by Slack when it was opened."""
+        """Whether the app had no other connection when this one was opened, according to Slack."""
         ...
 
     async def replace(self) -> None:
@@ -74,7 +74,9 @@ class EventConnection(Protocol):
 
 
 class EventWatchdog(Watcher):
-    """The events that reach this process. As a watcher of deliveries it learns of the swarm's own posts."""
+    """The monitor of the events that reach this process. As a watcher of deliveries it is notified of the swarm's
+    posts.
+    """
 
     def __init__(
         self,
@@ -95,23 +97,21 @@ class EventWatchdog(Watcher):
         self._monotonic = monotonic
         self._sleep = sleep
         self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._come_back_in: set[str] = set()  # conversations with echoes of own posts
+        self._come_back_in: set[str] = set()  # conversations in which own posts were echoed
         self._awaited_since: float | None = None  # the first own post since the last event
-        self._newest_ts = ""  # of all events
+        self._newest_ts = ""  # the newest of all events
         self._noted_ts = ""
         self._noted_at = -NOTE_SECONDS
-        self._doubts: list[
-            str | None
-        ] = []  # gaps to be opened, by their beginnings; None: the last event known to any process
-        self._opening = asyncio.Lock()  # one writer at a time, since it removes only the doubts it has seen
-        self._quiet_since = monotonic()  # the last event, or the last look without a finding
-        self._channels: OrderedDict[str, None] = OrderedDict()  # the most recently active one comes last
-        self._others: list[str] = []  # channels still to be looked at in this turn; the next one comes last
+        self._doubts: list[str | None] = []  # beginnings of gaps to open; None: the last event known to any process
+        self._opening = asyncio.Lock()  # one writer at a time, because it removes only the doubts it has read
+        self._quiet_since = monotonic()  # the last event or check without findings
+        self._channels: OrderedDict[str, None] = OrderedDict()  # most recently active last
+        self._others: list[str] = []  # not yet checked in this round; the next one is last
         self._looks = 0
         self.is_deaf = False
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
-        """Notes an event; for a message with its conversation and timestamp."""
+        """Records an event; for a message also its conversation and timestamp."""
         self._quiet_since = self._monotonic()
         self._awaited_since = None
         self.is_deaf = False
@@ -127,7 +127,7 @@ class EventWatchdog(Watcher):
             self._come_back_in.add(channel)
 
     def delivery_tried(self, delivery: Delivery, answer: Answer, seconds: float) -> None:
-        """Notes a sent post, whose echo is expected as an event."""
+        """Records a sent post, whose echo is expected as an event."""
         if delivery.kind is not DeliveryKind.POST or not isinstance(answer, DeliveryAccepted) or not answer.ts:
             return
         has_come = (delivery.channel, answer.ts) in self._heard
@@ -135,11 +135,11 @@ class EventWatchdog(Watcher):
             self._awaited_since = self._monotonic()
 
     def missed(self, ts: str) -> None:
-        """Notes an event that could not be stored, by the timestamp of its message."""
+        """Records an event that could not be stored, by the timestamp of its message."""
         self._doubts.append(ts)
 
     async def connected(self) -> None:
-        """Opens a gap after a new connection: messages since the last event may have been missed."""
+        """Opens a gap after a new connection, because messages since the last event may have been missed."""
         self.is_deaf = False
         self._awaited_since = None
         self._quiet_since = self._monotonic()
@@ -147,9 +147,9 @@ class EventWatchdog(Watcher):
         await attempt(self._open_gaps(), "hearing")
 
     async def run(self, connection: EventConnection | None) -> None:
-        """Stores the newest timestamp and checks silences, until cancelled.
+        """Stores the newest timestamp and checks periods of silence, until cancelled.
 
-        Without a connection events come over HTTP.
+        Without a connection, events arrive over HTTP.
         """
         while True:
             await self._sleep(TICK_SECONDS)
@@ -158,13 +158,13 @@ class EventWatchdog(Watcher):
                 await attempt(self.look(connection), "hearing")
 
     async def look(self, connection: EventConnection) -> None:
-        """Checks whether a silence is real, and replaces a deaf connection."""
+        """Checks whether events are missing, and replaces a dead connection."""
         self._quiet_since = self._monotonic()
         if not (self._is_echo_lost(connection) or await self._has_missed_something()):
             return
         self.is_deaf = True
         self._watcher.slack_was_deaf()
-        _log.warning("Slack has messages of which no event told; the connection is made anew.", action="slack_deaf")
+        _log.warning("Slack has messages that no event reported; the connection is replaced.", action="slack_deaf")
         await connection.replace()
 
     async def _note(self) -> None:
@@ -192,7 +192,7 @@ class EventWatchdog(Watcher):
         return connection.is_only_one and since is not None and self._monotonic() - since >= ECHO_SECONDS
 
     async def _has_missed_something(self) -> bool:
-        """Whether the next conversation has a message that reached no process as an event."""
+        """Whether the next conversation contains a message that reached no process as an event."""
         channel = await self._next_channel()
         if channel is None:
             return False
@@ -209,12 +209,12 @@ class EventWatchdog(Watcher):
         return bool(suspects) and await self._database.read(_is_any_missed, self._me, channel, suspects)
 
     async def _next_channel(self) -> str | None:
-        """Returns the conversation to look at; None if this look listed them, or without any conversation."""
+        """Returns the conversation to check; None if this check only listed them, or if there are no conversations."""
         self._looks += 1
         is_known = bool(self._channels)
         if not is_known or self._looks % _LISTED_EVERY == 0:
             for channel in reversed(await self._slack.conversations()):
-                self._channels.setdefault(channel)  # a new conversation is suspicious: no event announced it
+                self._channels.setdefault(channel)  # a new conversation is suspicious: no event reported it
             if is_known or not self._channels:
                 return None
         *others, latest = self._channels
@@ -224,9 +224,9 @@ class EventWatchdog(Watcher):
         return self._others.pop()
 
     def _unheard(self, channel: str, said: list[ChannelMessage], known_ts: str) -> list[str]:
-        """Returns the timestamps newer than all events, by Slack's clock, that did not reach this process.
+        """Returns the timestamps newer than all events, in Slack's clock, that did not reach this process.
 
-        The swarm's own posts are ignored: some kinds may have no echo.
+        The swarm's own posts are ignored, because some kinds may have no echo.
         """
         people = [one for one in said if not self._me.wrote(one.message.author)]
         found = [ts for one in people for ts in (one.message.ts, one.latest_reply_ts) if ts]
@@ -234,7 +234,7 @@ class EventWatchdog(Watcher):
 
 
 def _is_any_missed(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
-    """Whether one of these messages reached no process at all, and no open gap is about to read it."""
+    """Whether one of these messages reached no process and is not covered by an open gap."""
     return watermarks.gap(tx, me.team) is None and any(not _is_known(tx, me, channel, ts) for ts in suspects)
 
 

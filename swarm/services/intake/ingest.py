@@ -1,11 +1,12 @@
 """Turns Slack events into inbox messages: one transaction per event, acknowledged only after the commit.
 
-A message that would be work, or that belongs to a tracked thread, needs the standing of its author. If the process does
-not know the standing, the transaction ends without an effect, Slack is asked, and the event is handled again. If Slack
-does not answer in time, the message waits in the database (`verify`).
+A message that would become work, or that belongs to a tracked thread, requires the standing of its author. If the
+process does not know the standing, the transaction ends without an effect, Slack is asked, and the event is handled
+again. If Slack does not answer in time, the message waits in the database (`verify`).
 
-Storing is not routing: a history read may have stored a message before its event came. The transaction that sets
-``routed_at`` routes the message, so a message is routed once, however often and in whichever form Slack reports it.
+Storing is separate from routing: a history read may have stored a message before its event arrived. The transaction
+that sets ``routed_at`` routes the message, so a message is routed once, however often and in whichever form Slack
+reports it.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from swarm.store.inbox import inbox, notices
 from swarm.store.threads import early, people, threads, transcript, watermarks
 
 EARLY_SECONDS: Final = 600
-"""A reply this long after its thread's first message cannot have overtaken the first message."""
+"""A reply written this long after its thread's first message cannot have overtaken it."""
 
 _CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
 
 LATE_SECONDS: Final = 120
-"""A message taken in this long after its writing was missed, and is one of many that come together."""
+"""A message processed this long after it was written was missed, and is one of many that arrive together."""
 
 
 class Ingest:
-    """Takes in Slack events. Returns after the commit; an error means that nothing was stored."""
+    """The processing of Slack events. Methods return after the commit; an error means that nothing was stored."""
 
     def __init__(
         self, database: Database, rosters: Rosters, me: Me, operating_policy: OperatingPolicy, standings: Standings
@@ -86,7 +87,7 @@ class Ingest:
         await self._database.write(self._resumed, message, await self._rosters.current())
 
     async def postpone(self, message: SlackMessage, seconds: float) -> None:
-        """Prolongs the wait of a message for the verification of its author."""
+        """Extends the wait of a message for the verification of its author."""
         await self._database.write(early.postpone, self._me.team, message, seconds)
 
     def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
@@ -96,11 +97,11 @@ class Ingest:
                 self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
 
     def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster, *, is_final: bool = False) -> bool:
-        """Returns False without an effect if the author's standing is needed first. With
-        ``is_final``, parks instead.
+        """Processes a new message. Returns False without an effect if the author's standing is needed first. With
+        ``is_final``, the message is parked instead.
         """
         if self._me.wrote(message.author):
-            return True  # own posts enter the transcript when they are sent
+            return True  # own posts are added to the transcript when they are sent
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = self._decide(tx, message, thread, roster)
@@ -119,7 +120,7 @@ class Ingest:
             thread, is_new = self._open(
                 tx, message, message.ts, known_whole=message.is_root and not message.has_replies
             )
-            if not is_new:  # another process has opened the thread meanwhile
+            if not is_new:  # another process has opened the thread in the meantime
                 decision = self._decide(tx, message, thread, roster)
         if thread is None and decision.outcome is RoutingOutcome.STOP:
             self._stop_latest(tx, message, decision)
@@ -157,7 +158,7 @@ class Ingest:
 
     def _limit_reason(self) -> str:
         limit = self._operating_policy.messages_per_minute
-        return f"this person has had their {limit} messages of this minute (limits.messages_per_minute_per_user)"
+        return f"this person has reached the limit of {limit} messages per minute (limits.messages_per_minute_per_user)"
 
     def _is_to_be_told(self, tx: Transaction, message: SlackMessage, decision: Decision) -> bool:
         return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
@@ -165,7 +166,8 @@ class Ingest:
     def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
         """Returns the key under which a refusal is posted once.
 
-        A refusal is posted once per day and person, a limit once a minute, the limit of bots once per day and thread.
+        A refusal is posted once per day and person, a rate limit once a minute, and the limit for bots once per day and
+        thread.
         """
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if decision.outcome is RoutingOutcome.BOT_CAPPED:
@@ -175,15 +177,15 @@ class Ingest:
         return f"refused:{who}:{day}"
 
     def _park(self, tx: Transaction, message: SlackMessage, thread: Thread | None) -> None:
-        """Parks a message until Slack names its author's standing. Meanwhile the message is context."""
+        """Parks a message until Slack reports its author's standing. Until then the message is only context."""
         if thread:
             transcript.keep(tx, self._me.team, [message])
         early.park(tx, self._me.team, message)
-        waits = Decision(outcome=RoutingOutcome.UNVERIFIED, reason="it waits until Slack says who wrote it")
+        waits = Decision(outcome=RoutingOutcome.UNVERIFIED, reason="it waits until Slack identifies its author")
         self._note(tx, message, waits, thread)
 
     def _marked(self, message: SlackMessage) -> SlackMessage:
-        """Returns the message as stored: with the author's standing in this channel."""
+        """Returns the message in its stored form, with the author's standing in this channel."""
         standing = standing_in(message.author, self._operating_policy.policy(message.channel))
         return replace(message, author=replace(message.author, standing=standing))
 
@@ -194,13 +196,13 @@ class Ingest:
             self._note(tx, message, decision, stopped)
 
     def _in_gap(self, tx: Transaction) -> bool:
-        """Whether events were missed, so that the first message of a thread may come after its replies."""
+        """Whether events were missed, so that the first message of a thread may arrive after its replies."""
         return watermarks.gap(tx, self._me.team) is not None
 
     def _if_unopened(
         self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
     ) -> Thread | None:
-        """Keeps or changes a reply in case its thread is opened later. Returns the thread if it is open by now."""
+        """Stores or changes a reply in case its thread is opened later. Returns the thread if it has been opened."""
         early.lock(tx, self._me.team, message.channel, message.root_ts)
         thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
         if thread is None:
@@ -208,14 +210,16 @@ class Ingest:
         return thread
 
     def _route_early(self, tx: Transaction, opening: SlackMessage, roster: Roster) -> None:
-        """Routes the replies that came before the message that opens the thread, as follow-ups."""
+        """Routes replies that arrived before the message that opens the thread, as follow-ups."""
         for reply in early.take(tx, self._me.team, opening.channel, opening.root_ts):
             if reply.ts > opening.ts:
                 known = replace(reply, author=self._standings.known(reply.author))
                 self._posted(tx, known, roster, is_final=True)
 
     def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> bool:
-        """Applies an edit to unread messages, and notifies agents that already work on them. False as in `_posted`."""
+        """Applies an edit to unread messages, and notifies agents that are already working on them. Returns False as
+        `_posted` does.
+        """
         message, team = event.message, self._me.team
         if message.edited_ts is None or self._me.wrote(message.author):
             return True  # Slack unfurled a link, or the post is the swarm's own
@@ -229,10 +233,10 @@ class Ingest:
         if thread is None and not message.is_root:
             thread = self._if_unopened(tx, message, early.change)
         else:
-            early.change(tx, team, message)  # the message may wait for its author
+            early.change(tx, team, message)  # the message may be waiting for its author
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
-            return True  # a late event: its text is outdated
+            return True  # a late event with an outdated text
         inbox_messages = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._marked(message)])
@@ -275,7 +279,9 @@ class Ingest:
             self._act(tx, message, thread, decision, roster)
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
-        """Withdraws the inbox messages of a deleted message, notifies agents at work, and erases stored copies."""
+        """Withdraws the inbox messages of a deleted message, notifies the agents working on them, and erases stored
+        copies.
+        """
         team, root_ts = self._me.team, event.thread_ts or event.ts
         thread = threads.at(tx, team, event.channel, root_ts)
         if thread is None and event.thread_ts:
@@ -336,7 +342,9 @@ class Ingest:
         *,
         is_new: bool = False,
     ) -> None:
-        """Carries out a decision: inbox messages, owner, 👀, and posts to people. In a new thread nothing waits."""
+        """Carries out a decision: inbox messages, owner, 👀, and posts for people. In a new thread nothing is
+        waiting.
+        """
         self._note(tx, message, decision, thread)
         if decision.outcome is RoutingOutcome.STOP:
             stop_thread(tx, thread, message, self._operating_policy)
@@ -345,7 +353,7 @@ class Ingest:
             tell_refused(tx, thread, message, decision, self._told_key(tx, message, decision))
             return
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # the lock order of queue heads
-        if decision.new_owner_id:  # first, since messages are locked before queue heads
+        if decision.new_owner_id:  # first, because messages are locked before queue heads
             hand_over(tx, thread, decision.new_owner_id, decision.reason)
         made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):
@@ -358,9 +366,9 @@ class Ingest:
     def _address(
         self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
     ) -> bool:
-        """Adds the message for one agent, with the agent's task in this thread, if any.
+        """Adds the message for one agent, together with the agent's task in this thread, if any.
 
-        Returns whether it is new to the agent.
+        Returns whether the message is new to the agent.
         """
         asks = target.agent_id is not None and not is_new
         task = task_queries.active_in_thread(tx, target.agent_id or "", thread.id) if asks else None
@@ -368,7 +376,7 @@ class Ingest:
         if not whole:
             threads.want_whole(tx, thread)
         if asks and message.author.kind is AuthorKind.USER:
-            answer(tx, thread)  # before the message and its queue head exist, in lock order
+            answer(tx, thread)  # before the message and its queue head are created, in lock order
         inbox_message_id = inbox.add(
             tx,
             thread_id=thread.id,
@@ -386,7 +394,7 @@ class Ingest:
         return inbox_message_id is not None
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
-        """Records the reason for ``explain``. Of a message without concern for the swarm, nothing else is kept."""
+        """Records the reason for ``explain``. If a message does not concern the swarm, nothing else is stored."""
         if decision.outcome is not RoutingOutcome.OWN:
             history.record(
                 tx,
@@ -398,13 +406,13 @@ class Ingest:
 
 
 def _counts(tx: Transaction, message: SlackMessage) -> bool:
-    """Whether a message counts against its author's limit. A missed message was written earlier and does not count."""
+    """Whether a message counts towards its author's limit. A missed message was written earlier and does not count."""
     is_late = tx.now - slack_ts_to_us(message.ts) > LATE_SECONDS * SECOND
     return message.author.kind is AuthorKind.USER and not is_late
 
 
 def _may_have_overtaken(message: SlackMessage) -> bool:
-    """Whether the thread's first message may still be on its way when this reply comes.
+    """Whether this reply may have arrived before its thread's first message.
 
     Slack repeats an unacknowledged event for a little over six minutes.
     """

@@ -1,8 +1,8 @@
-"""Verification of authors whom Slack did not identify in time: their messages are routed after the verification.
+"""Verifies authors whom Slack did not identify in time, and then routes their messages.
 
 Who may act: the elected process. What is guaranteed: such a message stays in the database until its author is verified,
-also across restarts, and is then routed once; no agent sees it before. What happens on failure: the verification is
-tried again every few seconds, and after a day the author counts as unverifiable.
+also across restarts, and is then routed once; no agent sees it earlier. What happens on failure: the verification is
+retried every few seconds, and after a day the author counts as unverifiable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swarm.store.threads.early import Parked
 
 AT_ONCE: Final = 20
 ASK_SECONDS: Final = 10.0
-"""The time that one attempt waits for Slack."""
+"""How long one attempt waits for Slack."""
 
 RETRY_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 24 * 3600
@@ -38,7 +38,7 @@ class Verifier:
         self._standings = standings
 
     async def run(self) -> None:
-        """Verifies until cancelled or shut down; errors do not end the task."""
+        """Verifies authors until cancelled or shut down; errors do not end the task."""
         wakeups = self._database.wakeups
         while not wakeups.closed:
             seen = wakeups.generation(early.UNVERIFIED)

@@ -1,1 +1,1 @@
-"""For operators: agents, figures, explanations, and the jobs that run on a schedule."""
+"""Services for operators: agents, figures, explanations, and scheduled jobs."""

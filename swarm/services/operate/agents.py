@@ -59,9 +59,9 @@ class AgentRegistry:
         *,
         enrolled: bool = False,
     ) -> Registered:
-        """Adds an agent. ``enrolled`` means by the bearer of an enrolment key, not by the operator.
+        """Adds an agent. ``enrolled`` means that the bearer of an enrolment key registers it, not the operator.
 
-        Raises Invalid for an invalid name, Conflict for a name in use or at the maximum number of agents, which is
+        Raises Invalid for an invalid name, and Conflict for a name in use or at the maximum number of agents, which is
         lower for an enrolment key than for the operator.
         """
         token = new_agent_token()
@@ -74,7 +74,7 @@ class AgentRegistry:
             enrolled=enrolled,
         )
         agent = await self._database.write(_register, added, self._operating_policy)
-        await failover_offline_agents(self._database, self._operating_policy)  # messages may have waited for a lead
+        await failover_offline_agents(self._database, self._operating_policy)  # messages may be waiting for a lead
         return Registered(agent=agent, token=token)
 
     async def ensure(
@@ -82,7 +82,7 @@ class AgentRegistry:
     ) -> Agent:
         """Adds or updates an agent without a token, which the coordinator runs itself.
 
-        Raises Invalid for an invalid name, Conflict for the name of an agent that is reached in another way.
+        Raises Invalid for an invalid name, and Conflict for the name of an agent that is reached in another way.
         """
         agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
         await failover_offline_agents(self._database, self._operating_policy)
@@ -97,7 +97,7 @@ class AgentRegistry:
         return await self._database.read(_present, self._operating_policy)
 
     async def get(self, id_or_name: str) -> Agent:
-        """Returns one agent; raises NotFound."""
+        """Returns one agent. Raises NotFound."""
         return await self._database.read(_find, id_or_name)
 
     async def describe(self, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
@@ -105,7 +105,7 @@ class AgentRegistry:
         return await self._database.write(_describe, id_or_name, description, capabilities)
 
     async def rotate(self, id_or_name: str) -> Registered:
-        """Returns a new token for an agent; the old ones end now.
+        """Returns a new token for an agent; its old tokens end immediately.
 
         Raises NotFound, or Conflict for an agent without tokens.
         """
@@ -114,10 +114,10 @@ class AgentRegistry:
         return Registered(agent=agent, token=token)
 
     async def revoke(self, id_or_name: str) -> Agent:
-        """Removes an agent: its tokens end, and its work goes to the default lead. Raises NotFound.
+        """Removes an agent: its tokens end, and its work is reassigned to the default lead. Raises NotFound.
 
-        The tokens end first, then each lease in its own transaction, because a common transaction would lock rows in
-        another order than other transactions. After an interruption the sweep does the rest.
+        The tokens end first, and then each lease in its own transaction, because a common transaction would lock rows
+        in a different order from other transactions. After an interruption the sweep completes the removal.
         """
         agent, held = await self._database.write(_revoke, id_or_name)
         for lease in held:
@@ -161,17 +161,17 @@ def _register(tx: Transaction, new: _New, operating_policy: OperatingPolicy) -> 
 
 
 def _check_room(tx: Transaction, operating_policy: OperatingPolicy, by_key: bool) -> None:
-    """Raises Conflict at the limit. Two concurrent calls may both pass: the limit is not exact."""
+    """Raises Conflict at the limit. The limit is not exact, because two concurrent calls may both pass."""
     everyone, enrolled = agents.count(tx)
     if everyone >= operating_policy.most_agents:
         raise Conflict(
-            f"There are {operating_policy.most_agents} agents, and no more may be registered.",
-            hint="Remove those that are gone (swarm agents revoke NAME), or raise agents.most.",
+            f"There are {operating_policy.most_agents} agents, which is the limit.",
+            hint="Remove unused agents (swarm agents revoke NAME), or raise agents.most.",
         )
     if by_key and enrolled >= operating_policy.most_enrolled:
         raise Conflict(
-            f"There are {operating_policy.most_enrolled} workers with an enrolment key, and it registers no more.",
-            hint="Ask the operator to register it, to remove workers that are gone, or to raise agents.most_enrolled.",
+            f"There are {operating_policy.most_enrolled} workers registered with an enrolment key, which is the limit.",
+            hint="Ask the operator to register it, to remove unused workers, or to raise agents.most_enrolled.",
         )
 
 

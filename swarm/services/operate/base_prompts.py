@@ -1,4 +1,4 @@
-"""The base prompts: the instructions for a model-driven agent, given once before any trigger."""
+"""The base prompts: the instructions that a model-driven agent gets once, before any trigger."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from swarm.domain.model.agents import Role
 
 
 class BasePrompts:
-    """One text for each role. A file ``lead.md`` or ``worker.md`` in ``overrides`` replaces the built-in text."""
+    """The base prompt of each role. A file ``lead.md`` or ``worker.md`` in ``overrides`` replaces the built-in text."""
 
     def __init__(self, overrides: Path | None = None) -> None:
         self._overrides = overrides
 
     def text(self, role: Role) -> str:
-        """Returns the present prompt: an edited file counts at once.
+        """Returns the current prompt. Changes to a file take effect immediately.
 
         Raises ConfigurationError for an unreadable file.
         """

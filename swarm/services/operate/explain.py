@@ -1,4 +1,4 @@
-"""The timeline of one Slack message in words, which explains its routing."""
+"""Explains the routing of one Slack message with a readable timeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StepShape(TypedDict):
 
 
 class ExplainedInboxMessage(TypedDict):
-    """The course of a message for one agent."""
+    """The progress of a message for one agent."""
 
     inbox_message_id: str
     agent: str | None
@@ -44,7 +44,7 @@ class ExplainedInboxMessage(TypedDict):
 
 
 class ExplainedTask(TypedDict):
-    """The course of a task made from the message."""
+    """The progress of a task created from the message."""
 
     task_id: str
     title: str
@@ -55,7 +55,7 @@ class ExplainedTask(TypedDict):
 
 
 class Explained(TypedDict):
-    """The routing of a message, and its course for each agent."""
+    """The routing of a message, and its progress for each agent."""
 
     channel: str
     ts: str
@@ -67,7 +67,7 @@ class Explained(TypedDict):
 
 
 def _parse_reference(reference: str) -> tuple[str, str]:
-    """Returns channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
+    """Returns channel and timestamp from ``CHANNEL:TS`` or from a message's link. Raises Invalid."""
     link = _PERMALINK.search(reference)
     if link:
         return link["channel"], f"{link['seconds']}.{link['micros']}"
@@ -75,14 +75,14 @@ def _parse_reference(reference: str) -> tuple[str, str]:
     if plain:
         return plain["channel"], plain["ts"]
     raise Invalid(
-        f"'{reference}' names no Slack message.",
+        f"'{reference}' does not identify a Slack message.",
         hint="Use CHANNEL:TS, for example C0123456789:1700000000.000100, or the message's link.",
         fields={"message": "CHANNEL:TS or a message's link"},
     )
 
 
 class Explanations:
-    """Answers ``swarm explain``."""
+    """The service behind ``swarm explain``."""
 
     def __init__(self, database: Database, team: str) -> None:
         self._database = database
@@ -109,8 +109,8 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     inbox_messages = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
         raise NotFound(
-            f"Nothing is known of the message {ts} in {channel}.",
-            hint="It never reached this coordinator, or it is older than what is kept.",
+            f"The message {ts} in {channel} is unknown.",
+            hint="It never reached this coordinator, or its records have been deleted.",
         )
     thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
     return Explained(
@@ -125,13 +125,13 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:
-    """Explains a task that came from no message."""
+    """Explains a task that was not created from a message."""
     explained = _task(tx, task, agents.names(tx))
     return Explained(channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained])
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:
-    """Yields the tasks of which the message is the source or a follow-up."""
+    """Yields the tasks that were created from the message or that it follows up on."""
     for task_id in dict.fromkeys(inbox_message.task_id for inbox_message in inbox_messages if inbox_message.task_id):
         task = tasks.get(tx, task_id)
         if task:
@@ -166,5 +166,5 @@ def _delivery(row: Row) -> str:
 
 
 def steps(rows: list[Row], names: dict[str, str]) -> list[StepShape]:
-    """Returns rows of the history as lines of a timeline."""
+    """Returns timeline rows as lines of a timeline."""
     return [shape(StepShape, row, agent=names.get(row["agent_id"])) for row in rows]

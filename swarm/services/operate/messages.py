@@ -1,6 +1,6 @@
-"""Messages between agents: stored once, notified to their addressees, readable by every agent with access.
+"""Messages between agents: stored once, notified to their recipients, and readable by every agent with access.
 
-Pages are limited to the messages that the reader may see.
+A page contains only messages that the reader may see.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MINUTE = 60 * SECOND
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sent:
-    """A sent message: its addressees, and the unknown names in its text."""
+    """A sent message: its recipients, and the unknown names in its text."""
 
     message_id: str
     addressees: tuple[Present, ...]
@@ -47,7 +47,7 @@ class Sent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Letter:
-    """A message to be sent, to a recipient or into a channel."""
+    """A message to be sent to a recipient or to a channel."""
 
     sender: Agent
     text: str
@@ -57,23 +57,23 @@ class _Letter:
 
     @property
     def place(self) -> str:
-        """The channel's name or the recipient's id; no name is as long as an id."""
+        """The channel's name or the recipient's id. No name is as long as an id."""
         return self.recipient.id if self.recipient else self.channel or ""
 
 
 class Messages:
-    """Messages between agents. Each has a notice, which waits for offline agents."""
+    """Messages between agents. Each message has a notice, which waits while its recipient is offline."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
         self._operating_policy = operating_policy
 
     async def send(self, caller: Caller, text: str, *, to: str | None = None, channel: str | None = None) -> Sent:
-        """Sends a text to one agent, or into a channel, where the mentioned agents are notified.
+        """Sends a text to one agent, or to a channel, where the mentioned agents are notified.
 
-        A repeated call, by its ``request_id`` or else under the same lease, sends nothing and gets the first result;
-        without both, an equal text to the same place counts as repeated for a minute. Raises Invalid, NotFound for an
-        unknown agent, Conflict for a ``request_id`` that was used with another text, and RateLimited.
+        A repeated call, with the same ``request_id`` or else under the same lease, sends nothing and gets the first
+        result; without both, an equal text to the same place counts as repeated for a minute. Raises Invalid, NotFound
+        for an unknown agent, Conflict for a ``request_id`` that was used with a different text, and RateLimited.
         """
         if (to is None) == (channel is None):
             expected = "one of 'to' and 'channel'"
@@ -84,8 +84,8 @@ class Messages:
     async def read(self, agent: Agent, request: PageRequest) -> AgentMessagesPage:
         """Returns messages of a channel or with another agent; without either, all unread messages for the caller.
 
-        The page starts after a given id, otherwise it has the latest messages. Messages addressed to the reader count
-        as read from now on. Raises Invalid, and NotFound for an unknown agent or an empty channel.
+        The page starts after a given id; without an id it contains the latest messages. Messages addressed to the
+        reader are marked as read. Raises Invalid, and NotFound for an unknown agent or an empty channel.
         """
         page = await self._database.read(read_page, agent, _check_page(request))
         unread = [message.id for message in page.messages if message.unread]
@@ -118,7 +118,7 @@ def _letter(sender: Agent, text: str, to: str | None, channel: str | None, team:
 
 
 def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Sequence[Present]) -> str:
-    """Returns the id of the message, stored now or by an earlier equal call."""
+    """Returns the id of the message, which is stored now or was stored by an earlier equal call."""
     before = agent_messages.earlier(tx, letter.sender.id, letter.place, letter.text, MAX_PER_MINUTE)
     if caller.request_id is None and caller.lease_token is None:
         return _said_lately(tx, before) or _store(tx, letter, before, present)
@@ -132,10 +132,10 @@ def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Seque
     )
     message_id = str(idempotent(tx, call, lambda: {"message_id": _store(tx, letter, before, present)})["message_id"])
     stored = agent_messages.get(tx, message_id)
-    if stored is None or stored.text != letter.text:  # otherwise the text would be lost, since models like the id "1"
+    if stored is None or stored.text != letter.text:  # otherwise the text would be lost: models reuse "1"
         raise Conflict(
-            f"With the request_id '{caller.request_id}' you have sent other words there; they have arrived.",
-            hint="Give a new message a request_id of its own.",
+            f"With the request_id '{caller.request_id}' you have already sent a different message there.",
+            hint="Use a new request_id for a new message.",
         )
     return message_id
 
@@ -146,7 +146,7 @@ def _said_lately(tx: Transaction, before: Sequence[Earlier]) -> str | None:
 
 
 def _store(tx: Transaction, letter: _Letter, before: Sequence[Earlier], present: Sequence[Present]) -> str:
-    """Stores a message and adds notices for its addressees."""
+    """Stores a message and adds notices for its recipients."""
     _check_rate(tx, before)
     meant = _addressees(letter, present)
     message_id = agent_messages.add(
@@ -170,7 +170,9 @@ def _store(tx: Transaction, letter: _Letter, before: Sequence[Earlier], present:
 
 
 def _addressees(letter: _Letter, present: Sequence[Present]) -> list[str]:
-    """Returns the recipient; in a channel the mentioned agents, and for @all every online agent. Never the sender."""
+    """Returns the recipient; in a channel the mentioned agents, and for @all every online agent. Never includes the
+    sender.
+    """
     if letter.recipient:
         return [letter.recipient.id]
     named = {agent.id for agent in letter.mentions.agents} - {letter.sender.id}
@@ -185,12 +187,12 @@ def _check_rate(tx: Transaction, before: Sequence[Earlier]) -> None:
         raise RateLimited(
             f"You have sent {MAX_PER_MINUTE} messages within a minute; wait {-(-left // SECOND)} seconds.",
             retry_after_seconds=left / SECOND,
-            hint="Say it in fewer messages. If you and another agent only answer each other, stop.",
+            hint="Send fewer messages. If you and another agent only answer each other, stop.",
         )
 
 
 MAX_PAGE_CHARACTERS: Final = 100_000
-"""A page ends at this length, because models have limits on their input."""
+"""A page ends at this length, because models limit their input."""
 
 _SHOWN_CHANNELS: Final = 20
 
@@ -209,17 +211,17 @@ class PageRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentMessagesPage:
-    """Messages, oldest first; ``more`` if there are further messages in the direction of reading."""
+    """Messages, oldest first. ``more`` is true if there are more messages in the direction of reading."""
 
     messages: tuple[AgentMessage, ...]
     more: bool
 
 
 def _check_page(request: PageRequest) -> PageRequest:
-    """Returns the request unchanged; raises Invalid for an invalid one."""
+    """Returns the request unchanged. Raises Invalid for an invalid request."""
     if request.channel is not None and request.partner is not None:
         expected = "one of 'channel' and 'agent', not both"
-        raise Invalid("Say which messages you want.", fields={"channel": expected, "agent": expected})
+        raise Invalid("Specify which messages to read.", fields={"channel": expected, "agent": expected})
     given = {"after": request.after, "before": request.before}
     wrong = [name for name, value in given.items() if value is not None and not _is_id(value)]
     if wrong:
@@ -243,14 +245,14 @@ def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: s
     if not agent_messages.has_channel(tx, channel):
         known = ", ".join(f"#{name}" for name in agent_messages.channels(tx, _SHOWN_CHANNELS))
         raise NotFound(
-            f"Nothing was said in #{channel} yet.",
-            hint=f"There are: {known}." if known else "The first send-message to a channel opens it.",
+            f"There are no messages in #{channel} yet.",
+            hint=f"There are: {known}." if known else "The first send-message to a channel creates it.",
         )
     return _page(tx, Scope.CHANNEL, reader, request, channel=channel)
 
 
 def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **place: str) -> AgentMessagesPage:
-    """Returns unread messages, or messages after an id, from the beginning; otherwise the latest."""
+    """Returns unread messages or messages after an id, starting with the oldest; otherwise the latest messages."""
     newest = request.after is None and not request.unread_only and scope is not Scope.UNREAD
     found = agent_messages.page(
         tx,
@@ -268,7 +270,7 @@ def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **
 
 
 def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:
-    """Returns as many messages as fit into a page, at least one."""
+    """Returns as many messages as fit into a page, but at least one."""
     length = 0
     for count, message in enumerate(messages):
         length += len(message.text)
@@ -278,7 +280,7 @@ def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:
 
 
 def _is_id(text: str) -> bool:
-    """Whether a text is an id in the swarm's spelling: other spellings of a UUID have another order."""
+    """Whether a text is an id as the swarm writes it. Other spellings of a UUID sort differently."""
     try:
         return str(UUID(text)) == text
     except ValueError:

@@ -1,6 +1,7 @@
-"""Figures of the whole swarm for gauges, cached between reads of the database.
+"""Read-only views for operators: the figures of the swarm, the timeline of a thread, the deliveries, and the counts of
+open work.
 
-The operator's view: the timeline of a thread, the deliveries, and the counts of open work.
+The figures feed gauges and are cached between reads of the database.
 """
 
 from __future__ import annotations
@@ -30,28 +31,28 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads, watermarks
 
 KEPT_SECONDS: Final = 5.0
-"""The time that a reading is cached, so that frequent requests cost no queries."""
+"""How long the figures are cached, so that frequent requests need no queries."""
 
 DEAD_KEPT_SECONDS: Final = 5.0
-"""The cache time of dead letters."""
+"""How long the counts of dead letters are cached."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """One reading. All processes on one database read the same."""
+    """The figures read at one time. All processes on one database read the same figures."""
 
     inbox_unread: int
     oldest_unread_seconds: float  # 0 without unread messages
     tasks: Mapping[str, int]  # by status, open or dead
-    deliveries: Mapping[str, int]  # by status, not final
+    deliveries: Mapping[str, int]  # by status, excluding final ones
     agents: Mapping[tuple[str, bool], int]  # by role and presence
     inbox_dead: int = 0
 
 
 class FigureReader:
-    """Reads the figures, each at most every few seconds."""
+    """The cached figures, each read at most every few seconds."""
 
     def __init__(
         self,
@@ -66,13 +67,13 @@ class FigureReader:
         self._rest = _Kept(lambda: database.read(_read_figures, operating_policy), kept_seconds, monotonic)
 
     async def figures(self) -> Figures:
-        """Returns the latest reading. Raises Unavailable without the database."""
+        """Returns the latest figures. Raises Unavailable without the database."""
         dead = await self._dead.get()
         return replace(await self._rest.get(), inbox_dead=dead)
 
 
 class _Kept(Generic[T]):
-    """A cached value, read again when old."""
+    """A cached value that is read again when it is too old."""
 
     def __init__(self, read: Callable[[], Awaitable[T]], kept_seconds: float, monotonic: Callable[[], float]) -> None:
         self._read = read
@@ -88,7 +89,7 @@ class _Kept(Generic[T]):
 
 
 def _read_figures(tx: Transaction, operating_policy: OperatingPolicy) -> Figures:
-    """Reads the present figures, except dead letters."""
+    """Reads the current figures, except dead letters."""
     unread, oldest = open_counts.unread(tx)
     agents = Counter({(role.value, online): 0 for role in Role for online in (True, False)})
     agents.update((agent.role.value, agent.online) for agent in read_roster(tx, operating_policy).agents)
@@ -140,7 +141,7 @@ class Overview:
         return await self._database.read(deliveries.latest, status, limit)
 
     async def backlog(self) -> Backlog:
-        """Returns counts of open work; their cost does not depend on finished work. Raises Unavailable."""
+        """Returns counts of open work. The cost does not depend on finished work. Raises Unavailable."""
         return await self._database.read(_backlog)
 
     async def gap_seconds(self) -> int:
@@ -148,7 +149,7 @@ class Overview:
         return await self._database.read(_gap_seconds)
 
     async def why_not_stored(self) -> str | None:
-        """Returns why nothing can be stored at the moment; None if storing works. Costs a write now and then."""
+        """Returns the reason why nothing can be stored; None if storing works. Occasionally performs a write."""
         return await self._storing.problem()
 
     async def agent_names(self) -> Mapping[str, str]:

@@ -1,8 +1,8 @@
-"""Forgetting people: a person's messages and names are removed for good.
+"""Permanently removes a person's messages and names.
 
 Who may act: the operator. What is guaranteed: the request is stored first, so that reading Slack's history brings
 nothing back; then each message is removed in its own transaction, as if deleted in Slack, and finally the person's
-names. What happens on failure: a part is done; a repetition does the rest.
+names. What happens on failure: part of the data is removed; repeating the request removes the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forgotten:
-    """The removed rows about a person, or with a dry run the rows to be removed; by kind, without zeros."""
+    """The number of removed rows about a person, by kind and without zeros; with a dry run, the rows that would be
+    removed.
+    """
 
     person: str  # the Slack user's id
     dry_run: bool
@@ -68,10 +70,11 @@ class PersonalData:
         self._forget_name = forget_name
 
     async def forget(self, who: str, *, dry_run: bool = False) -> Forgotten:
-        """Forgets a Slack user, given by id or by ``@name`` as Slack shows the author of a stored message.
+        """Removes the data of a Slack user, given by id or by ``@name`` as Slack shows the author of a stored message.
 
-        With ``dry_run`` nothing changes; copies of the person's texts in agents' texts are counted only when they are
-        cut. Raises Invalid, NotFound for an unknown name, and Conflict for an ambiguous one.
+        With ``dry_run`` nothing changes. Copies of the person's texts in agents' texts are not counted then, because
+        they are found only by removing them. Raises Invalid, NotFound for an unknown name, and Conflict for an
+        ambiguous name.
         """
         person = await self._person(who)
         if dry_run:
@@ -101,7 +104,7 @@ class PersonalData:
             raise Invalid("Name a Slack user.", fields={"person": "a user id such as U0123456789, or @name"})
         if self._directory is None:
             raise Invalid(
-                f"Without a coordinator that runs, nobody knows who {who} is.", hint="Use the Slack user's id."
+                f"The name {who} can only be resolved while a coordinator is running.", hint="Use the Slack user's id."
             )
         found = await self._named(self._directory, who[1:])
         if not found:
@@ -117,20 +120,18 @@ class PersonalData:
 
 
 def _forget_message(tx: Transaction, message: Row) -> int:
-    """Erases a message as if it were deleted in Slack. Returns the number of rows with a part of it."""
+    """Erases a message as if it had been deleted in Slack. Returns the number of rows that contained part of it."""
     thread = threads.at(tx, message["team"], message["channel"], message["thread_ts"])
     inbox_messages = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
     forgotten.blank(tx, message)
     erased = erase_deleted(tx, thread, message, inbox_messages)
-    withdraw(tx, inbox_messages, "whoever wrote it is forgotten")
+    withdraw(tx, inbox_messages, "its author's data was deleted")
     return erased
 
 
 def _cancel(tx: Transaction, task_id: str, operating_policy: OperatingPolicy) -> bool:
     task = lock_task(tx, task_id)
-    return task is not None and task_ends.cancel(
-        tx, task, "because whoever asked for it is forgotten", operating_policy
-    )
+    return task is not None and task_ends.cancel(tx, task, "because its requester's data was deleted", operating_policy)
 
 
 def _some(counts: dict[str, int]) -> dict[str, int]:

@@ -1,16 +1,16 @@
-"""The retention job: data past its retention is deleted in small portions, so that the database
-does not grow forever.
+"""Scheduled work: the sweep, the ticker and the retention job.
 
-The sweep and the ticker: two looks at the clock, each once a second.
+The sweep makes the changes that become due with time: expired leases, ended delays, messages without an available
+agent, stale ownership. The elected process sweeps once a second (`swarm.services.outbox.elections`); two concurrent
+sweeps are harmless.
 
-The sweep writes the changes that time makes due: expired leases, ended delays, messages without an available agent,
-stale ownership. The elected process sweeps (`swarm.services.outbox.elections`); two sweeps at once are harmless.
+The ticker is the fallback for notifications between processes, with one query a second for all polls that wait in this
+process. A notification can be lost with its connection. The database still contains the due work, so the ticker queries
+the agents with due work that is not leased, and wakes those that wait in this process. If every notification arrived,
+no waiting agent has due work, and no agent is woken. Writers need no extra writes for this. The sender, the backfill
+and the roster have their own queries every few seconds. On SQLite the engine notices other processes' commits.
 
-The ticker is the fallback for notifications between processes, one query for all polls that wait in this process. A
-notification can be lost with its connection. The database still knows the due work, so the ticker asks for the agents
-with due work that is not leased, and wakes the agents that wait here. If every notification arrived, no waiting agent
-has due work, and no agent is woken. Writers need no extra writes for this. The sender, the backfill and the roster
-query by themselves every few seconds. On SQLite the engine notices other processes' commits.
+The retention job deletes data past its retention in small portions, so that the database does not grow without limit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from swarm.store.runs import runs
 from swarm.store.threads import early, threads, watermarks
 
 AT_ONCE: Final = 1_000
-"""The number of rows per transaction, so that others do not have to wait long."""
+"""The number of rows per transaction, so that other transactions do not have to wait long."""
 
 TRANSACTIONS: Final = 20
-"""The number of transactions per part and round; the next round does the rest."""
+"""The number of transactions per part and round; the next round continues."""
 
 _DISOWN_AT_ONCE: Final = 200  # two statements each
 _SESSIONS_AT_ONCE: Final = 50  # each with all its messages
@@ -54,26 +54,26 @@ _REWRITE_EVERY = 3600 * SECOND
 _LATE = _DAY  # every answer has ended by then, because the lease of its run has ended
 
 Forget = Callable[[Transaction, int, int], int]
-"""Deletes up to a number of rows from before a moment. Returns the number of deleted rows."""
+"""Deletes up to a number of rows older than a given time. Returns the number of deleted rows."""
 
 Part = Callable[[Transaction], bool]
-"""One step of a part of a round. Returns whether there may be more."""
+"""One step of a part of a round. Returns whether more steps may be needed."""
 
 _log = structlog.get_logger(__name__)
 
 
 class _RetentionJob:
-    """Deletes old data, one part after another; a failed part does not affect the others."""
+    """The deletion of old data, one part after another. A failed part does not affect the others."""
 
     def __init__(self, database: Database, retention: Retention) -> None:
         self._database = database
         self._retention = retention
         self._keep_threads = retention.threads_days * _DAY
-        self._rewritten_at = 0  # the time of the last rewrite of the database's files, as far as this process knows
-        self._walked = ""  # the last thread looked at; the walk restarts after the last thread
+        self._rewritten_at = 0  # when the database's files were last rewritten, as far as this process knows
+        self._walked = ""  # the last thread examined; starts over after the last thread
 
     async def tidy(self) -> None:
-        """Makes one round."""
+        """Executes one round."""
         for name, part in _parts(self._retention).items():
             await attempt(self._in_steps(part), "tidy", part=name)
         await attempt(self._forget_threads(), "tidy", part="forget_threads")
@@ -81,9 +81,9 @@ class _RetentionJob:
         await attempt(self._scrub(), "tidy", part="scrub")
 
     async def _scrub(self) -> None:
-        """Removes deleted data from the database's files; rewrites the files at most once an hour."""
+        """Removes deleted data from the database's files. Rewrites the files at most once an hour."""
         deleted_at, now = await self._database.write(_erase_late_answers)
-        self._rewritten_at = self._rewritten_at or now - _DAY  # earlier deletions were handled by another process
+        self._rewritten_at = self._rewritten_at or now - _DAY  # another process handled earlier deletions
         is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
         if await self._database.scrub(rewrite=is_due) and is_due:
             self._rewritten_at = now
@@ -94,7 +94,7 @@ class _RetentionJob:
                 return
 
     async def _forget_threads(self) -> None:
-        """Looks at some threads, and deletes the messages of idle ones."""
+        """Examines some threads, and deletes the messages of idle threads."""
         seen = await self._database.read(_walk, self._walked, self._keep_threads)
         for thread_id, forgettable in seen:
             if forgettable:
@@ -107,21 +107,21 @@ class _RetentionJob:
 
 
 def forget_early(tx: Transaction) -> bool:
-    """Deletes replies whose thread was not opened. Returns whether there may be more."""
+    """Deletes replies whose thread was not opened. Returns whether more may remain."""
     if watermarks.first_gap(tx):
         return False  # the first messages of their threads may still be missing
     return early.forget(tx, tx.now - _KEEP_EARLY, AT_ONCE) >= AT_ONCE
 
 
 def disown_idle(tx: Transaction) -> bool:
-    """Ends the ownership of idle threads. Returns whether there may be more."""
+    """Ends the ownership of idle threads. Returns whether more may remain."""
     return threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY, _DISOWN_AT_ONCE) >= _DISOWN_AT_ONCE
 
 
 def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
-    """Deletes the messages of a thread, which is then incomplete, if it is still idle.
+    """Deletes the messages of a thread if it is still idle. The thread is then incomplete.
 
-    Returns whether there may be more.
+    Returns whether more may remain.
     """
     thread = threads.locked(tx, thread_id)
     if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
@@ -135,16 +135,18 @@ def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
 
 
 def _erase_late_answers(tx: Transaction) -> tuple[int, int]:
-    """Erases answers deleted in Slack before their end. Returns the time of the last deletion, and the present time."""
+    """Erases answers that were deleted in Slack before their end. Returns the time of the last deletion, and the
+    current time.
+    """
     erase_late(tx, tx.now - _LATE)
     return erasure.last_deleted(tx), tx.now
 
 
 def _repair_queue_heads(tx: Transaction) -> None:
-    """Creates missing queue heads. There should be none."""
+    """Creates missing queue heads. None should be missing."""
     repaired = queues.repair(tx)
     if repaired:
-        _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
+        _log.error("queue heads were missing and have been created", action="repair_heads", count=repaired)
 
 
 def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
@@ -154,7 +156,7 @@ def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
 def _parts(kept: Retention) -> dict[str, Part]:
     """Returns the parts that delete rows by age.
 
-    Answers are deleted with their thread at the latest, as they allow retries.
+    Answers are deleted no later than their thread, because they allow retries.
     """
     days: dict[str, tuple[Forget, int]] = {
         "forget_leases": (leases.forget, 1),
@@ -182,7 +184,7 @@ SWEEP_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 60.0
 LISTEN_SECONDS: Final = 1.0
 BATCH: Final = 200
-"""The number of rows per transaction, so that others do not have to wait long."""
+"""The number of rows per transaction, so that other transactions do not have to wait long."""
 
 
 class Sweeper:
@@ -205,7 +207,7 @@ class Sweeper:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
-        """Makes one round.
+        """Executes one round.
 
         Each part, lease and thread has its own transaction, and a failure does not affect the others.
         """
@@ -221,8 +223,10 @@ class Sweeper:
         await self._tidier.tidy()
 
     async def _end_expired(self) -> None:
-        """Ends leases one by one: a common transaction would lock rows in another order than other transactions."""
-        last: Lease | None = None  # a failed lease is tried again in the next round, not in this one
+        """Ends leases one by one, because a common transaction would lock rows in a different order from other
+        transactions.
+        """
+        last: Lease | None = None  # a failed lease is retried in the next round, not in this one
         while expired := await self._database.read(leases.expired, last, BATCH):
             await asyncio.gather(*(self._end(lease) for lease in expired))
             last = expired[-1]
@@ -232,7 +236,7 @@ class Sweeper:
         await attempt(ending, "end_expired", trigger=lease.trigger_id, thread=lease.thread_id)
 
     async def _make_due(self) -> None:
-        """Makes messages due thread by thread, for the same reason."""
+        """Makes messages due thread by thread, for the same reason as `_end_expired`."""
         over = await self._database.read(queues.ended_delays)
         for start in range(0, len(over), BATCH):
             await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
@@ -242,11 +246,11 @@ class Sweeper:
 
 
 async def listen(database: Database, lease_seconds: float) -> None:
-    """Records once a second that this process hears agents, until cancelled.
+    """Records once a second that this process accepts calls from agents, until cancelled.
 
-    A suspended process (a closed laptop, SIGSTOP) hears no agents, so no agent counts as silent or offline for that
-    time: after a sleep as long as agents take between two renewals, the process counts as listening only since its
-    waking, as after a start.
+    A suspended process (a closed laptop, SIGSTOP) receives no calls, so no agent counts as silent or offline for that
+    time. After a sleep as long as the time between two renewals of an agent, the process counts as listening only since
+    it woke up, as after a start.
     """
     while True:
         database.listens(asleep_seconds=LISTEN_SECONDS + lease_seconds / 3)
@@ -254,7 +258,7 @@ async def listen(database: Database, lease_seconds: float) -> None:
 
 
 def make_due(tx: Transaction, thread_id: str) -> None:
-    """Ends the expired holds of a thread."""
+    """Ends the expired delays of a thread's messages."""
     threads.locked(tx, thread_id)
     queues.make_due(tx, thread_id)
 
@@ -263,19 +267,19 @@ TICK_SECONDS: Final = 1.0
 
 
 class Ticker:
-    """The background task of each process that looks for work whose notification was lost."""
+    """The background task of each process that finds work whose notification was lost."""
 
     def __init__(self, database: Database, *, tick_seconds: float = TICK_SECONDS) -> None:
         self._database = database
         self._tick_seconds = tick_seconds
 
     async def run(self) -> None:
-        """Looks until cancelled; waits while the database is unavailable."""
+        """Checks until cancelled; waits while the database is unavailable."""
         while True:
             await asyncio.sleep(self._tick_seconds)
             await attempt(self.tick(), "tick")
 
     async def tick(self) -> None:
-        """Looks once."""
+        """Checks once."""
         found = await self._database.read(queues.agents_with_due_work)
         self._database.wakeups.bump(found & self._database.wakeups.awaited)

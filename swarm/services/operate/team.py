@@ -1,6 +1,6 @@
 """The team as its members see it: presence and load of each agent.
 
-An agent that polls or renews is online; this sign of life is stored at intervals.
+An agent that polls or renews is online; the time of its last call is stored at intervals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Member:
 
 
 class TeamDirectory:
-    """All agents, as they see each other."""
+    """The directory of all agents, for agents."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
@@ -52,7 +52,7 @@ def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Presen
 
 
 def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
-    """Returns the agent with this name or id; raises NotFound with the names of the other agents."""
+    """Returns the agent with this name or id. Raises NotFound with the names of the other agents."""
     bare = name.removeprefix("@").removeprefix("swarm#")
     found = next((agent for agent in team if bare in (agent.id, agent.name)), None)
     if found is None:
@@ -67,21 +67,23 @@ def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3
-"""With a short time until offline, signs of life are written more often: this many times in that period."""
+"""If agents count as offline after a short time, ``last_seen_at`` is written more often: this many times in that
+period.
+"""
 
 
 class Presence:
-    """Writes signs of life, at most every 30 seconds per agent, to save a write per poll."""
+    """The presence of agents, written at most every 30 seconds per agent, to save a write per poll."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
         self._operating_policy = operating_policy
         self._every_seconds = min(SEEN_EVERY_SECONDS, operating_policy.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
-        self._written: dict[str, float] = {}  # agent id -> time of the last write, on the loop's clock
+        self._written: dict[str, float] = {}  # agent id -> time of the last write, in the event loop's clock
         self._forget_at = 0.0
 
     async def note(self, agent: Agent) -> None:
-        """Notes a sign of life; an agent counts as seen only after the write."""
+        """Records that an agent is online; an agent counts as seen only after the write."""
         now = asyncio.get_running_loop().time()
         if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
             return
@@ -93,7 +95,9 @@ class Presence:
 
 
 def note_seen(tx: Transaction, agent_id: str, operating_policy: OperatingPolicy) -> None:
-    """Writes a sign of life. Routing is notified only if the agent was offline: otherwise nothing has changed."""
+    """Writes the time when an agent was last seen. Routing is notified only if the agent was offline, because otherwise
+    nothing changes.
+    """
     agent = agents.by_id(tx, agent_id)
     if agent is None:
         return  # just removed

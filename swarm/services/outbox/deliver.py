@@ -1,19 +1,19 @@
 """Sends deliveries: posts in order within a thread, threads in parallel, each effect once.
 
-A delivery is marked ``sending`` before the call and settled afterwards. A delivery that stays ``sending`` past its time
-(the process died, the connection broke) is in doubt: a post is looked up by its key before the next attempt; all other
-calls are idempotent and are repeated.
+A delivery is marked ``sending`` before the call and settled afterwards. If a delivery stays ``sending`` past its time
+(the process died, the connection broke), its outcome is unknown: a post is searched for by its key before the next
+attempt; all other calls are idempotent and are repeated.
 
 Only the elected process sends (`swarm.services.outbox.elections`), because of Slack's limits. Two processes can send at
-once if one was suspended and has not noticed the end of its term. Order is kept and no effect is doubled even then: a
-delivery is taken by one process, and a process that resumes too late after taking a delivery puts it back instead of
-calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
+the same time if one was suspended and has not noticed the end of its term. Even then the order is kept and no effect is
+duplicated: one process takes a delivery, and a process that resumes too late after taking a delivery puts it back
+instead of calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
 
-A post that fails for good leaves ❌ on the message that the post answers.
+A post that fails permanently leaves ❌ on the message that it answers.
 
 Reactions share fifty calls a minute in a workspace. When calls are scarce and many reactions wait, ✅ and ❌ are sent
-before 👀, and a message with a waiting end mark gets no 👀. Removing a reaction is another method of Slack with its own
-limit (20 a minute), so removals queue separately and do not delay reactions of other threads.
+before 👀, and a message with a waiting end mark gets no 👀. Slack limits the removal of reactions separately (20 a
+minute), so removals are queued separately and do not delay reactions in other threads.
 """
 
 from __future__ import annotations
@@ -52,31 +52,31 @@ from swarm.store.inbox import inbox
 from swarm.store.threads import threads, transcript
 
 POST_LANES: Final = 500
-"""The number of threads whose posts are sent in parallel; most of their time they wait for Slack's limits."""
+"""The number of threads whose posts are sent in parallel. Most of the time they wait for Slack's limits."""
 
 FEW_REACTIONS: Final = 10
-"""Up to this number, reactions are sent in order: at the start there are no spare calls, and the first messages should
-get a 👀 as well.
+"""Up to this number, reactions are sent in order: at startup there are no spare calls, and the first messages should
+also get 👀.
 """
 
 REACTIONS: Final = 100
-"""The number of parallel calls for reactions, apart from posts: no answer waits behind a 👀."""
+"""The number of parallel calls for reactions. Posts are separate, so that no answer waits for a 👀."""
 
 ATTEMPTS: Final = 60
-"""A delivery fails after this number of calls and lookups that left it in doubt. They take about an hour."""
+"""A delivery fails after this number of calls and lookups with unknown outcomes, which take about an hour."""
 
 GIVE_UP_SECONDS: Final = 24 * 3600
-"""A delivery that Slack certainly did not get is retried for this long."""
+"""A delivery that certainly did not reach Slack is retried for this long."""
 
 _GONE: Final = frozenset(
     {"channel_not_found", "is_archived", "message_not_found", "not_in_channel", "thread_not_found"}
 )
-"""Refusals after which a reaction would fail as well."""
+"""Refusals after which a reaction would fail too."""
 
-_STALE_SECONDS: Final = 1.0  # a call that begins this long after taking its delivery may overlap the check for doubt
+_STALE_SECONDS: Final = 1.0  # a call that starts this long after its delivery was taken may overlap the check for doubt
 _UNCERTAIN_SECONDS: Final = 0.2
 _LONGEST_SLEEP_SECONDS: Final = 1.0
-_SHORTEST_SLEEP_SECONDS: Final = 0.005  # deliveries that are due at the same moment are read together
+_SHORTEST_SLEEP_SECONDS: Final = 0.005  # deliveries that are due at nearly the same time are read together
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
@@ -87,18 +87,18 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryLimits:
-    """The values that hold for every delivery."""
+    """The limits that apply to every delivery."""
 
     team: str
-    in_flight_seconds: float  # a call is over this long after its start
+    in_flight_seconds: float  # the maximum duration of a call
     reactions: Reactions
 
 
 class OutboxSender:
     """The background task that empties the queue of deliveries.
 
-    ``http_timeout_seconds`` is the gateway's timeout of one HTTP call; a delivery may take two calls. A delivery counts
-    as in doubt, and a post is looked up, only after every call in flight must be over.
+    ``http_timeout_seconds`` is the gateway's timeout for one HTTP call; a delivery may require two calls. A delivery
+    counts as in doubt, and a post is searched for, only after every call in flight must have ended.
     """
 
     def __init__(
@@ -119,19 +119,19 @@ class OutboxSender:
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] = _always
-        self._lanes: _Tasks = {}  # of posts, by thread
-        self._reactions: _Tasks = {}  # on their way, by delivery
+        self._lanes: _Tasks = {}  # posts, by thread
+        self._reactions: _Tasks = {}  # in flight, by delivery
         self._choosing: _Tasks = {}  # the tasks that start reactions
         self._expire_at = 0.0
-        self._rest_until = 0.0  # on the loop's clock, as the other
+        self._rest_until = 0.0  # in the event loop's clock
 
     async def run(
         self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
         """Sends until cancelled; a call in progress may finish.
 
-        A delivery begins only if ``may_send()``. Before a delivery is taken, ``is_certain`` is asked once, for a
-        process that may have slept since its last question to the database.
+        A delivery starts only if ``may_send()`` is true. Before a delivery is taken, ``is_certain`` is called once,
+        because the process may have slept since its last database query.
         """
         self._may_send = may_send
         self._is_certain = is_certain or _always
@@ -150,7 +150,7 @@ class OutboxSender:
             await self._close_lanes()
 
     async def send_due(self) -> None:
-        """Sends all deliveries that are due now, then returns."""
+        """Sends all deliveries that are due, then returns."""
         await self._database.write(reactions.expire_late)
         while await self._open_lanes():
             await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
@@ -163,8 +163,8 @@ class OutboxSender:
             await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
 
     async def _open_lanes(self) -> bool:
-        """Serves the threads with due posts, and the reactions. Returns whether something may still become due."""
-        ending = bool(self._lanes or self._choosing or self._reactions)  # perhaps only after the look
+        """Serves the threads with due posts, and the reactions. Returns whether more deliveries may become due."""
+        ending = bool(self._lanes or self._choosing or self._reactions)  # they may end after the check
         threads_due, *marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
         for thread_id in threads_due:
             if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
@@ -177,7 +177,7 @@ class OutboxSender:
         return ending or bool(self._lanes or self._choosing)
 
     async def _expire_late(self) -> None:
-        """Expires late deliveries together, once a second: under a load far above Slack's limits, most reactions."""
+        """Expires late deliveries together, once a second. Far above Slack's limits, these are most reactions."""
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
@@ -190,13 +190,13 @@ class OutboxSender:
     def _ended(self, tasks: _Tasks, key: str, task: asyncio.Task[None]) -> None:
         del tasks[key]
         if task.cancelled() or task.exception() is None:
-            self._database.wakeups.bump([DELIVERIES])  # new deliveries may have come while the lane was closing
-        else:  # the next lookup follows later: an immediate retry would fail again
+            self._database.wakeups.bump([DELIVERIES])  # new deliveries may have arrived while the lane was closing
+        else:  # the next lookup follows later, because an immediate retry would fail again
             _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
             self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
 
     def _rests(self) -> bool:
-        """Whether no reaction may begin: a reaction failed internally, or the limit of parallel calls is reached."""
+        """Whether no reaction may start: a reaction failed internally, or the limit of parallel calls is reached."""
         return len(self._reactions) >= REACTIONS or asyncio.get_running_loop().time() < self._rest_until
 
     async def _close_lanes(self) -> None:
@@ -204,7 +204,7 @@ class OutboxSender:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        await asyncio.gather(*self._reactions.values(), return_exceptions=True)  # their calls have begun
+        await asyncio.gather(*self._reactions.values(), return_exceptions=True)  # their calls have started
 
     async def _serve(self, thread_id: str) -> None:
         """Sends the due posts of one thread, one after another."""
@@ -212,10 +212,10 @@ class OutboxSender:
             await self._step(row)
 
     async def _serve_reactions(self, due: Look) -> None:
-        """Starts the ``due`` reactions, in order as long as Slack's limits leave calls for them.
+        """Starts the ``due`` reactions, in order while Slack's limits leave calls for them.
 
-        Without spare calls, the wait comes before the choice of the next reaction, because an end mark may come
-        meanwhile.
+        If no calls are left, the wait comes before the choice of the next reaction, because an end mark may arrive in
+        the meantime.
         """
         while self._may_send() and (rows := await self._reactions_due(due)):
             for row in rows:
@@ -232,7 +232,7 @@ class OutboxSender:
                     break
 
     async def _reactions_due(self, look: Look) -> list[Row]:
-        """Returns the due reactions that fit, without those on their way; none after an internal failure."""
+        """Returns the due reactions that fit, except those in flight; none after an internal failure."""
         rows = await self._database.read(look, REACTIONS)
         room = 0 if self._rests() else REACTIONS - len(self._reactions)
         return [row for row in rows if row["id"] not in self._reactions][:room]
@@ -254,7 +254,7 @@ class OutboxSender:
         try:
             await asyncio.shield(call)
         except asyncio.CancelledError:
-            await call  # a call in progress finishes, so that its delivery is not left in doubt
+            await call  # a call in progress finishes, so that its outcome is known
             raise
 
     async def _call(self, delivery_id: str) -> None:
@@ -273,7 +273,7 @@ class OutboxSender:
             await self._database.write(put_back, row)
 
     async def _look_up(self, row: Row) -> None:
-        if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack shows no ephemeral messages
+        if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack's history does not contain ephemeral messages
             await self._database.write(resend, row)
             return
         said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
@@ -294,7 +294,7 @@ class OutboxSender:
     async def _settle(self, row: Row, answer: Answer) -> None:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
-            _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+            _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
 async def _always() -> bool:
@@ -308,7 +308,7 @@ def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
-    """Marks a delivery as ``sending``. Returns None if the delivery is not to be sent any more."""
+    """Marks a delivery as ``sending``. Returns None if the delivery must no longer be sent."""
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
@@ -341,7 +341,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
         case NotSent():
             postpone(tx, row, answer, terms)
         case InDoubt():
-            # A post in flight may still arrive, so the lookup waits until the call must be over.
+            # A post in flight may still arrive, so the lookup waits until the call must have ended.
             is_post = row["kind"] == DeliveryKind.POST
             doubt(tx, row, answer.reason, terms.in_flight_seconds if is_post else _backoff(row["attempts"]))
         case _:
@@ -349,7 +349,9 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
 
 
 def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Fails a delivery for good. A lost answer is marked with ❌ in the thread, even if that is possible only later."""
+    """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, even if this is only possible
+    later.
+    """
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
     answers = row["inbox_message_id"] or _delegated(tx, row)
@@ -363,13 +365,13 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
 
 
 def _delegated(tx: Transaction, row: Row) -> str | None:
-    """Returns the id of the message that was delegated as the task of a delivery."""
+    """Returns the id of the message that was delegated as the delivery's task."""
     task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
     return task.inbox_message_id if task else None
 
 
 def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
-    """Retries a delivery that was certainly not sent, less often the older the delivery is, until its time is over."""
+    """Retries a delivery that was certainly not sent, less often with increasing age, until its time has run out."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
         give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
@@ -379,8 +381,8 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) 
 
 
 def put_back(tx: Transaction, row: Row) -> None:
-    """Returns a delivery to the queue that was taken but certainly not sent, for any process that may send."""
-    deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender came to itself too late")
+    """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
+    deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
     tx.wake(DELIVERIES)
 
 
@@ -393,12 +395,12 @@ def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) 
 
 
 def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:
-    """Marks a delivery as in doubt: Slack may have the effect or not."""
+    """Marks a delivery as in doubt, because its outcome is unknown."""
     deliveries.move(tx, DeliveryStep.DOUBT, row, due_in_seconds=look_in_seconds, error=reason)
 
 
 def resend(tx: Transaction, row: Row) -> None:
-    """Queues a delivery again after the lookup found nothing, or if a second call does no harm."""
+    """Requeues a delivery after the lookup found nothing, or if a second call does no harm."""
     deliveries.move(tx, DeliveryStep.RESEND, row, error=row["error"])
 
 
@@ -416,9 +418,9 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 
 
 def _aim(tx: Transaction, row: Row) -> bool:
-    """Points an update at its message, whose timestamp is known only after posting.
+    """Sets the target message of an update, whose timestamp is known only after posting.
 
-    Returns False if it was never posted.
+    Returns False if the message was never posted.
     """
     posted = deliveries.get(tx, row["updates_id"])
     sent_ts = posted["sent_ts"] if posted else None
@@ -426,7 +428,7 @@ def _aim(tx: Transaction, row: Row) -> bool:
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:
-    """Whether the thread's root was deleted: a reply would then appear in the channel."""
+    """Whether the thread's root was deleted; a reply would then appear in the channel."""
     thread = threads.get(tx, row["thread_id"])
     if row["kind"] != DeliveryKind.POST or thread is None:
         return False

@@ -1,20 +1,21 @@
-"""Elections: of many coordinator processes on one database, one process does the work of the office.
+"""Elections: among the coordinator processes on one database, one process is elected to do certain work.
 
 Who may act: the process with a valid term. The elected process sends deliveries, sweeps and reads threads; every other
-process answers agents, takes in events and stands ready. A database on the local disk has one coordinator; the process
-that starts last takes over at once, because its predecessor is gone.
+process answers agents, processes events and is ready to take over. A database on the local disk has one coordinator;
+the process that starts last takes over immediately, because its predecessor is gone.
 
-What is guaranteed: by the database's clock, at most one process is in office. A holder measures its term from before
-the granting call, on a clock that continues while the machine sleeps, and stops `STOP_SECONDS` before the end of its
-lease: a wrong local clock can only make the holder stop earlier. After a missed renewal, because the process slept or
-the database was unavailable, the holder asks the database before each call to Slack. So a deposed holder begins no call
-after the next election.
+What is guaranteed: by the database's clock, at most one process is elected at any time. The elected process measures
+its term from before the granting call, on a clock that continues while the machine sleeps, and stops `STOP_SECONDS`
+before the end of its lease; a wrong local clock can only make it stop earlier. After a missed renewal, because the
+process slept or the database was unavailable, it queries the database before each call to Slack. So a replaced process
+starts no call after the next election.
 
 What is harmless: work that outlives its term because the process was suspended. Each step of a delivery is guarded by
-its state; a sweep or the reading of a thread may be repeated. Only the pacing suffers.
+its status; a sweep or the reading of a thread may be repeated. Only the rate limiting suffers.
 
-What happens on failure: a holder without a connection to the database, or after a crash, is replaced at the end of its
-lease; a holder that shuts down, at once. Without the database there is no holder, and no work would be possible.
+What happens on failure: an elected process that crashes or loses its connection to the database is replaced at the end
+of its lease; a process that shuts down is replaced immediately. Without the database no process is elected, and no work
+would be possible.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ from swarm.store.elections import ELECTIONS, Candidacy
 LEASE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
-"""A holder without a renewal stops this long before its lease runs out."""
+"""Without a renewal, the elected process stops this long before its lease expires."""
 
-_AGAIN_SECONDS: Final = 1.0  # after a failed call of the database
-_AFTER_SECONDS: Final = 0.02  # a lease has certainly run out this long after its end
+_AGAIN_SECONDS: Final = 1.0  # after a failed database call
+_AFTER_SECONDS: Final = 0.02  # a lease has certainly expired this long after its end
 
 _log = structlog.get_logger(__name__)
 
 
 def boottime() -> float:
-    """Returns seconds on a clock that continues while the machine sleeps, where there is such a clock."""
+    """Returns seconds on a clock that continues while the machine sleeps, if such a clock exists."""
     return time.clock_gettime(ELAPSED)
 
 
 class OfficeTerm:
-    """A time in office.
+    """The period for which a process is elected.
 
-    ``confirm`` asks the database, and prolongs or ends the term. A call to Slack needs this confirmation if less than
-    ``sure_seconds`` of the term are left: the process then has missed a renewal and may have slept.
+    ``confirm`` queries the database, and extends or ends the term. A call to Slack requires this confirmation if less
+    than ``sure_seconds`` of the term are left, because the process has then missed a renewal and may have slept.
     """
 
     def __init__(
@@ -73,17 +74,19 @@ class OfficeTerm:
 
     @property
     def seconds_left(self) -> float:
-        """The time in which work may still begin if the term is not prolonged."""
+        """The time in which work may still start if the term is not extended."""
         return max(0.0, self._ends_at - self._clock())
 
     def holds(self) -> bool:
-        """Whether work may begin. To be asked right before an action that two processes must not both take."""
+        """Whether work may start. Must be checked immediately before an action that two processes must not both
+        take.
+        """
         return self.seconds_left > 0
 
     async def is_ours(self) -> bool:
-        """Whether the term holds, confirmed by the database if the last renewal is old.
+        """Whether the term is valid, confirmed by the database if the last renewal is old.
 
-        Another process may have been elected meanwhile.
+        Another process may have been elected in the meantime.
         """
         if self._confirm and 0 < self.seconds_left < self._sure_seconds:
             await self._confirm(self)
@@ -98,11 +101,11 @@ class OfficeTerm:
 
 
 Work = Callable[[OfficeTerm], Awaitable[None]]
-"""The holder's work until cancelled; a call in progress may finish."""
+"""The elected process's work until cancelled; a call in progress may finish."""
 
 
 class Election:
-    """One process in the election for ``role``. ``holder`` names the process uniquely."""
+    """One process's participation in the election for ``role``. ``holder`` identifies the process uniquely."""
 
     def __init__(
         self,
@@ -125,9 +128,9 @@ class Election:
         self._predecessor_is_gone = database.dialect == "sqlite"
 
     async def run(self, work: Work) -> None:
-        """Stands for the office until cancelled and runs ``work`` in each term.
+        """Participates in the election until cancelled, and runs ``work`` in each term.
 
-        Returns when ``work`` returns by itself.
+        Returns when ``work`` returns without being cancelled.
         """
         try:
             while await self._serve(await self._elected(), work):
@@ -159,28 +162,28 @@ class Election:
             self._predecessor_is_gone = False  # every later holder has started after this process
             return standing
         except asyncio.CancelledError:
-            await asyncio.gather(candidacy, return_exceptions=True)  # an office granted unnoticed could not be resigned
+            await asyncio.gather(candidacy, return_exceptions=True)  # a term granted unnoticed could not be resigned
             raise
         except SwarmError as error:
             _log.warning("The election has to wait", action="elect", role=self._role, error=error.message)
             return Candidacy(term=None, wait_seconds=_AGAIN_SECONDS)
 
     async def _pause(self, seen: int, seconds: float) -> None:
-        """Waits until the holder resigns, or for a limited time. A shutdown wakes no waiters."""
+        """Waits until the elected process resigns, or for a limited time. A shutdown wakes no waiters."""
         if self._database.wakeups.closed:
             await asyncio.sleep(_AGAIN_SECONDS)
         else:
             await self._database.wakeups.wait(ELECTIONS, seen, seconds)
 
     async def _serve(self, term: OfficeTerm, work: Work) -> bool:
-        """Works for one term. Returns True when the term has ended, False when the work ended by itself."""
+        """Works for one term. Returns True when the term has ended, and False when the work returned."""
         working = asyncio.ensure_future(work(term))
         try:
             while not await self._has_ended(working, min(self._renew_seconds, term.seconds_left)):
                 if term.holds():
                     await self._renew(term)
                 if not term.holds():
-                    _log.warning("Out of office.", action="deposed", role=self._role, term=term.number)
+                    _log.warning("No longer elected.", action="deposed", role=self._role, term=term.number)
                     return True
             return False
         finally:
@@ -195,11 +198,11 @@ class Election:
         return working.done()
 
     async def _resign(self) -> None:
-        """Resigns the office, so that the next process need not wait for the lease to run out."""
+        """Resigns, so that the next process does not have to wait for the lease to expire."""
         await attempt(self._database.write(elections.resign, self._role, self._holder), "resign", role=self._role)
 
     async def _renew(self, term: OfficeTerm) -> None:
-        """Prolongs the term, or ends it if the database says so. Without a reply the term runs out by itself."""
+        """Extends the term, or ends it if the database says so. Without a reply the term expires."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(term.seconds_left):
@@ -207,7 +210,7 @@ class Election:
                     elections.renew, self._role, self._holder, term.number, self._lease_seconds
                 )
         except (SwarmError, TimeoutError) as error:
-            _log.warning("The term could not be prolonged", action="renew", role=self._role, error=repr(error))
+            _log.warning("The term could not be extended", action="renew", role=self._role, error=repr(error))
             return
         if ours:
             term.prolong(self._end_if_granted(asked_at))
@@ -215,5 +218,5 @@ class Election:
             term.end()
 
     def _end_if_granted(self, asked_at: float) -> float:
-        """Counts from before the call of the database, so that the lease in the database always ends later."""
+        """Measures from before the database call, so that the lease in the database always ends later."""
         return asked_at + self._lease_seconds - self._stop_seconds

@@ -1,4 +1,4 @@
-"""Checks whether the database accepts writes, by a cached test write."""
+"""Checks whether the database accepts writes, with a cached test write."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from swarm.store.admin import probe
 from swarm.store.bridge.database import Database
 
 KEPT_SECONDS: Final = 5.0
-"""The time that the outcome of a probe is cached."""
+"""How long the outcome of a test write is cached."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""The time that a caller waits for a probe."""
+"""How long a caller waits for a test write."""
 
 
 _log = structlog.get_logger(__name__)
 
 
 class Storing:
-    """Tests the database with a write of its own, one at a time and at most every ``kept_seconds``."""
+    """The test write: one at a time and at most every ``kept_seconds``."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Storing:
         self._next_at = monotonic()
 
     async def problem(self) -> str | None:
-        """Returns why nothing can be stored; None if storing works. Returns within ``patience_seconds``."""
+        """Returns the reason why nothing can be stored; None if storing works. Returns within ``patience_seconds``."""
         if self._probing is None and self._monotonic() >= self._next_at:
             self._probing = asyncio.create_task(self._probe())
         if self._probing:

@@ -1,3 +1,3 @@
-"""Rules shared by the packages of services: leases, idempotency, replies, ownership, failover. Imports no other of
-these packages.
+"""Rules shared by the service packages: leases, idempotency, replies, ownership and failover. Imports none of the other
+service packages.
 """

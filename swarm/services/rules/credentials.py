@@ -1,10 +1,10 @@
-"""The tokens of agents: identification of callers, and the end of their work when a token ends.
+"""Identifies agents by their tokens, and ends the work of an agent when its token ends.
 
-A token ends when its agent gets another one or is removed. What is guaranteed: no claim is made with an ended token,
+A token ends when its agent gets a new token or is removed. What is guaranteed: no claim is made with an ended token,
 because the claim's own transaction checks the token's row; other work for a token ends within a second. Each process
-looks for ended tokens after every notification about agents, and every `LOOK_SECONDS` while it works for a token, since
-a notification can be lost. What happens on failure: without the database no lookup is possible, and no work is handed
-out.
+looks for ended tokens after every notification about agents, and every `LOOK_SECONDS` while it works for a token,
+because a notification can be lost. What happens on failure: without the database no lookup is possible, and no work is
+handed out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
 KNOWN_FOR_SECONDS: Final = 0.5
-"""The time that a lookup of a token is cached, so that a poll costs no extra lookup."""
+"""How long a token lookup is cached, so that a poll needs no extra lookup."""
 
 LOOK_SECONDS: Final = 0.5
 
 _OVERLAP_SECONDS: Final = 60
-"""The overlap with the previous lookup: the time of a transaction is the time of its beginning."""
+"""The overlap with the previous lookup, because the timestamp of a transaction is the time of its start."""
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class _Known:
 
 
 class Watched:
-    """Work for a token. ``end`` is called once if the token ends before `close`."""
+    """Work done for a token. ``end`` is called once if the token ends before `close`."""
 
     def __init__(self, agent: Agent, end: Callable[[], object], forget: Callable[[Watched], None]) -> None:
         self.agent = agent
@@ -57,42 +57,42 @@ class Watched:
         self._forget = forget
 
     def close(self) -> None:
-        """Ends the watch after the work is done."""
+        """Stops watching the token after the work is done."""
         self._forget(self)
 
 
 class AgentTokenCache:
-    """The tokens known to this process."""
+    """The agent tokens known to this process."""
 
     def __init__(self, database: Database, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._database = database
         self._look_seconds = look_seconds
         self._known: dict[str, _Known] = {}  # by token hash
-        self._room = 100  # the size at which stale entries are dropped
+        self._room = 100  # the number of entries at which stale entries are dropped
         self._watched: dict[str, set[Watched]] = {}  # by token hash
-        self._ended: frozenset[str] = frozenset()  # the hashes found by the last lookup
-        self._looked_at: int | None = None  # by the database's clock
+        self._ended: frozenset[str] = frozenset()  # hashes found by the last lookup
+        self._looked_at: int | None = None  # in the database's clock
 
     async def identify(self, token: str) -> Agent:
-        """Returns the agent with this token; raises Unauthorized."""
+        """Returns the agent with this token. Raises Unauthorized."""
         return await self._find(token_hash(token))
 
     async def check(self, agent: Agent) -> None:
-        """Raises Unauthorized if the token of this agent has ended, as far as this process knows."""
+        """Raises Unauthorized if this process knows that the agent's token has ended."""
         if agent.token_hash:
             await self._find(agent.token_hash)
 
     def mark(self) -> tuple[float, int]:
-        """Returns the present moment, for `confirm`."""
+        """Returns the current time, for `confirm`."""
         return time.monotonic(), self._database.wakeups.generation(AGENTS)
 
     def confirm(self, agent: Agent, mark: tuple[float, int]) -> None:
-        """Caches the agent's token as valid, as found by a transaction that began after ``mark``."""
+        """Caches the agent's token as valid, as found by a transaction that started after ``mark``."""
         if agent.token_hash and agent.token_hash not in self._ended:
             self._remember(agent.token_hash, agent, mark)
 
     def watch(self, agent: Agent, end: Callable[[], object]) -> Watched:
-        """Calls ``end`` when the agent's token ends, unless the result is closed before."""
+        """Calls ``end`` when the agent's token ends, unless the result is closed first."""
         watched = Watched(agent, end, self._forget)
         self._watched.setdefault(agent.token_hash or "", set()).add(watched)
         return watched
@@ -136,7 +136,7 @@ class AgentTokenCache:
         if known and known.generation == generation and at - known.read_at < KNOWN_FOR_SECONDS:
             return known.agent
         agent = await self._database.read(agents.by_token, hashed)
-        if agent is None or hashed in self._ended:  # another lookup may have found its end meanwhile
+        if agent is None or hashed in self._ended:  # another lookup may have found its end in the meantime
             self._known.pop(hashed, None)
             raise Unauthorized("This bearer token is not known, or was revoked.", hint="Ask the operator for a token.")
         self._remember(hashed, agent, mark)
@@ -144,7 +144,7 @@ class AgentTokenCache:
 
     def _remember(self, hashed: str, agent: Agent, mark: tuple[float, int]) -> None:
         now, generation = mark
-        if len(self._known) >= self._room:  # drop stale entries occasionally, not at each call
+        if len(self._known) >= self._room:  # drop stale entries occasionally rather than on each call
             oldest = now - KNOWN_FOR_SECONDS
             self._known = {key: known for key, known in self._known.items() if known.read_at > oldest}
             self._room = 2 * len(self._known) + 100
@@ -160,6 +160,8 @@ class AgentTokenCache:
 
 
 def _ended(tx: Transaction, looked_at: int | None) -> tuple[int, frozenset[str]]:
-    """Returns the time of this lookup, and the hashes of all tokens that ended since shortly before the last one."""
+    """Returns the time of this lookup, and the hashes of all tokens that have ended since shortly before the last
+    lookup.
+    """
     since = min(tx.now, looked_at or tx.now) - _OVERLAP_SECONDS * SECOND
     return tx.now, frozenset(agents.ended_tokens(tx, since))

@@ -1,10 +1,10 @@
-"""Erasure: text that people delete or edit in Slack is erased from everything derived from it.
+"""Erases text that people delete or edit in Slack from everything derived from it.
 
-Who may act: the transaction that takes in Slack's event, with the thread locked. What is guaranteed: after the commit
-no row has the text, except for other messages of people, agents' own wording, and answers of agents, which are separate
-posts. Runs that read the message at that moment find it deleted when their session is stored
-(`swarm.store.builtin.sessions.add_run`); an answer deleted while being written is erased by the retention job after its
-end. What happens on failure: nothing was stored, and Slack repeats the event.
+Who may act: the transaction that processes Slack's event, with the thread locked. What is guaranteed: after the commit
+no row contains the text, except for other messages of people, agents' own wording, and answers of agents, which are
+separate posts. Runs that are reading the message find it deleted when their session is stored
+(`swarm.store.builtin.sessions.add_run`); an answer that is deleted while it is being written is erased by the retention
+job after its end. What happens on failure: nothing is stored, and Slack repeats the event.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.threads import threads
 
 CLOCKS_APART: Final = 60 * SECOND
-"""A text written at most this long before a message was stored may be a copy of the message."""
+"""A text written up to this long before a message was stored may be a copy of the message."""
 
 
 def withdraw(tx: Transaction, inbox_messages: Iterable[InboxMessage], reason: str) -> None:
-    """Withdraws the unanswered inbox messages of a deleted message, and notifies agents at work. They are locked."""
+    """Withdraws the unanswered inbox messages of a deleted message and notifies the agents working on them. The
+    messages must be locked.
+    """
     for inbox_message in inbox_messages:
         agent_id, task_id = concerned(tx, inbox_message)
         withdrawn = inbox.move(tx, InboxStep.WITHDRAW, inbox_message, reason=reason)
@@ -46,7 +48,7 @@ def withdraw(tx: Transaction, inbox_messages: Iterable[InboxMessage], reason: st
 
 
 def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messages: Iterable[InboxMessage]) -> int:
-    """Erases everything derived from a message with the stored row ``was``. Returns the number of changed rows."""
+    """Erases everything derived from the message with the stored row ``was``. Returns the number of changed rows."""
     erased = 0
     for inbox_message in inbox_messages:
         erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, "")
@@ -59,7 +61,7 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, inbox_messag
 def erase_edited(
     tx: Transaction, thread: Thread | None, was: Row, text: str, inbox_messages: Iterable[InboxMessage]
 ) -> int:
-    """Erases the old text of an edited message, the row ``was``; notices and sessions get ``text`` in its place."""
+    """Erases the old text of an edited message, whose row is ``was``. In notices and sessions, ``text`` replaces it."""
     erased = 0
     for inbox_message in inbox_messages:
         erased += erasure.reword_notices(tx, inbox_message.thread_id, inbox_message.id, text)
@@ -68,7 +70,7 @@ def erase_edited(
 
 
 def erase_late(tx: Transaction, since: int) -> int:
-    """Erases agents' answers that were deleted since then, while they were still being written or sent."""
+    """Erases agents' answers that have been deleted since then, while they were still being written or sent."""
     erased = 0
     for post in erasure.gone_posts(tx, since):
         thread = threads.find(tx, post["team"], post["channel"], post["thread_ts"])

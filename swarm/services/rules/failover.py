@@ -1,4 +1,4 @@
-"""Failover: unread messages of an offline agent go to an online lead; without one, the thread gets a post.
+"""Reassigns unread messages of an offline agent to an online lead; without a lead, posts in the thread.
 
 Each thread has its own transaction, so that two concurrent rounds cannot deadlock.
 """
@@ -25,12 +25,12 @@ from swarm.store.inbox.notices import Notice
 from swarm.store.threads import threads
 
 BATCH: Final = 200
-"""The number of threads per round; the next round does the rest."""
+"""The number of threads per round; the next round handles the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadOfOffline:
-    """A thread with unread messages for an agent; None: for any lead."""
+    """A thread with unread messages for an agent, or for any lead if the agent is None."""
 
     thread_id: str
     agent_id: str | None
@@ -42,13 +42,13 @@ class FailoverWork:
 
     waiting: list[UnreadOfOffline]  # threads with unread messages of offline agents that can be reassigned
     stranded: list[Notice]  # notices for offline creators of tasks that a lead could take
-    unheard_results: list[Notice]  # results known neither to an online agent nor in the thread
+    unheard_results: list[Notice]  # results that neither an online agent nor the thread has received
 
 
 async def failover_offline_agents(database: Database, operating_policy: OperatingPolicy) -> None:
     """Reassigns unread messages and notices of offline or removed agents to an online lead.
 
-    Without a lead, posts in the thread that its messages wait.
+    Without an online lead, posts in the thread that its messages are waiting.
     """
     found = await database.read(find_work, operating_policy)
     for waits in found.waiting:
@@ -63,7 +63,7 @@ async def failover_offline_agents(database: Database, operating_policy: Operatin
 
 
 def find_work(tx: Transaction, operating_policy: OperatingPolicy) -> FailoverWork:
-    """Finds the work without locks; each step checks its work again."""
+    """Finds the work without locks; each step checks again before acting."""
     roster = read_roster(tx, operating_policy)
     offline_since = tx.now - int(operating_policy.offline_after_seconds * SECOND)
     return FailoverWork(
@@ -102,7 +102,7 @@ def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[Unread
 
 
 def reassign_notice(tx: Transaction, notice: Notice, operating_policy: OperatingPolicy) -> None:
-    """Reassigns a task notice of an offline creator to the default lead, if nothing has changed since it was found."""
+    """Reassigns a task notice of an offline creator to the default lead if nothing has changed since the search."""
     roster = read_roster(tx, operating_policy)
     agent, lead = roster.by_id(notice.agent_id), roster.default_lead
     if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
@@ -111,7 +111,7 @@ def reassign_notice(tx: Transaction, notice: Notice, operating_policy: Operating
 
 
 def reassign_unread(tx: Transaction, found: UnreadOfOffline, operating_policy: OperatingPolicy) -> None:
-    """Reassigns the messages of one thread, if nothing has changed since they were found."""
+    """Reassigns the messages of one thread if nothing has changed since the search."""
     thread = threads.locked(tx, found.thread_id)
     roster = read_roster(tx, operating_policy)
     if found.agent_id is None:
@@ -123,7 +123,7 @@ def reassign_unread(tx: Transaction, found: UnreadOfOffline, operating_policy: O
 
 
 def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
-    """Gives messages without an agent to the default lead after a lead is registered."""
+    """Assigns messages without an agent to the default lead after a lead is registered."""
     lead = roster.default_lead
     if lead:
         for inbox_message in inbox.unaddressed_in_thread(tx, thread.id):
@@ -131,7 +131,7 @@ def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
 
 
 def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> None:
-    """Gives an offline agent's unread messages in a thread to the default lead, if the lead is online."""
+    """Reassigns an offline agent's unread messages in a thread to the default lead, if the lead is online."""
     lead = roster.default_lead
     gone = roster.by_id(agent_id)
     if lead is None or lead.id == agent_id or not (lead.online or gone is None):
@@ -148,7 +148,7 @@ def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> 
 
 
 def _give(tx: Transaction, thread: Thread, inbox_message: inbox.InboxMessage, agent_id: str, reason: str) -> None:
-    """Reassigns an unread message to an agent, and the thread too if it has no other owner."""
+    """Reassigns an unread message to an agent, and also the thread if it has no other owner."""
     inbox.readdress(tx, inbox_message, agent_id, reason)
     if thread.owner_id in (None, inbox_message.agent_id):
         threads.hand_over(tx, threads.locked(tx, thread.id), agent_id, reason)

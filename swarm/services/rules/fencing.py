@@ -1,12 +1,12 @@
 """Fencing: whether a run may still act on an inbox message or a task, and which threads an agent may see.
 
-A run proves its right with the token of its lease. A run without a token may act only if the work was leased just once:
+A run proves its right with the token of its lease. A run without a token may act only if the work was leased just once;
 otherwise a late run could act under the lease of its successor.
 
-Two kinds of runs act without having claimed the message itself. The run of a task answers follow-ups to the task, which
+Two kinds of runs act on a message without having claimed it. The run of a task answers follow-ups to the task, which
 are added to its lease. A run with a notice may reply about the subject of the notice.
 
-A thread is named by an inbox message, a task or its own id, and is visible to every agent that takes part in it.
+A thread is identified by an inbox message, a task or its own id, and is visible to every agent that participates in it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AuthorizedTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadReference:
-    """A reference to a thread by exactly one of the three ids."""
+    """A reference to a thread by exactly one of three ids."""
 
     inbox_message_id: str | None = None
     task_id: str | None = None
@@ -62,7 +62,7 @@ class ThreadReference:
         given = [name for name, value in self.named.items() if value is not None]
         if len(given) != 1:
             raise Invalid(
-                f"Say which thread is meant: {', '.join(given) or 'nothing'} was given, one id is expected.",
+                f"Specify one thread: {', '.join(given) or 'nothing'} was given, one id is expected.",
                 fields=dict.fromkeys(self.named, "exactly one of these"),
             )
 
@@ -80,9 +80,9 @@ class ThreadReference:
 def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, token: str | None) -> AuthorizedMessage:
     """Returns the inbox message for a run that may act on it.
 
-    Raises NotFound for an unknown message and equally for another agent's, Withdrawn for a message deleted in Slack,
-    LeaseLost without a valid lease. A lease that ended because everything under it was answered still lets its run add
-    to the answer.
+    Raises NotFound for an unknown message or another agent's message, Withdrawn for a message deleted in Slack, and
+    LeaseLost without a valid lease. A lease that ended because all its work was answered still lets its run add to the
+    answer.
     """
     found = inbox.get(tx, inbox_message_id)
     if found and found.agent_id != agent.id and _had(tx, agent, found, token):
@@ -91,10 +91,10 @@ def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, toke
         raise NotFound(f"You have no inbox message '{inbox_message_id}'.", hint="Use an id from your own poll or tray.")
     thread = threads.locked(tx, found.thread_id)
     lease = _of_task_run(tx, agent, found, token) or _named(tx, agent, found.lease_token, token)
-    inbox_message = inbox.locked(tx, inbox_message_id)  # after the lease: finish locks in this order
+    inbox_message = inbox.locked(tx, inbox_message_id)  # after the lease: finish uses this lock order
     assert inbox_message is not None  # inbox messages are never removed
     if inbox_message.status is InboxStatus.WITHDRAWN:
-        raise Withdrawn(hint="Say nothing; finish the lease.")
+        raise Withdrawn(hint="Do not reply; finish the lease.")
     if lease and inbox_message.status is InboxStatus.DELEGATED and _told_of(tx, lease, inbox_message):
         return AuthorizedMessage(inbox_message=inbox_message, thread=thread, lease=lease)
     if lease and lease.task_id and inbox_message.status is InboxStatus.UNREAD:
@@ -102,8 +102,8 @@ def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, toke
     held = _checked(tx, inbox_message, token, lease)
     if inbox_message.status is InboxStatus.UNREAD:
         raise Conflict(
-            "Somebody has answered what you asked, so this inbox message is unread again.",
-            hint="Finish your lease; the message comes by the next poll, together with the answer.",
+            "Somebody has answered your question, so this inbox message is unread again.",
+            hint="Finish your lease; the next poll returns the message together with the answer.",
         )
     return AuthorizedMessage(inbox_message=inbox_message, thread=thread, lease=held)
 
@@ -111,16 +111,16 @@ def authorize_message(tx: Transaction, agent: Agent, inbox_message_id: str, toke
 def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> AuthorizedTask:
     """Returns the task for a run that may act on it.
 
-    Raises NotFound for an unknown task and equally for another agent's, LeaseLost without a valid lease, and Conflict
-    with the reason if the task is over.
+    Raises NotFound for an unknown task or another agent's task, LeaseLost without a valid lease, and Conflict with the
+    reason if the task has ended.
     """
     found = tasks.get(tx, task_id)
     if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
-        raise LeaseLost(hint="The task is not yours, or not any more: stop working on it.")
+        raise LeaseLost(hint="The task is not yours, or no longer yours: stop working on it.")
     if found and found.agent_id != agent.id and found.created_by == agent.id:
         raise Conflict(
             "You have created this task, but it is not yours to work on.",
-            hint="When task_finished tells you of its end, you may speak of it under the lease of that notice.",
+            hint="When task_finished reports its end, you may reply about it under the lease of that notice.",
         )
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no task '{task_id}'.", hint="Use an id from your own poll, tray or list-tasks.")
@@ -132,7 +132,7 @@ def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | Non
 
 
 def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
-    """Whether a run has a valid notice about the end of a task, as the task's creator or in the creator's place."""
+    """Whether a run has a valid notice about the end of a task, as the task's creator or on the creator's behalf."""
     if task.thread_id:
         threads.locked(tx, task.thread_id)  # before the lease
     if token is not None:
@@ -143,15 +143,17 @@ def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None
 
 
 def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
-    """Raises LeaseLost for a run with a lease that is not its own any more, for any call."""
+    """Raises LeaseLost for any call of a run whose lease belongs to another run."""
     lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
     own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
     if token is not None and not own:
-        raise LeaseLost(hint="Stop working; what is still to be done comes by the next poll.")
+        raise LeaseLost(hint="Stop working; the next poll returns any remaining work.")
 
 
 def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
-    """Returns the thread, not locked. Raises NotFound equally for unknown threads and threads of other agents."""
+    """Returns the thread without locking it. Raises NotFound for unknown threads and for threads of other
+    agents alike.
+    """
     thread_id = _thread_id(tx, agent, about)
     thread = threads.get(tx, thread_id) if thread_id else None
     if thread is None or not transcript.takes_part(tx, agent.id, thread.id):
@@ -160,7 +162,7 @@ def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
 
 
 def lock_task(tx: Transaction, task_id: str) -> Task | None:
-    """Locks and returns a task, after its thread and its lease, in the general lock order."""
+    """Locks the task after its thread and its lease, in the general lock order, and returns it."""
     found = tasks.get(tx, task_id)
     if found and found.thread_id:
         threads.locked(tx, found.thread_id)
@@ -179,12 +181,12 @@ def _thread_id(tx: Transaction, agent: Agent, about: ThreadReference) -> str | N
 
 
 def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | None) -> Lease | None:
-    """Returns the lease with the given token, otherwise the last lease of the work; locked."""
+    """Locks and returns the lease with the given token, or the last lease of the work without a token."""
     return leases.get(tx, (own_token or "") if token is None else token, agent.id)
 
 
 def _of_task_run(tx: Transaction, agent: Agent, inbox_message: InboxMessage, token: str | None) -> Lease | None:
-    """Returns the lease of the running task for an unread follow-up, if the caller is the task's run."""
+    """Returns the lease of the running task for an unread follow-up if the caller is the task's run."""
     task = (
         tasks.get(tx, inbox_message.task_id)
         if inbox_message.task_id and inbox_message.status is InboxStatus.UNREAD
@@ -195,7 +197,7 @@ def _of_task_run(tx: Transaction, agent: Agent, inbox_message: InboxMessage, tok
     if token is None and task.claims > 1:
         return None
     if token not in (None, task.lease_token):
-        # The token may be of the notice about the follow-up, but only while that lease holds.
+        # The token may belong to the notice about the follow-up, but only while that lease is valid.
         named = leases.get(tx, token, agent.id)
         if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, inbox_message):
             return None
@@ -211,11 +213,11 @@ def _draw_in(tx: Transaction, inbox_message: InboxMessage, lease: Lease) -> Inbo
     leases.join(tx, lease.token, [inbox_message.id])
     history.record(tx, "inbox.claim", inbox_message.id, thread_id=inbox_message.thread_id, agent_id=lease.agent_id)
     inbox.refresh_queue_head(tx, inbox_message)
-    return replace(claimed, claims=1)  # the claims of the task count in its place
+    return replace(claimed, claims=1)  # the claims of the task count instead
 
 
 def _told_of(tx: Transaction, lease: Lease, inbox_message: InboxMessage) -> bool:
-    """Whether a lease is of a notice about the inbox message, or about the task of its delegation."""
+    """Whether a lease covers a notice about the inbox message, or about the task it was delegated to."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or not leases.holds(lease, tx.now):
         return False
@@ -234,13 +236,13 @@ def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
 
 
 def _had(tx: Transaction, agent: Agent, inbox_message: InboxMessage, token: str | None) -> bool:
-    """Whether the token is of an earlier lease of the agent on the inbox message."""
+    """Whether the token belongs to an earlier lease of the agent on the inbox message."""
     lease = leases.get(tx, token or "", agent.id)
     return lease is not None and inbox_message.id in (member.id for member in inbox.members(tx, lease.token))
 
 
 def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
-    """Whether the token is of an earlier lease of the agent on the task, or on a notice about the task."""
+    """Whether the token belongs to an earlier lease of the agent on the task, or on a notice about the task."""
     lease = leases.get(tx, token or "", agent.id)
     if lease is None or lease.task_id == task.id:
         return lease is not None
@@ -249,7 +251,7 @@ def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> b
 
 
 def _checked(tx: Transaction, inbox_message: InboxMessage, token: str | None, lease: Lease | None) -> Lease:
-    """Returns the lease if it is the lease of the message and lets its run act."""
+    """Returns the lease if it covers the message and lets its run act."""
     if inbox_message.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
     return _current(tx, inbox_message, "inbox message", token, lease)
@@ -271,7 +273,7 @@ def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str |
     if token is None and work.claims > 1:
         raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):
-        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+        raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     return lease
 
 

@@ -1,6 +1,4 @@
-"""Background work with contained failures: neither a bad row nor an unavailable database ends a
-round or the process.
-"""
+"""Contains failures of background work: neither a bad row nor an unavailable database ends a round or the process."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ _log = structlog.get_logger(__name__)
 
 
 async def attempt(work: Awaitable[object], action: str, **ids: str | None) -> None:
-    """Awaits a piece of background work. A failure is logged with the given ids."""
+    """Awaits a piece of background work. Logs a failure with the given ids."""
     try:
         await work
     except Unavailable as error:
-        _log.warning("background work has to wait", action=action, error=error.message, **ids)
+        _log.warning("background work is postponed", action=action, error=error.message, **ids)
     except Exception:  # noqa: BLE001 - any failure concerns this piece only; the next round tries again
         _log.exception("background work failed", action=action, **ids)

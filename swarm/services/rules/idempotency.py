@@ -29,8 +29,8 @@ class Caller:
 class IdempotentCall:
     """The identity of a call.
 
-    With a ``request_id``: the same tool, subject and id, with any arguments. Models reuse ids such as "1", so an id
-    counts only within its subject. Without an id: the same lease and the same arguments.
+    With a ``request_id``: the tool, the subject and the id, whatever the arguments. Models reuse ids such as "1", so an
+    id counts only within its subject. Without an id: the lease and the arguments.
     """
 
     agent_id: str
@@ -44,7 +44,7 @@ class IdempotentCall:
     def of(
         cls, caller: Caller, tool: str, about: str, said: Mapping[str, object], lease_token: str | None = None
     ) -> IdempotentCall:
-        """Returns the call of a run, under the given lease or by default ``lease_token``."""
+        """Returns the call of a run, under the given lease or, by default, the lease of ``lease_token``."""
         return cls(
             agent_id=caller.agent.id,
             tool=tool,
@@ -70,11 +70,12 @@ def idempotent(
     *,
     stands: Callable[[], bool] = lambda: True,
 ) -> _Result:
-    """Returns the result of ``act``, or the stored result of an earlier equal call as long as its effect ``stands``.
+    """Returns the result of ``act``, or the stored result of an equal earlier call while ``stands`` confirms its
+    effect.
 
     A failed call may be repeated.
     """
-    first = idempotency_keys.record(tx, call.key)  # first, so that of two concurrent calls one waits for the other
+    first = idempotency_keys.record(tx, call.key)  # recorded first: a concurrent equal call waits
     if not first and stands():
         return cast("_Result", orjson.loads(idempotency_keys.result(tx, call.key) or "{}"))
     result = act()
@@ -83,5 +84,5 @@ def idempotent(
 
 
 def digest(said: object) -> str:
-    """Returns a short digest, equal only for equal arguments."""
+    """Returns a short digest that is equal only for equal arguments."""
     return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()

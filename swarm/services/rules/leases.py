@@ -1,4 +1,4 @@
-"""Leases in use: renew, release, finish, and the return of work when a lease is lost.
+"""Renews, releases and finishes leases, and returns the work of lost leases.
 
 Lost work is handed out again, and is dead after its last attempt. A notice is dropped after five failed attempts, and
 its purpose is settled without its agent.
@@ -49,7 +49,7 @@ INTERRUPTED: Final = "the coordinator was interrupted while the agent worked"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """The given tokens, split into leases ended now and leases lost before."""
+    """The given tokens, divided into leases ended now and leases lost earlier."""
 
     ended: tuple[str, ...]
     lost: tuple[str, ...]
@@ -64,7 +64,7 @@ class Renewed:
 
 
 def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float = LEASE_SECONDS) -> Renewed:
-    """Prolongs leases by their full time, locked in a fixed order so that two callers cannot deadlock."""
+    """Extends leases by their full duration. They are locked in a fixed order so that two callers cannot deadlock."""
     renewed = {token: leases.renew(tx, token, agent.id, seconds) for token in sorted(set(tokens))}
     expiries = [(token, renewed[token]) for token in dict.fromkeys(tokens)]
     return Renewed(
@@ -74,7 +74,7 @@ def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float =
 
 
 def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds: float) -> Ended:
-    """Gives work back: due again at once or after a delay, without counting an attempt."""
+    """Gives work back: it is due again at once or after a delay, and the attempt is not counted."""
     held = _held(tx, agent, tokens)
     for lease in held.values():
         _give_back(tx, lease, delay_seconds)
@@ -84,7 +84,7 @@ def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds:
 def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
     """Undoes claims whose response reached no caller.
 
-    The tokens are still unknown outside, so no other call has used them.
+    The tokens are unknown to any caller, so no other call has used them.
     """
     for token in tokens:
         lease = leases.by_token(tx, token)
@@ -120,7 +120,9 @@ def finish(
 
 
 def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
-    """Ends a lease after a failure or silence of its run: the work is due again with one more attempt, or dead."""
+    """Ends a lease whose run failed or stopped renewing: the work is due again with one more attempt counted,
+    or dead.
+    """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease:
@@ -128,7 +130,7 @@ def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, operating_poli
 
 
 def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> None:
-    """Ends a lease that was not renewed in time, unless it was renewed meanwhile.
+    """Ends a lease that was not renewed in time, unless it has been renewed in the meantime.
 
     Leases of runs in the coordinator are left to `run_ends.break_off`, together with the run.
     """
@@ -147,10 +149,10 @@ def expire(tx: Transaction, token: str, operating_policy: OperatingPolicy) -> No
 
 
 def could_not_renew(tx: Transaction, lease: Lease, operating_policy: OperatingPolicy) -> bool:
-    """Whether a polling agent had no chance to renew, and so gets one more term.
+    """Whether a polling agent was unable to renew and therefore gets one more lease period.
 
-    Agents renew every third of a lease. They could not if the coordinator began to listen, or woke up, less than that
-    before the end of the lease.
+    Agents renew every third of a lease. Renewal was impossible if the coordinator started to listen, or woke up, less
+    than that before the end of the lease.
     """
     return lease.expires_at - int(operating_policy.lease_seconds * SECOND / 3) < began(tx, operating_policy)
 
@@ -172,7 +174,7 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, operating_p
 
 
 def _lose_notice(tx: Transaction, lease: Lease, reason: str, operating_policy: OperatingPolicy) -> None:
-    """Returns the notice of a lost lease for another attempt, or drops it with a record."""
+    """Returns the notice of a lost lease for another attempt, or drops it and records this."""
     if lease.attempt < NOTICE_ATTEMPTS:
         if notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
             tx.wake(lease.agent_id)
@@ -213,7 +215,7 @@ def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, react
 
 
 def end_if_resolved(tx: Transaction, lease: Lease) -> None:
-    """Ends a lease after the last of its work is resolved by a tool, unless the poll asked to hold the lease."""
+    """Ends a lease after a tool has resolved the last of its work, unless the poll asked to hold the lease."""
     if lease.hold or lease.ended_as is not None or lease.kind is LeaseKind.NOTICE:
         return
     task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
@@ -223,12 +225,14 @@ def end_if_resolved(tx: Transaction, lease: Lease) -> None:
 
 
 def claimed_members(tx: Transaction, lease: Lease) -> list[InboxMessage]:
-    """Returns the messages of a lease that still wait for an answer."""
+    """Returns the messages of a lease that still need an answer."""
     return _claimed(lease, inbox.members(tx, lease.token))
 
 
 def _to_return(tx: Transaction, lease: Lease) -> list[InboxMessage]:
-    """Returns the same messages, locked at once: messages before queue heads, as in the general lock order."""
+    """Returns the messages of a lease that still need an answer, all locked before any queue head, in the general lock
+    order.
+    """
     return _claimed(lease, inbox.members_locked(tx, lease.token))
 
 
@@ -274,13 +278,13 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
 
 
 def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutcome) -> None:
-    """Raises Unresolved for open work. A task ends by its own tools only; messages may be dismissed."""
+    """Raises Unresolved for open work. A task is ended only by its own tools; messages may be dismissed."""
     working = list(held)
     left = [task.id for task in (_returned(tx, lease) for lease in working) if task]
     if left:
         raise Unresolved(
             f"These tasks have no worker: {', '.join(left)}.",
-            hint="Give them to another one with assign-task, or end them with cancel-task; then finish.",
+            hint="Assign them to another worker with assign-task, or end them with cancel-task; then finish.",
         )
     running = [lease.task_id for lease in working if lease.task_id and _still_runs(tx, lease, lease.task_id)]
     if running:
@@ -299,7 +303,7 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutco
 
 
 def _returned(tx: Transaction, lease: Lease) -> Task | None:
-    """Returns the unassigned task of a TASK_RETURNED notice, which would be lost without an action of the agent."""
+    """Returns the unassigned task of a TASK_RETURNED notice, which would be lost if the agent did nothing."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or notice.kind is not NoticeKind.TASK_RETURNED or notice.task_id is None:
         return None
@@ -313,12 +317,12 @@ def _still_runs(tx: Transaction, lease: Lease, task_id: str) -> bool:
 
 
 def _runs(task: Task, lease: Lease) -> bool:
-    """Whether a task is held by the run of this lease."""
+    """Whether the run of this lease holds a task."""
     return task.status is TaskStatus.IN_PROGRESS and task.lease_token == lease.token
 
 
 def _lock_threads(tx: Transaction, tokens: Iterable[str]) -> None:
-    """Locks the threads of leases before the leases, as required of a caller that may change more than the lease."""
+    """Locks the threads of leases before the leases, for callers that may change more than the lease."""
     found = (leases.peek(tx, token) for token in set(tokens))
     for thread_id in sorted({lease.thread_id for lease in found if lease and lease.thread_id}):
         threads.locked(tx, thread_id)
@@ -334,14 +338,16 @@ def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lea
 
 
 def _thread(tx: Transaction, inbox_message: InboxMessage) -> Thread:
-    """Returns the thread of a message, not locked: the lease is locked here already, and threads come before leases."""
+    """Returns the thread of a message without locking it: the lease is already locked, and threads are locked before
+    leases.
+    """
     thread = threads.get(tx, inbox_message.thread_id)
     assert thread is not None  # threads of inbox messages are never removed
     return thread
 
 
 def _unlock(tx: Transaction, lease: Lease) -> None:
-    """Wakes the agent if more work is due in the freed lane."""
+    """Wakes the agent if more work is due in the released lane."""
     lane_id = lease.thread_id or lease.task_id
     if lane_id:
         queues.announce(tx, lease.agent_id, lane_id)

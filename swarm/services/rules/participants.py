@@ -1,11 +1,12 @@
 """Participants: the agents available for routing, and the standing of each author in Slack.
 
-The roster is read often and changes seldom, so it is cached for a moment. The standing of a person is verified by Slack
-and remembered.
+The roster is read often and rarely changes, so it is cached briefly. A person's standing is verified with Slack and
+remembered.
 
-Who may act: every process, for the events it gets. What is guaranteed: a person counts as a member only if Slack said
-so within `MEMBER_SECONDS`; a known person costs neither a statement nor a call; no transaction is open during calls of
-Slack. What happens on failure: the standing stays unknown, which allows nothing; messages then wait (`verify`).
+Who may act: every process, for the events it receives. What is guaranteed: a person counts as a member only if Slack
+confirmed this within `MEMBER_SECONDS`; a known person requires neither a statement nor a call; no transaction is open
+during calls to Slack. What happens on failure: the standing stays unknown and permits nothing; messages then wait
+(`verify`).
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from swarm.store.threads import people
 from swarm.store.threads.people import Verified
 
 AGENTS: Final = "agents"
-"""The topic of changes in the set of agents."""
+"""The topic for changes to the set of agents."""
 
 KEPT_SECONDS: Final = 1.0
 
 MEMBER_SECONDS: Final = 24 * 3600
-"""The time that a member counts as one without another check."""
+"""How long a person counts as a member before the next check."""
 
 STRANGER_SECONDS: Final = 3600
-"""Shorter than for members: a guest may become a member and should not have to wait until the next day."""
+"""Shorter than for members, because a guest who becomes a member should not have to wait until the next day."""
 
 WAIT_SECONDS: Final = 1.5
-"""The time that an event waits for Slack's reply: events must be acknowledged within three seconds."""
+"""How long an event waits for Slack's reply: events must be acknowledged within three seconds."""
 
 REMEMBERED: Final = 20_000
 
 
 class Rosters:
-    """The roster, at most a second old, and never older than a reload or a change by this process."""
+    """The roster, at most one second old and never older than a reload or a change made by this process."""
 
     def __init__(
         self, database: Database, operating_policy: OperatingPolicy, *, kept_seconds: float = KEPT_SECONDS
@@ -76,7 +77,7 @@ class Rosters:
         return is_young and has_default and self._generation == self._database.wakeups.generation(AGENTS)
 
     async def _read(self) -> None:
-        generation, now = self._database.wakeups.generation(AGENTS), time.monotonic()  # before looking
+        generation, now = self._database.wakeups.generation(AGENTS), time.monotonic()  # taken before the read
         self._roster = await self._database.read(read_roster, self._operating_policy)
         self._generation, self._read_at = generation, now
 
@@ -98,7 +99,7 @@ def read_roster(tx: Transaction, operating_policy: OperatingPolicy) -> Roster:
 
 
 def began(tx: Transaction, operating_policy: OperatingPolicy) -> int:
-    """Returns the time when this coordinator began to listen, by the database's clock; the local clock may differ."""
+    """Returns the time when this coordinator started to listen, in the database's clock; the local clock may differ."""
     return max(tx.opened_at, operating_policy.started_at)
 
 
@@ -109,7 +110,7 @@ class _Known:
 
 
 class Standings:
-    """Determines the standing of authors."""
+    """The standings of authors, as confirmed by Slack."""
 
     def __init__(
         self,
@@ -128,12 +129,12 @@ class Standings:
         self._known: dict[str, _Known] = {}
 
     def known(self, author: Author) -> Author:
-        """Returns the author with the standing known without a question, if any."""
+        """Returns the author with the standing if it is already known, without asking Slack."""
         standing = standing_by_event(author, self._me) or self._remembered(author.id)
         return replace(author, standing=standing)
 
     async def settled(self, author: Author, wait_seconds: float | None = None) -> Author:
-        """Returns the author with a standing; without one if Slack does not reply in time. Raises Unavailable."""
+        """Returns the author with a standing, or without one if Slack does not reply in time. Raises Unavailable."""
         known = self.known(author)
         if known.standing is not None:
             return known
@@ -156,7 +157,7 @@ class Standings:
         return known.standing if known and known.until > self._elapsed_us() else None
 
     def _remember(self, user_id: str, found: Verified) -> bool:
-        """Caches the standing. Returns whether Slack's statement is still valid."""
+        """Caches the standing. Returns whether Slack's statement is still current."""
         seconds = MEMBER_SECONDS if found.standing is Standing.MEMBER else STRANGER_SECONDS
         left_us = seconds * SECOND - found.age_us
         if left_us <= 0:
@@ -168,5 +169,5 @@ class Standings:
 
 
 def people_among(authors: Iterable[Author]) -> list[Author]:
-    """Returns the authors who are people, each once."""
+    """Returns the authors who are people, without duplicates."""
     return list({author.id: author for author in authors if author.kind is AuthorKind.USER}.values())

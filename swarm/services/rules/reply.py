@@ -1,4 +1,4 @@
-"""Answering: the state and its post change in one transaction."""
+"""Replies of agents: the status and the post change in one transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 MAX_REPLY_CHARACTERS: Final = 200_000
-"""About fifty messages in Slack, which take nearly a minute to send."""
+"""About fifty Slack messages, which take nearly a minute to send."""
 
 
 class Replied(TypedDict):
@@ -72,10 +72,11 @@ class Replies:
         broadcast: bool = False,
         wait: bool = False,
     ) -> Replied:
-        """Answers in the thread of an inbox message. All messages of the lease count as answered, unless ``only``.
+        """Answers in the thread of an inbox message. All messages of the lease count as answered, unless ``only`` is
+        set.
 
         With ``wait`` the text is a question: the messages wait, without a lease, until a person answers in the thread.
-        A repeated call returns the first result; a further call with another text posts again. Raises Invalid for an
+        A repeated call returns the first result; another call with a different text posts again. Raises Invalid for an
         empty message, and the errors of `authorize_message`.
         """
         words = ReplyText(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
@@ -84,7 +85,7 @@ class Replies:
     async def reply_to_task(
         self, caller: Caller, task_id: str, message: str, *, broadcast: bool = False, wait: bool = False
     ) -> Replied:
-        """Posts in the thread of a task: its run at any time, its creator after the notice of its end.
+        """Posts in the thread of a task. Its run may post at any time, its creator after the notice of its end.
 
         With ``wait`` the text is a question: the task waits, without a lease, until a person answers in the thread.
         Raises Invalid for an empty message, Conflict for a task without a thread, and the errors of `authorize_task`.
@@ -93,7 +94,7 @@ class Replies:
         return await self._database.write(self._reply_to_task, caller, task_id, words)
 
     async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> Dismissed:
-        """Marks an inbox message as needing no answer: the message gets ✅ and no reply."""
+        """Marks an inbox message as needing no answer: it gets ✅ and no reply."""
         if not reason.strip():
             raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
         return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
@@ -110,7 +111,7 @@ class Replies:
 
     def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
         sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.inbox_message.id)
-        # A reply to a delegated message answers no other.
+        # A reply to a delegated message answers no other message.
         alone = words.only or hold.inbox_message.status is InboxStatus.DELEGATED
         for inbox_message in [hold.inbox_message] if alone else [hold.inbox_message, *claimed_members(tx, hold.lease)]:
             if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, inbox_message) and not words.wait:
@@ -149,7 +150,7 @@ class Replies:
         def act() -> Dismissed:
             hold = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
             if not inbox.move(tx, InboxStep.DISMISS, hold.inbox_message, reason=reason):
-                raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be dismissed.")
+                raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be dismissed.")
             show_answered(tx, hold.thread, hold.inbox_message.ts, self._reactions)
             end_if_resolved(tx, hold.lease)
             return {"status": InboxStatus.DISMISSED.value}
@@ -191,14 +192,14 @@ def post(
     inbox_message_id: str | None = None,
     task_id: str | None = None,
 ) -> list[str]:
-    """Queues a text of an agent.
+    """Queues an agent's text.
 
-    Raises Invalid if nothing of the text can be shown, Withdrawn if the thread was deleted.
+    Raises Invalid if no part of the text can be shown, and Withdrawn if the thread was deleted.
     """
     if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
         raise Withdrawn(
             "The thread's first message was deleted in Slack, so nothing can be posted there.",
-            hint="Say nothing; a task may still be ended, without a reply.",
+            hint="Do not reply; a task may still be ended without a reply.",
         )
     sent = post_message(
         tx,
@@ -211,18 +212,20 @@ def post(
         mentionable=_people(tx, thread, words.text),
     )
     if not sent:
-        raise Invalid("The message has nothing that can be shown.", fields={"message": "what to say in the thread"})
+        raise Invalid(
+            "The message contains nothing that can be shown.", fields={"message": "what to say in the thread"}
+        )
     return sent
 
 
 def check_text(message: str) -> str:
-    """Returns the message unchanged. Raises Invalid for an empty message, TooLarge for a long one."""
+    """Returns the message unchanged. Raises Invalid for an empty message and TooLarge for a long one."""
     if not strip_invisible(message).strip():
         raise Invalid("The message is empty.", fields={"message": "what to say in the thread"})
     if len(message) > MAX_REPLY_CHARACTERS:
         raise TooLarge(
-            f"The message has {len(message)} characters; at most {MAX_REPLY_CHARACTERS} fit into one answer.",
-            hint="Say the essence; it would be dozens of messages that nobody reads.",
+            f"The message has {len(message)} characters; the limit for one answer is {MAX_REPLY_CHARACTERS}.",
+            hint="Summarise it; it would fill dozens of messages that nobody reads.",
         )
     return message
 
@@ -239,19 +242,19 @@ def _people(tx: Transaction, thread: Thread, message: str) -> frozenset[str]:
 def _with_thread(tx: Transaction, task: Task) -> Thread:
     if task.thread_id is None:
         raise Conflict(
-            "This task has no Slack thread, so there is nowhere to say it.",
-            hint="Put what you have to say into its result, or tell an agent with send-message.",
+            "This task has no Slack thread, so a reply cannot be posted.",
+            hint="Add the text to its result, or write to an agent with send-message.",
         )
     return threads.locked(tx, task.thread_id)
 
 
 def _task_status(tx: Transaction, task_id: str) -> str:
     task = tasks.get(tx, task_id)
-    assert task is not None  # read a moment ago
+    assert task is not None  # just read
     return task.status.value
 
 
 def _status(tx: Transaction, inbox_message_id: str) -> str:
     inbox_message = inbox.get(tx, inbox_message_id)
-    assert inbox_message is not None  # locked a moment ago
+    assert inbox_message is not None  # just locked
     return inbox_message.status.value

@@ -1,11 +1,11 @@
 """The coordinator's own posts and reactions in a thread.
 
-A waiting message is announced by one post until the message is answered. When the default lead answers in an agent's
-place, the thread gets one post a day. Unknown agent names and refusals are posted ephemerally to the author.
+One post announces a waiting message until the message is answered. When the default lead answers for another agent, the
+thread gets one post a day. Unknown agent names and refusals are posted ephemerally to the author.
 
-The Retry button of a failed answer is removed as soon as the work is handed out again or cannot be handed out any more.
-A separate delivery removes the button, even if it was pressed just before a restart. Another press of a remaining
-button only repeats the removal, which does no harm.
+The Retry button of a failed answer is removed as soon as the work is handed out again or can no longer be handed out. A
+separate delivery removes the button, even if it was pressed just before a restart. Another press of a remaining button
+only repeats the removal, which does no harm.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 PART_CHARACTERS: Final = 3_900
-"""Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""
+"""Longer texts are split, because Slack itself splits a message at about 4,000 characters, regardless of code."""
 
 FAILED_TEXT: Final = (
     "This message could not be answered: {reason} It is set aside; an operator can hand it out again (redrive)."
 )
 
 LIMITED_TEXT: Final = (
-    "That was more than I take from one person within a minute, so no agent has got this message. "
+    "You have reached the limit of messages per minute, so no agent has received this message. "
     "Wait a minute, then send it again."
 )
 
@@ -58,13 +58,13 @@ WAITS_TEXT: Final = (
     "{who} not available right now. Your message is queued and will be answered as soon as {back} available."
 )
 NO_LEAD_TEXT: Final = (
-    "No lead is available right now. Your message is queued and will be answered as soon as one is there."
+    "No lead is available right now. Your message is queued and will be answered as soon as one is available."
 )
 FAILOVER_TEXT: Final = "{who} not available right now, so {lead} answers instead."
-UNKNOWN_TEXT: Final = "No agent is called {names}, so {who} got your message. You can write to {choice}."
+UNKNOWN_TEXT: Final = "There is no agent called {names}, so {who} got your message. You can write to {choice}."
 BOT_CAPPED_TEXT: Final = (
-    "Bots have said as much in this thread as agents take within an hour, so no agent gets more of it for now. "
-    "People are heard as before; whoever runs me can raise the limit (bot_messages_per_hour)."
+    "Bots have reached this thread's hourly limit, so no agent receives more messages from bots for now. "
+    "Messages from people are not affected; my operator can raise the limit (bot_messages_per_hour)."
 )
 
 _MOST_NAMES: Final = 20
@@ -79,10 +79,10 @@ RETRY_IMPOSSIBLE: Final = "This cannot be run again."
 _REFUSED: Final = {
     Standing.GUEST: "You are a guest of this workspace, and I only work for its members here.",
     Standing.EXTERNAL: "You belong to another workspace, and I only work for members of this one here.",
-    Standing.UNVERIFIED: "Slack does not tell me who you are, and I only work for members of this workspace here.",
+    Standing.UNVERIFIED: "Slack has not identified you, and I only work for members of this workspace here.",
 }
-_NOT_LISTED: Final = "You are not on the list of people whom I work for here."
-_WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or whoever runs me to allow you."
+_NOT_LISTED: Final = "You are not on the list of people I work for here."
+_WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or ask my operator to give you access."
 
 _log = structlog.get_logger(__name__)
 
@@ -100,7 +100,7 @@ def post_message(
     broadcast: bool = False,
     mentionable: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Queues a text of any length for a thread, made safe and split. Returns the delivery ids in order."""
+    """Queues a text of any length for a thread, escaped and split. Returns the delivery ids in order."""
     parts = split(_safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     wanted = [
         deliveries.add(
@@ -131,11 +131,10 @@ def post_closing(
     task_id: str | None = None,
     mentionable: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """Queues the text of an answer, or the rest that was not shown live; the last part shows ``closing`` below the
-    text.
+    """Queues the text of an answer, or the part that was not shown live, with ``closing`` below the last post.
 
-    Without a text, the note of ``closing`` is posted in place of the text; without either, nothing is posted.
-    ``is_safe`` marks a text that is already safe. Returns the delivery ids in order.
+    Without a text, the note of ``closing`` is posted instead; without either, nothing is posted. ``is_safe`` marks a
+    text that is already escaped. Returns the delivery ids in order.
     """
     parts = split(text if is_safe else _safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     if not parts and closing.note:
@@ -169,12 +168,12 @@ def _refused_text(author: Author) -> str:
 
 
 def why_refused(author: Author) -> str:
-    """Returns the reason of a refusal, as a sentence addressed to the author."""
+    """Returns the reason for a refusal, as a sentence addressed to the author."""
     return (_REFUSED.get(author.standing) if author.standing else None) or _NOT_LISTED
 
 
 def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, idempotency_key: str) -> None:
-    """Answers a message so that only the author sees the answer, at most once per key."""
+    """Answers a message visibly only to its author, at most once per key."""
     is_private = thread.channel_type is ChannelType.DM  # a direct message has no other readers
     deliveries.add(
         tx,
@@ -188,22 +187,22 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
 
 
 def show_stored(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
-    """👀"""
+    """Adds 👀."""
     react(tx, thread, ts, reactions.stored, Mark.STORED)
 
 
 def show_answered(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
-    """✅"""
+    """Adds ✅."""
     react(tx, thread, ts, reactions.answered, Mark.END)
 
 
 def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
-    """❌"""
+    """Adds ❌."""
     react(tx, thread, ts, reactions.failed, Mark.END)
 
 
 def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
-    """🛑"""
+    """Adds 🛑."""
     react(tx, thread, ts, reactions.stopped, Mark.END)
 
 
@@ -216,7 +215,7 @@ def show_anew(tx: Transaction, thread: Thread, inbox_message: InboxMessage, reac
     ]
     kept = {emoji for other in others for emoji in _end_marks(other.status, reactions)}
     for emoji in _end_marks(InboxStatus.DELEGATED, reactions) - kept:
-        take_back(tx, thread, inbox_message.ts, emoji, "its message is worked on again")
+        take_back(tx, thread, inbox_message.ts, emoji, "its message is being processed again")
 
 
 def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
@@ -231,13 +230,13 @@ def _end_marks(status: InboxStatus, reactions: Reactions) -> set[str]:
 
 
 def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:
-    """❌, and a post with the reason."""
+    """Adds ❌ and posts the reason."""
     react_failed(tx, thread, ts, reactions)
     post_message(tx, thread, FAILED_TEXT.format(reason=sentence(reason)))
 
 
 def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:
-    """Shows the progress of a task: one message with a Stop button, posted once and updated from then on."""
+    """Shows the progress of a task in a message with a Stop button, which is posted once and then updated."""
     share = f" ({percent} %)" if percent is not None else ""
     words = _first_part(thread, task, f"⏳ **{task.title}**{share}: {text}")
     key = _progress_key(task)
@@ -255,19 +254,21 @@ def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percen
 
 
 def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> None:
-    """Marks the progress message of a finished task, if there is one, and removes the Stop button."""
+    """Marks the progress message of a finished task, if any, and removes the Stop button."""
     words = _first_part(thread, task, f"{_SIGNS[how]} **{task.title}**: {how}")
     deliveries.change(tx, thread, _progress_key(task), words, stops_task_id=None, agent_id=task.agent_id)
 
 
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
-    """Posts that a message waits and for which agents, once until the message is answered."""
+    """Posts that a message waits, and for which agents, once until the message is answered."""
     if threads.tell_queued(tx, thread.id):
         post_message(tx, thread, _queued_text(roster, waits_for))
 
 
 def _queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
-    """Returns why a message waits. ``waits_for`` are its agents, all offline; empty if it waits for a lead."""
+    """Returns the reason why a message waits. ``waits_for`` are its agents, all offline; empty if it waits for
+    a lead.
+    """
     lead = roster.default_lead
     if all(agent == lead for agent in waits_for) and not any(agent.online for agent in roster.agents):
         return QUEUED_TEXT
@@ -279,7 +280,7 @@ def _queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
 
 
 def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
-    """Posts that a named agent is offline and that the lead answers; once a day per agent."""
+    """Posts that a named agent is offline and that the lead answers instead, once a day per agent."""
     day = tx.now // (24 * 3600 * SECOND)
     key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
     text = FAILOVER_TEXT.format(who=names_and_verb(absent), lead=lead.name)
@@ -310,7 +311,7 @@ def _unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: R
 
 
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
-    """Posts a refusal to the author alone; for bots to the thread, because a bot reads no ephemeral message."""
+    """Posts a refusal to the author only; for bots in the thread, because a bot sees no ephemeral messages."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
         deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key)
         return
@@ -319,19 +320,19 @@ def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decisio
 
 
 def replace_retry(tx: Transaction, thread: Thread, message_ts: str, text: str) -> None:
-    """Replaces the Retry button of a message, after a press, by ``text`` (mrkdwn)."""
+    """Replaces the Retry button of a message with ``text`` (mrkdwn) after a press."""
     _replace(tx, thread, text, target_ts=message_ts)
 
 
 def retire_retry_of_message(tx: Transaction, thread: Thread, inbox_message: InboxMessage) -> None:
-    """Removes the Retry buttons below the answers to a message after an operator has handed out the message again."""
+    """Removes the Retry buttons below the answers to a message that an operator has handed out again."""
     for run in runs.of_thread(tx, thread.id):
         if inbox_message.id in run.inbox_message_ids:
             _redriven(tx, thread, run)
 
 
 def retire_retry_of_task(tx: Transaction, thread: Thread, task: Task) -> None:
-    """Removes the Retry buttons of a task after an operator has handed out the task again."""
+    """Removes the Retry buttons of a task that an operator has handed out again."""
     for run in runs.of_task(tx, task.id):
         _redriven(tx, thread, run)
 
@@ -345,11 +346,11 @@ def _first_part(thread: Thread, task: Task, text: str) -> str:
 
 
 def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozenset[str] = frozenset()) -> str:
-    """Returns the text made safe for Slack. The removal of a secret is logged."""
+    """Returns the text escaped for Slack and without secrets. Logs the removal of a secret."""
     shown = safe(text, mentionable)
     if shown.count(REMOVED) > text.count(REMOVED):
         _log.warning(
-            "A secret was removed from what an agent says.",
+            "A secret was removed from an agent's text.",
             action="secret_removed",
             agent_id=agent_id,
             channel=thread.channel,

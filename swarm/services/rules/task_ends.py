@@ -1,7 +1,7 @@
 """The end of a task, caused by its run, the sweep, a lead, an operator or a person in Slack.
 
-One transaction: the state, the lease, the owner of the thread, the notices, and the reactions and posts in the thread.
-The task must be locked, and the thread, if there is one.
+One transaction changes the status, the lease, the owner of the thread, the notices, and the reactions and posts in the
+thread. The task must be locked, and also the thread if there is one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 
 def complete(tx: Transaction, task: Task, result: str, operating_policy: OperatingPolicy) -> None:
-    """Completes a task with the result of its run. Replying to people is up to the run or the delegator."""
+    """Completes a task with the result of its run. The run or the delegator replies to people."""
     if tasks.move(tx, TaskStep.COMPLETE, task, said=result):
         _after(tx, task, operating_policy, "its task is done")
         thread = _thread(tx, task)
@@ -56,7 +56,7 @@ def fail(tx: Transaction, task: Task, error: str, *, told: bool, operating_polic
 
 
 def break_off(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> None:
-    """Fails a task because a dependency will never be done."""
+    """Fails a task because a dependency will never be completed."""
     if tasks.move(tx, TaskStep.BREAK, task, said=reason):
         _failed(tx, task, reason, FAILED_TEXT, operating_policy)
 
@@ -64,7 +64,9 @@ def break_off(tx: Transaction, task: Task, reason: str, operating_policy: Operat
 def dead_letter(
     tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy, *, told: bool = False
 ) -> None:
-    """Sets a task aside after its last attempt, until a redrive. ``told``: the reason is already in the thread."""
+    """Dead-letters a task after its last attempt, until a redrive. ``told``: the reason has already been posted in the
+    thread.
+    """
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
         _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, operating_policy)
 
@@ -78,7 +80,8 @@ def cancel(
     by: str | None = None,
     person: str | None = None,
 ) -> bool:
-    """Cancels an unfinished task; False if the task is over. ``by`` is the acting agent, ``person`` the Slack user.
+    """Cancels an unfinished task. Returns False if the task has ended. ``by`` is the acting agent, ``person`` the Slack
+    user.
 
     ``reason`` continues the sentence after “was cancelled”.
     """
@@ -120,7 +123,7 @@ def unassign(tx: Transaction, task: Task, reason: str, operating_policy: Operati
 
 
 def decline(tx: Transaction, task: Task, reason: str) -> bool:
-    """Declines an offer: its messages are unread again for the offering agent. False if the offer is over."""
+    """Declines an offer: its messages are unread again for the offering agent. Returns False if the offer has ended."""
     if not tasks.move(tx, TaskStep.DECLINE, task, said=reason):
         return False
     for inbox_message in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
@@ -144,14 +147,14 @@ def _failed(tx: Transaction, task: Task, reason: str, words: str | None, operati
 
 
 def _after(tx: Transaction, task: Task, operating_policy: OperatingPolicy, reason: str) -> None:
-    """Hands the thread back, together with its unanswered messages."""
+    """Returns the thread, together with its unanswered messages."""
     thread = _thread(tx, task)
     if thread:
         hand_back(tx, thread, task, read_roster(tx, operating_policy), reason)
 
 
 def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
-    """Ends the lease of a run that has lost its task, and notifies the run, unless the run itself acts."""
+    """Ends the lease of a run that has lost its task, and notifies the run unless the run itself is acting."""
     if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
         leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
         for inbox_message in inbox.members(tx, task.lease_token):
@@ -178,7 +181,7 @@ def _report(
     instead: str | None = None,
     by: str | None = None,
 ) -> None:
-    """Notifies the creator of the task, or for an operator's task the agent ``instead``.
+    """Notifies the creator of the task, or the agent ``instead`` if an operator created the task.
 
     ``by`` is the acting agent or person; by default the task's own agent.
     """

@@ -1,8 +1,8 @@
-"""Thread ownership as tasks begin and end, and people's messages in the thread of a task.
+"""Maintains the ownership of threads as tasks start and end, and handles people's messages in the thread of a task.
 
-A thread that changes owners takes along the unread messages of the old owner. A running task occupies its thread, so a
-new message would wait for the task's end. Therefore the task's agent gets the message as a notice, with the next poll
-or renewal, and answers under the task's lease (a follow-up). A task that waits for a person continues.
+When a thread changes owners, the unread messages of the old owner move with it. A running task occupies its thread, so
+a new message would have to wait for the end of the task. Therefore the task's agent gets the message as a notice, with
+the next poll or renewal, and answers under the task's lease (a follow-up). A task that waits for a person continues.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str) -> No
 def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, reason: str) -> int:
     """Makes the agent of a task the owner and returns the new epoch. The thread must be locked.
 
-    The epoch also changes if the agent already owns the thread: later steps of its older tasks must not end this
-    ownership.
+    The epoch also changes if the agent already owns the thread, because later steps of its older tasks must not end
+    this ownership.
     """
     epoch = threads.hand_over(tx, thread, agent_id, reason, anew=True)
     _bring_along(tx, thread, agent_id, reason, task.id)
@@ -42,7 +42,7 @@ def take_if_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, ros
     """Makes the agent of an existing task the owner, unless the thread is taken. The thread must be locked.
 
     A thread is free if it has no owner, or if its owner is the creator of the task or a lead. A newer task of another
-    worker keeps the thread, and so does a worker named by a person. Returns the new epoch, or None.
+    worker keeps the thread, and so does a worker that a person has named. Returns the new epoch, or None.
     """
     return hand_over_for(tx, thread, task, agent_id, reason) if _is_free(tx, thread, task, agent_id, roster) else None
 
@@ -56,20 +56,21 @@ def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster:
 
 
 def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reason: str) -> None:
-    """Returns a thread to the delegator of the task, unless the thread has moved on since. The thread must be locked.
+    """Returns a thread to the delegator of the task, unless the thread has changed owners since. The thread must be
+    locked.
 
-    Compare and set on the epoch: an older task cannot take the thread from a newer one. A subtask returns the thread to
-    its parent task if the parent still has an agent, so that the parent can return the thread in turn; otherwise to the
-    delegator of the whole. The default lead stands in for a removed delegator.
+    This is a compare-and-set on the epoch: an older task cannot take the thread from a newer one. A subtask returns the
+    thread to its parent task if the parent still has an agent, so that the parent can return the thread in turn;
+    otherwise to the delegator of the top-level task. The default lead replaces a removed delegator.
     """
-    if task.status is TaskStatus.OFFERED:  # its epoch is the one before the thread is handed over
+    if task.status is TaskStatus.OFFERED:  # its epoch precedes the handover of the thread
         return
     if task.epoch is None or thread.epoch != task.epoch or thread.owner_id != task.agent_id:
         return
     above = [other for other in task_queries.ancestors(tx, task.parent_id) if other.thread_id == thread.id]
     whole = _to_return_to(tx, above, roster)
     if whole:
-        assert whole.agent_id is not None  # an agent of the roster
+        assert whole.agent_id is not None  # an agent in the roster
         epoch = hand_over_for(tx, thread, whole, whole.agent_id, reason)
         tasks.give(tx, whole, whole.agent_id, epoch, reason)
         return
@@ -79,9 +80,9 @@ def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reaso
 
 
 def _to_return_to(tx: Transaction, above: list[Task], roster: Roster) -> Task | None:
-    """Returns the first ancestor that had the thread and is still active.
+    """Returns the first ancestor that owned the thread and is still active.
 
-    The task is locked here, since tasks come before messages and queue heads in the lock order.
+    The task is locked here because tasks precede messages and queue heads in the lock order.
     """
     for found in above:
         if found.epoch is not None and found.status in ACTIVE_STATUSES:
@@ -98,7 +99,9 @@ def _bring_along(tx: Transaction, thread: Thread, owner_id: str, reason: str, ta
 
 
 def follow_up(tx: Transaction, task: Task, inbox_message: InboxMessage) -> None:
-    """Adds a follow-up notice about a message for the agent of a running task, unless the same notice already waits."""
+    """Adds a follow-up notice about a message for the agent of a running task, unless an identical notice is
+    waiting.
+    """
     if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, task.agent_id, inbox_message.id):
         notices.add(
             tx,
@@ -112,23 +115,26 @@ def follow_up(tx: Transaction, task: Task, inbox_message: InboxMessage) -> None:
 
 def stored(tx: Transaction, inbox_message_id: str, task: Task | None) -> None:
     """Adds a follow-up notice for a new message in the thread if the agent's task ``task`` is running."""
-    # Read again: a claim may have started the task before the inbox message and its queue head were there to prevent
-    # it.
+    # Read again, because a claim may have started the task before the inbox message and its queue head existed.
     current = tasks.get(tx, task.id) if task else None
     if current and current.status is TaskStatus.IN_PROGRESS:
         inbox_message = inbox.get(tx, inbox_message_id)
-        assert inbox_message is not None  # stored a moment ago
+        assert inbox_message is not None  # just stored
         follow_up(tx, current, inbox_message)
 
 
 def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
-    """Treats an unread message of a person in the thread as the answer to a question that the agent has just asked."""
+    """Treats an unread message of a person in the thread as the answer to the question that the agent has just
+    asked.
+    """
     if inbox.unread_in_thread(tx, agent_id, thread.id):
         answer(tx, thread)
 
 
 def concerned(tx: Transaction, inbox_message: InboxMessage) -> tuple[str | None, str | None]:
-    """Returns the agent that works on a message now, and the task if the message was delegated; None without one."""
+    """Returns the agent that currently works on a message, and the task if the message was delegated; None for each if
+    missing.
+    """
     if inbox_message.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):
         return inbox_message.agent_id, None
     task = (

@@ -1,4 +1,4 @@
-"""The runs of this process, one task each, and the notices that stop them."""
+"""The runs of this process, one asyncio task each, and the notices that stop them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ActiveRuns:
-    """Begins, stops and ends runs."""
+    """Control of the runs in this process: their start, stop and end."""
 
     def __init__(self, run_context: RunContext) -> None:
         self._run_context = run_context
@@ -38,7 +38,7 @@ class ActiveRuns:
         self._term = term
 
     def places(self, agent_id: str, parallel: int) -> int:
-        """Returns the number of further runs that an agent may have."""
+        """Returns how many more runs an agent may have."""
         return parallel - sum(run.source.agent_id == agent_id for run in self._runs)
 
     def has_room(self, agent_id: str, parallel: int) -> bool:
@@ -51,23 +51,23 @@ class ActiveRuns:
             await self._changed.wait_for(lambda: self.has_room(agent_id, parallel))
 
     def begin(self, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications) -> None:
-        """Begins the run for a claimed trigger."""
+        """Starts the run for a claimed trigger."""
         self._begin(AgentSource(self._run_context, agent, one, trigger, take_news))
 
     async def begin_streams(self) -> None:
-        """Begins to show every open answer of a polling agent that this process does not show yet."""
+        """Starts showing each open answer of a polling agent that this process does not show yet."""
         for run_id in await self._run_context.database.read(run_events.running):
             if not self.runs(run_id):
                 self._begin(StreamSource(self._run_context, run_id))
 
     def stop(self, run_id: str, by: str | None) -> None:
-        """Stops a run for a person, by user id. A run of another process is stopped there."""
+        """Stops a run for the person with this user id. A run of another process is stopped by that process."""
         for run in self._runs:
             if run.run_id == run_id:
                 run.stop(by)
 
     def stop_for_task(self, task_id: str, by: str | None) -> None:
-        """Stops the run of a cancelled task; ``by`` is the user id of the person, if a person cancelled the task."""
+        """Stops the run of a cancelled task; ``by`` is the user id of the person if a person cancelled the task."""
         for run in self._runs:
             if run.source.task_id == task_id:
                 run.stop(by)
@@ -81,17 +81,17 @@ class ActiveRuns:
                     run.stop(None)
 
     def lose(self, agent_id: str) -> None:
-        """Ends the runs of a removed agent as lost: nothing more of them is shown."""
+        """Ends the runs of a removed agent as lost and stops showing their answers."""
         for run in self._runs:
             if run.source.agent_id == agent_id:
                 run.lose()
 
     def runs(self, run_id: str) -> bool:
-        """Whether this process executes a run, including its beginning and end."""
+        """Whether this process executes a run, including the start and the end of the run."""
         return any(run.run_id == run_id for run in self._runs)
 
     async def end_all(self) -> None:
-        """Ends every run, and waits until all shown messages are sealed."""
+        """Ends every run and waits until all shown messages are sealed."""
         tasks = list(self._runs.values())
         for task in tasks:
             task.cancel()
@@ -115,7 +115,9 @@ class ActiveRuns:
 
 
 class RunNotifications:
-    """Acts on notices for the agents that the coordinator runs, because these agents get no notices during a run."""
+    """The handler of notices for agents that the coordinator runs, because these agents receive no notices during a
+    run.
+    """
 
     def __init__(self, work: Work, tasks: Tasks, delegations: Delegations, running: ActiveRuns) -> None:
         self._work = work
@@ -124,13 +126,13 @@ class RunNotifications:
         self._runs = running
 
     async def hear(self, agent: Agent) -> None:
-        """Acts on all notices for an agent."""
+        """Handles all notices for an agent."""
         heartbeat = await self._work.renew(agent, [])
         for trigger in heartbeat.notices:
             await self.take(agent, trigger)
 
     async def take(self, agent: Agent, trigger: Trigger) -> None:
-        """Acts on one notice, and finishes it."""
+        """Handles one notice and finishes it."""
         await attempt(self._act(agent, trigger), "turn_news", trigger=trigger.id)
         await self._work.finish(agent, [trigger.lease_token], FinishOutcome.DONE)
 
@@ -147,7 +149,7 @@ class RunNotifications:
             case TriggerKind.TASK_RETURNED if trigger.task:
                 await self._tasks.cancel(caller, trigger.task.id, "its worker has gone")
             case _:
-                """The agent answers what people said; other notices change nothing for it."""
+                """The agent replies to messages from people; other notices need no action."""
 
 
 def _person(notice: NoticeView | None) -> str | None:

@@ -1,12 +1,12 @@
-"""A run with a visible answer, from its first event to its recorded end, independent of the source of the events.
+"""Shows the answer of a run and records its end, whatever the source of the events.
 
-Who may act: the elected process, with one `AnswerRun` per run. What is guaranteed: an answer is shown by one process at
-a time, and its messages begun by another process are sealed before. The end is recorded however long the database is
-unavailable.
+Who may act: the elected process, with one `AnswerRun` per run. What is guaranteed: one process at a time shows an
+answer, and messages begun by another process are sealed first. The end is recorded even if the database is unavailable
+for a long time.
 
 What happens on failure: the shown messages are sealed at once, as after a crash (`run_recovery`). Claimed work is given
-back. The answer of a polling agent is shown again by the next run, or posted as stored after an internal error; text
-that cannot be shown live is posted as well.
+back. The answer of a polling agent is shown again by the next run, or posted from the stored text after an internal
+error; text that cannot be shown live is also posted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 class RunContext:
     """The services shared by all runs.
 
-    Without ``stop_button_seconds`` no Stop button is shown, because Slack has its own.
+    Without ``stop_button_seconds`` no Stop button is shown, because Slack shows its own.
     """
 
     database: Database
@@ -60,7 +60,9 @@ class RunContext:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts work beside the runs; the reference kept here protects the task from garbage collection."""
+        """Starts background work alongside the runs and keeps a reference, so that the task is not
+        garbage-collected.
+        """
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -69,32 +71,34 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opening:
-    """The place and settings with which an answer begins."""
+    """The place and the settings of a new answer."""
 
-    place: AnswerTarget | None  # None: the work is a task without a thread
+    place: AnswerTarget | None  # None for a task without a thread
     mentionable: frozenset[str]  # user ids
     sealed_pages: int = 0  # messages that already show the beginning of the answer
 
 
 class RunSource(Protocol):
-    """The events of one run, and the right to show them. Each method gets the run, to stop it or to end it as lost."""
+    """The events of one run and the right to show them. Each method receives the run, so that it can stop the run or
+    end it as lost.
+    """
 
     run_id: str
-    agent_id: str | None  # the agent whose limit of parallel runs counts this run; None: its agent runs elsewhere
+    agent_id: str | None  # the agent whose limit of parallel runs counts this run; None if the agent runs elsewhere
     task_id: str | None  # a task whose cancellation stops the run
-    inbox_message_ids: set[str]  # messages whose deletion stops the run, once all are deleted
-    was_called: bool  # the agent may have begun
+    inbox_message_ids: set[str]  # messages whose deletion stops the run once all of them are deleted
+    was_called: bool  # the agent may have started
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Waits until earlier messages in the thread are sealed; False if there is nothing to run."""
+        """Waits until earlier messages in the thread are sealed. Returns False if there is nothing to run."""
         ...
 
     async def begin(self) -> Opening | None:
-        """Begins the run; None if the work belongs to another run."""
+        """Starts the run. Returns None if the work belongs to another run."""
         ...
 
     async def keep(self, run: AnswerRun) -> None:
-        """Keeps the work beside the run, until cancelled."""
+        """Keeps the claim on the work during the run, until cancelled."""
         ...
 
     async def is_ours(self, run: AnswerRun) -> bool:
@@ -102,16 +106,16 @@ class RunSource(Protocol):
         ...
 
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
-        """Begins to produce events. Raises AnswerLost."""
+        """Starts producing events. Raises AnswerLost."""
         ...
 
     async def stored(self) -> AnswerShown | None:
-        """Returns the answer as stored; None for an agent that can only run again."""
+        """Returns the stored answer; None if the answer exists only as a run that must be repeated."""
         ...
 
 
 class AnswerRun:
-    """A run in progress. On cancellation, it seals the shown messages and leaves its work to be done again."""
+    """A run in progress. On cancellation, it seals the shown messages and leaves its work for another run."""
 
     def __init__(self, run_context: RunContext, source: RunSource, term: OfficeTerm) -> None:
         self.source = source
@@ -119,9 +123,9 @@ class AnswerRun:
         self.term = term
         self._run_context = run_context
         self._showing: Showing | None = None
-        self._reading: asyncio.Task[None] | None = None  # of an answer not shown live
-        self._stopped: tuple[str | None] | None = None  # by whom, after a Stop
-        self._is_lost = False  # the work belongs to another run by now
+        self._reading: asyncio.Task[None] | None = None  # reads an answer that is not shown live
+        self._stopped: tuple[str | None] | None = None  # the user id of the person who stopped the run
+        self._is_lost = False  # the work now belongs to another run
 
     async def run(self) -> None:
         """Shows the answer and records its end."""
@@ -145,7 +149,7 @@ class AnswerRun:
             await asyncio.gather(*beside, return_exceptions=True)
 
     def stop(self, by: str | None) -> None:
-        """Stops the answer. ``by`` is a user id, which a later stop without a person leaves in place."""
+        """Stops the answer. ``by`` is a user id; a later stop without a person does not replace it."""
         self._stopped = self._stopped if self._stopped and by is None else (by,)
         if self._showing:
             self._showing.stop(by)
@@ -153,7 +157,7 @@ class AnswerRun:
             self._reading.cancel()
 
     def lose(self) -> None:
-        """Ends the run as lost: nothing more is shown, and no more events are read."""
+        """Ends the run as lost: no more events are read or shown."""
         self._is_lost = True
         if self._showing:
             self._showing.lose()
@@ -161,7 +165,7 @@ class AnswerRun:
             self._reading.cancel()
 
     async def may_call(self) -> bool:
-        """Whether Slack and the agent may be called: this process is in office and the run still has its work."""
+        """Whether Slack and the agent may be called: this process is still elected and the run still has its work."""
         return not self._is_lost and await self.source.is_ours(self) and await self.term.is_ours()
 
     def _offer_stop(self, place: AnswerTarget | None) -> list[asyncio.Task[None]]:
@@ -176,7 +180,7 @@ class AnswerRun:
         return [self._run_context.background(offer())]
 
     async def _shown(self, opening: Opening) -> AnswerShown:
-        """Shows the answer live for people; collects it whole for bots, and without a thread."""
+        """Shows the answer live to people; collects the complete answer for bots or without a thread."""
         events, place = await self.source.events(self), opening.place
         if place is None or place.requester is None:
             return await self._whole(events, opening.mentionable)
@@ -210,7 +214,7 @@ class AnswerRun:
         return whole.shown()
 
     async def _end(self, shown: AnswerShown, place: AnswerTarget | None) -> None:
-        """Records the end, however long the database is unavailable."""
+        """Records the end, retrying for as long as the database is unavailable."""
         while True:
             try:
                 await self._run_context.database.write(
@@ -224,16 +228,16 @@ class AnswerRun:
                 return
 
     async def _give_up(self, error: BaseException, place: AnswerTarget | None) -> None:
-        """Seals the shown messages: as after a crash, but at once."""
+        """Seals the shown messages immediately, in the same way as after a crash."""
         is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, AnswerLost)
         if is_lost:
-            _log.info("a run is somebody else's by now", action="turn", turn=self.run_id)
+            _log.info("a run now belongs to another process", action="turn", turn=self.run_id)
         elif isinstance(error, SwarmError):
             _log.warning("a run breaks off", action="turn", turn=self.run_id, error=error.message)
         elif not is_told:
             _log.error("a run failed inside", action="turn", turn=self.run_id, exc_info=error)
         if not self.term.holds():
-            return  # the process now in office ends the run
+            return  # the elected process ends the run
         try:
             await self._run_context.recovery.bring_to_end(
                 self.run_id, self.term.is_ours, counts=not is_told, was_called=self.source.was_called
@@ -242,7 +246,7 @@ class AnswerRun:
             if stored:
                 await self._end(stored, place)
         except SwarmError as trouble:
-            _log.warning("a run is to be ended later", action="turn", turn=self.run_id, error=trouble.message)
+            _log.warning("a run will be ended later", action="turn", turn=self.run_id, error=trouble.message)
 
 
 async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector) -> None:
@@ -254,36 +258,34 @@ async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector
 
 
 class RunRecord:
-    """The messages of one run, recorded in the database for recovery. Raises AnswerLost once the run is over."""
+    """The messages of one run, recorded in the database for recovery. Raises AnswerLost once the run has ended."""
 
     def __init__(self, database: Database, run_id: str) -> None:
         self._database = database
         self._run_id = run_id
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
-        """Records a message before Slack is asked for it."""
+        """Records a message before the call to Slack that creates it."""
         kind = PageKind.POST if is_post else PageKind.STREAM
         if not await self._database.write(_beginning, self._run_id, page, kind):
             raise AnswerLost
 
     async def began(self, page: int, ts: str) -> None:
-        """Records the timestamp of a message. If the run has ended meanwhile, recovery seals the message."""
+        """Records the timestamp of a message. If the run has ended in the meantime, recovery seals the message."""
         if not await self._database.write(_began, self._run_id, page, ts):
             raise AnswerLost
 
     async def leaving(self, page: int, text: str) -> None:
-        """Records the text of a message before the next one begins: recovery can still add a note
-        to a closed message.
-        """
+        """Records the text of a message before the next message begins, so that recovery can still add a note to it."""
         await self._database.write(run_pages.page_text, self._run_id, page, text)
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
-        """Records the end before the last call: from now on any process can complete the answer."""
+        """Records the end before the last call. After that, any process can complete the answer."""
         if not await self._database.write(_closing, self._run_id, call, outcome):
             raise AnswerLost
 
     async def ended(self, page: int, text: str) -> None:
-        """Records that a message will not change any more."""
+        """Records that a message is final."""
         await self._database.write(_page_ended, self._run_id, page, text)
 
 
@@ -302,7 +304,7 @@ def _beginning(tx: Transaction, run_id: str, page: int, kind: PageKind) -> bool:
 def _began(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
     if not run_pages.page_opened(tx, run_id, page, ts):
         given_up = [one for one in run_pages.of_run(tx, run_id) if one.page == page and one.ts is None]
-        if given_up:  # recovery has searched for it in vain, but it has reached Slack after all
+        if given_up:  # recovery did not find the message, but it has reached Slack
             run_pages.page_reopened(tx, run_id, page, ts)
     return _is_running(tx, run_id)
 
@@ -313,7 +315,7 @@ def _closing(tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome) -
         if isinstance(outcome, NeedsInput):
             interrupts.add(tx, run_id, outcome.asked)
         return True
-    run = runs.get(tx, run_id)  # a repeated call finds the run closing
+    run = runs.get(tx, run_id)  # a repeated call finds a closing run
     return run is not None and run.outcome is known and run.ended_at is None
 
 

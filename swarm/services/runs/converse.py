@@ -1,9 +1,9 @@
 """Runs the streaming agents: the elected coordinator process claims their work itself.
 
-Each agent has a loop that claims, and each claim becomes a run with a task of its own. The reducer
-(`swarm.domain.answers`) decides what a run shows, `run_ends` settles its work, and `run_recovery` handles unfinished
-runs after a crash. Only the elected process does this, because Slack's limits for streams are too low for two processes
-without coordination; it is fenced by its term, by the row of the run and by the lease.
+Each agent has a loop that claims work, and each claim becomes a run in an asyncio task of its own. The reducer
+(`swarm.domain.answers`) decides what to show, `run_ends` settles the work, and `run_recovery` handles unfinished runs
+after a crash. Only the elected process runs agents, because Slack's limits for streams are too low for two processes
+without coordination. Its actions are fenced by its term, by the row of the run and by the lease.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from swarm.store.runs import runs
 
 POLL_SECONDS: Final = 20.0
 HEALTH_SECONDS: Final = 30.0
-"""The interval between health checks of an agent, reachable or not."""
+"""The interval between health checks of an agent, whether reachable or not."""
 
 WORK: Final = frozenset({TriggerKind.SLACK_INBOX_MESSAGE, TriggerKind.TASK_ASSIGNED})
 
 AT_ONCE: Final = 10
-"""The number of triggers claimed together, so that no run waits while Slack is asked for another author's name."""
+"""The number of triggers claimed together, so that no run waits while another author's name is fetched from Slack."""
 
 AGAIN_SECONDS: Final = 2.0
 
 RECOVER_SECONDS: Final = 10.0
-"""The interval between searches for unfinished runs without a process."""
+"""The interval between searches for unfinished runs that no process executes."""
 
 ENDING_SECONDS: Final = 5.0
-"""The time for running runs to be sealed when the coordinator stops."""
+"""The time allowed for sealing active runs when the coordinator stops."""
 
 _log = structlog.get_logger(__name__)
 
 
 class Removed(Exception):
-    """Raised when an operator has removed an agent: the agent gets no more work."""
+    """Raised when an operator has removed an agent, which then gets no more work."""
 
 
 class Converse:
-    """Runs the streaming agents."""
+    """The service that runs the streaming agents."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Converse:
     async def run(self, term: OfficeTerm) -> None:
         """Runs the agents while this process is elected.
 
-        On cancellation, running answers are sealed and their work is given back.
+        On cancellation, it seals active answers and gives their work back.
         """
         self._runs.begin_term(term)
         try:
@@ -92,7 +92,7 @@ class Converse:
                     await self._runs.end_all()
 
     async def introduce(self, names: Collection[str] | None = None) -> None:
-        """Registers all agents, or the named ones: before the first message comes, and after a removal."""
+        """Registers all agents, or the named agents, before the first message arrives or after a removal."""
         for one in (one for name, one in self._hired.items() if names is None or name in names):
             await attempt(self._database.write(register, one.spec), "agent_register", agent=one.spec.name)
 
@@ -101,13 +101,13 @@ class Converse:
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
 
     async def _recover(self, term: OfficeTerm) -> None:
-        """Ends the unfinished runs of a predecessor, and runs that could not be ended since."""
+        """Ends the unfinished runs of a predecessor, and earlier runs that could not be ended."""
         while True:
             await attempt(self._recovery.recover(self._runs.runs, term.is_ours), "turn_recover")
             await asyncio.sleep(RECOVER_SECONDS)
 
     async def _employ(self, one: ManagedAgent) -> None:
-        """Registers an agent and gives it work whenever it is reachable, except while removed."""
+        """Registers an agent and gives it work whenever it is reachable, unless it is removed."""
         agent = await self._registered(one)
         while True:
             with contextlib.suppress(Removed):
@@ -121,7 +121,7 @@ class Converse:
             agent = await self._returned(one)
 
     async def _serve(self, agent: Agent, one: ManagedAgent) -> None:
-        """Gives an agent work whenever it is reachable. Raises Removed, and nothing else."""
+        """Gives an agent work whenever it is reachable. Raises only Removed."""
         while True:
             await self._until_reachable(one)
             until = asyncio.get_running_loop().time() + HEALTH_SECONDS
@@ -129,7 +129,7 @@ class Converse:
                 await self._hand_out_once(agent, one)
 
     async def _returned(self, one: ManagedAgent) -> Agent:
-        """Waits until a reload, in any process, has registered the removed agent again, and returns the agent."""
+        """Waits until any process has registered the removed agent again on a reload, and returns the agent."""
         wakeups = self._database.wakeups
         while True:
             seen = wakeups.generation(AGENTS)
@@ -146,7 +146,7 @@ class Converse:
                 await wakeups.wait(AGENTS, seen, POLL_SECONDS)
 
     async def _hand_out_once(self, agent: Agent, one: ManagedAgent) -> None:
-        """Raises Removed, and nothing else."""
+        """Gives the agent work once. Raises only Removed."""
         try:
             await self._hand_out(agent, one)
         except Removed:
@@ -166,7 +166,7 @@ class Converse:
                 await asyncio.sleep(HEALTH_SECONDS)
 
     async def _until_reachable(self, one: ManagedAgent) -> None:
-        """Waits until a run would reach the agent. Meanwhile the agent is offline, with the usual failover."""
+        """Waits until the agent is reachable. In the meantime the agent is offline, with the usual failover."""
         was: Health | None = None
         name = one.spec.name
         while not (health := await one.client.health()).reachable:
@@ -178,10 +178,10 @@ class Converse:
             _log.info("an agent can be reached again", action="agent_health", agent=name)
 
     async def _hand_out(self, agent: Agent, one: ManagedAgent) -> None:
-        """Claims due work when there is room for another run, and begins the run."""
+        """Claims due work when another run may start, and starts the run."""
         await self._hear_until_room(agent, one.spec.parallel)
         if self._database.wakeups.closed:
-            await asyncio.sleep(AGAIN_SECONDS)  # the coordinator stops: nothing new begins
+            await asyncio.sleep(AGAIN_SECONDS)  # the coordinator is stopping: no new runs start
             return
         if await self._database.read(agents.by_id, agent.id) is None:
             raise Removed
@@ -192,11 +192,13 @@ class Converse:
                 self._runs.begin(agent, one, trigger, self._news.take)
             else:
                 news.append(trigger)
-        for trigger in news:  # after all work has begun: a failure here must not leave work claimed
+        for trigger in news:  # handled after all work has started: a failure here must not leave work claimed
             await self._news.take(agent, trigger)
 
     async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
-        """Waits until another run may begin. Meanwhile notices are taken: a notice may end one of the present runs."""
+        """Waits until another run may start. In the meantime notices are handled, because a notice may end an active
+        run.
+        """
         wakeups = self._database.wakeups
         while not self._runs.has_room(agent.id, parallel) and not wakeups.closed:
             seen = wakeups.generation(agent.id)
@@ -210,7 +212,7 @@ class Converse:
                     wait.cancel()
 
     async def _watch(self) -> None:
-        """Begins the streams of polling agents at once, and stops runs on request from any process."""
+        """Starts the streams of polling agents at once, and stops runs at the request of any process."""
         wakeups = self._database.wakeups
         while True:
             seen = wakeups.generation(runs.RUNS)
@@ -227,7 +229,7 @@ class Converse:
 
 
 def register(tx: Transaction, spec: StreamingAgent) -> Agent:
-    """Registers the agent for routing, without a token, because the agent never calls."""
+    """Registers the agent for routing. It gets no token, because it never calls the coordinator."""
     agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), spec.reach)
     tx.wake(AGENTS)
     return agent

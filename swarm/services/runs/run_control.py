@@ -1,4 +1,4 @@
-"""People's control of runs: stop, retry and rating, by `!stop`, Slack's own Stop, and the buttons below messages.
+"""Lets people stop, retry and rate runs, with `!stop`, Slack's own Stop, and the buttons below messages.
 
 Who may act: a person whose standing allows writing in that channel. What is guaranteed: each press counts once.
 
@@ -51,16 +51,16 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import people, threads
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
-UNVERIFIED_TEXT: Final = "Slack has not told me in time who you are. Press again in a moment."
-LIMITED_TEXT: Final = "That was more than I take from one person within a minute. Press again in a minute."
-OVER_TEXT: Final = "This task is over, so there is nothing to stop."
+UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Press the button again in a moment."
+LIMITED_TEXT: Final = "You have reached the limit per minute. Press the button again in a minute."
+OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
-RETRIED_TEXT: Final = "It has been run again already."
-NO_RETRY_TEXT: Final = "This cannot be run again. Ask anew in the thread."
+RETRIED_TEXT: Final = "It has already been run again."
+NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
 THANKS_TEXT: Final = "Thank you, that helps."
 FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 
-_STOPPED: Final = "true"  # the result in the receipt of a `!stop`
+_STOPPED: Final = "true"  # the result in the stored receipt of a `!stop`
 
 _UNDER_WAY: Final = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
 
@@ -68,7 +68,7 @@ _log = structlog.get_logger(__name__)
 
 
 class RunControl:
-    """Handles Slack's own Stop. Returns after the commit; an error means that nothing was changed."""
+    """The handler of Slack's own Stop. Methods return after the commit; an error means that nothing has changed."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy, team: str, standings: Standings) -> None:
         self._database = database
@@ -77,9 +77,9 @@ class RunControl:
         self._standings = standings
 
     async def stop_session(self, stopped: SessionStopped) -> None:
-        """Stops the runs in a thread if the person may; a repeated event changes nothing.
+        """Stops the runs in a thread if the person is allowed to; a repeated event changes nothing.
 
-        Raises Unavailable if Slack does not identify the person in time: unlike a click, this event is repeated.
+        Raises Unavailable if Slack does not identify the person in time: Slack repeats this event, unlike a click.
         """
         person = await self._standings.presser(stopped.user_id, None)
         if person.standing is None:
@@ -97,7 +97,9 @@ class RunControl:
 
 
 class Buttons:
-    """Handles the swarm's own buttons. Returns after the commit; an error means that nothing was changed."""
+    """The handler of the swarm's own buttons. Methods return after the commit; an error means that nothing has
+    changed.
+    """
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings, team: str) -> None:
         self._database = database
@@ -106,7 +108,7 @@ class Buttons:
         self._team = team
 
     async def press(self, press: ButtonPressed) -> str | None:
-        """Performs the action of a button. Returns the text for this person alone, if any."""
+        """Performs the action of a button. Returns the text to show to this person only, if any."""
         act = _ACTS.get(press.action_id)
         if act is None:
             return None
@@ -124,7 +126,7 @@ class Buttons:
         return act(tx, press, self._operating_policy) if self._has_room(tx, person) else LIMITED_TEXT
 
     def _has_room(self, tx: Transaction, person: Author) -> bool:
-        """Whether this click is within the person's limit per minute; if so, counts the click."""
+        """Whether this click is within the person's limit per minute. If it is, the click is counted."""
         limit = self._operating_policy.messages_per_minute
         if limit is None:
             return True
@@ -139,7 +141,7 @@ class Retried(StrEnum):
 
     DONE = "done"
     BEFORE = "before"  # already handed out again
-    IMPOSSIBLE = "impossible"  # not failed, or nothing left to be done
+    IMPOSSIBLE = "impossible"  # not failed, or no work is left
 
 
 _INSTEAD: Final = {
@@ -151,9 +153,9 @@ _INSTEAD: Final = {
 
 
 def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> bool:
-    """Whether a ``!stop`` has a running run: in its thread, or for a new direct message in any thread there.
+    """Whether a ``!stop`` has an active run to stop: in its thread, or for a new direct message in any thread there.
 
-    Also true for a ``!stop`` that was already obeyed: repeated, it is still no message for an agent.
+    Also true for a ``!stop`` that was already handled: when repeated, it is still not a message for an agent.
     """
     if thread:
         return runs.can_stop_in_thread(tx, thread.id)
@@ -164,7 +166,7 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
 
 
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_policy: OperatingPolicy) -> Thread | None:
-    """Obeys a ``!stop`` outside a thread in a direct message, once. Returns the thread of the stopped run."""
+    """Handles a ``!stop`` outside a thread in a direct message, once. Returns the thread of the stopped run."""
     key = _stop_receipt(team, message)
     if not idempotency_keys.record(tx, key):
         return None
@@ -178,13 +180,13 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_pol
 
 
 def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operating_policy: OperatingPolicy) -> None:
-    """Obeys a ``!stop``: cancels the thread's tasks, stops its runs, and shows ✅. The thread must be locked."""
+    """Handles a ``!stop``: cancels the thread's tasks, stops its runs and adds ✅. The thread must be locked."""
     person = message.author.id
     open_tasks = task_queries.open_in_thread(tx, thread.id)
     for token in sorted(task.lease_token for task in open_tasks if task.lease_token):
         leases.by_token(tx, token)
     for task in open_tasks:
-        locked = tasks.locked(tx, task.id)  # as a subtask it may be cancelled by now
+        locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
         if locked:
             task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
     runs.request_stop(tx, person, thread_id=thread.id)
@@ -199,9 +201,10 @@ def retry_run(
     operating_policy: OperatingPolicy,
     message_ts: str | None = None,
 ) -> Retried:
-    """Retries a failed or stopped run at a person's request: once, and while its work can still be done.
+    """Retries a failed or stopped run at a person's request, once, if its work can still be done.
 
-    ``message_ts`` is the message with the button, which is removed, because a second press would have no effect.
+    ``message_ts`` identifies the message with the button. The button is removed, because a second press would have no
+    effect.
     """
     run = _shown_in(tx, run_id, channel)
     if run is None or run.thread_id is None:
@@ -233,7 +236,7 @@ def _retry(tx: Transaction, run: Run, thread: Thread, person: str, operating_pol
 
 
 def _shown_in(tx: Transaction, run_id: str, channel: str) -> Run | None:
-    """Returns the run if it belongs to that channel: the value of a button proves nothing."""
+    """Returns the run if it belongs to that channel. The value of a button is not trusted."""
     run = runs.get(tx, run_id)
     thread = threads.get(tx, run.thread_id) if run and run.thread_id else None
     return run if thread and thread.channel == channel else None
@@ -254,7 +257,7 @@ def _redrive_task(tx: Transaction, run: Run, reason: str, operating_policy: Oper
 def _redrive_entries(
     tx: Transaction, run: Run, thread: Thread, reason: str, operating_policy: OperatingPolicy
 ) -> Retried:
-    """Locks all messages before the first queue head."""
+    """Redrives the messages of a run. Locks all messages before the first queue head."""
     found = [inbox.locked(tx, inbox_message_id) for inbox_message_id in sorted(run.inbox_message_ids)]
     inbox_messages = [inbox_message for inbox_message in found if inbox_message]
     redriven = [

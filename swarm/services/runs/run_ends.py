@@ -1,12 +1,14 @@
-"""The end of runs: finished, or lost because their process crashed, was stopped, slept, or lost the office. One
-transaction decides about the run, its lease, its work and the messages in its thread.
+"""Ends runs, whether they have finished or been lost.
+
+A run is lost when its process crashes, is stopped, sleeps, or is no longer elected. One transaction decides the outcome
+of the run, its lease, its work and the messages in its thread.
 
 Who may act: the run itself; for a lost run, the elected process. What is guaranteed: the row of the run decides. A run
-that has stored its end (closing) is only shown, and a run that wants to end after its loss finds that it may not. So
+that has stored its end (closing) only needs to be shown, and a run that tries to end after it was lost is rejected. So
 either the answer counts and nothing runs again, or the work is handed out again and the answer is marked as abandoned.
 
-What happens on failure: messages without their final state stay open in their rows and are found again. Meanwhile no
-run of the same agent begins in the thread, so two of its messages never grow at once.
+What happens on failure: messages that are not final stay open in their rows and are found again. Until then no run of
+the same agent starts in the thread, so two of its messages never grow at once.
 
 Lock order, as everywhere: the thread, the lease, the task, the messages, the run.
 """
@@ -45,7 +47,7 @@ from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
 RESTARTED: Final = "the coordinator was interrupted"
-RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted in the middle of this; the answer begins anew below."
+RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted while answering; the answer starts again below."
 
 _END_MARKS: Final = {
     InboxStep.RESPOND: show_answered,
@@ -59,24 +61,24 @@ _ENTRY_STEPS: Final = {
     RunOutcome.WAITING: InboxStep.ASK,
 }
 _COMES_AGAIN: Final = frozenset({LeaseEnd.EXPIRED, LeaseEnd.RELEASED, LeaseEnd.FAILED, LeaseEnd.REVOKED})
-"""A lease with one of these ends has handed out its work again."""
+"""A lease with one of these ends has returned its work to the queue."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
     """The circumstances of a lost run."""
 
-    runs_again: bool  # its agent may do work twice
-    counts: bool  # another run uses up one of the attempts
-    was_called: bool = True  # the agent may have begun
+    runs_again: bool  # its agent may repeat work
+    counts: bool  # the next run counts as another attempt
+    was_called: bool = True  # the agent may have started
 
 
 class LeaseLossOutcome(StrEnum):
     """The state of work whose lease could not be renewed."""
 
     OURS = "ours"  # no other run has the work
-    TAKEN = "taken"  # handed out again, or the run is over
-    SETTLED = "settled"  # settled by a tool, or cancelled: not to be done again
+    TAKEN = "taken"  # handed out again, or the run has ended
+    SETTLED = "settled"  # settled by a tool, or cancelled: must not be repeated
 
 
 def place_of(
@@ -88,7 +90,7 @@ def place_of(
     agent_name: str,
     footer: str = "",
 ) -> AnswerTarget:
-    """Returns the place in Slack where the answer of a run appears."""
+    """Returns where in Slack the answer of a run appears."""
     return AnswerTarget(
         team=thread.team,
         channel=thread.channel,
@@ -103,7 +105,7 @@ def place_of(
 
 
 def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
-    """Returns the outcome as stored, and the reason of a failure."""
+    """Returns the outcome in its stored form, and the reason for a failure."""
     match outcome:
         case Answered():
             return RunOutcome.ANSWERED, None
@@ -118,7 +120,7 @@ def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
 
 
 def offer_stop(tx: Transaction, run_id: str) -> None:
-    """Posts a Stop button for a long run, unless the run is over."""
+    """Posts a Stop button for a long run, unless the run has ended."""
     run, thread = _in_locked_thread(tx, run_id)
     if run and thread and run.status in UNFINISHED:
         deliveries.add(
@@ -135,7 +137,7 @@ def offer_stop(tx: Transaction, run_id: str) -> None:
 def end_run(
     tx: Transaction, run_id: str, ending: AnswerShown, place: AnswerTarget | None, operating_policy: OperatingPolicy
 ) -> bool:
-    """Ends a run; False if the run has ended before. ``place`` is None for a task without a thread."""
+    """Ends a run. Returns False if the run had already ended. ``place`` is None for a task without a thread."""
     found = runs.get(tx, run_id)
     assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
@@ -149,7 +151,7 @@ def end_run(
         _settle_work(tx, run, lease, thread, ending, operating_policy)
     _end(tx, run, ending, in_time=holds or polls)
     if polls:
-        tx.wake(runs.RUNS)  # a run that waits for the end of this answer may begin
+        tx.wake(runs.RUNS)  # a run that waits for this answer to end may start
     if thread and holds and isinstance(ending.outcome, NeedsInput):
         answered_before(tx, thread, run.agent_id)
     if thread and place:
@@ -157,7 +159,7 @@ def end_run(
         _remember_pages(tx, run, thread, place)
         close_pages(tx, run)
         _say(tx, run, thread, place, ending.closing, ending.leftover)
-        # Last, because Slack's limit for deletions is lower than for posts.
+        # The Stop button is removed last, because Slack's limit for deletions is lower than for posts.
         deliveries.take_down(tx, thread, _stop_key(run.id))
     return True
 
@@ -165,15 +167,15 @@ def end_run(
 def break_off(
     tx: Transaction, run_id: str, loss: Loss, place: AnswerTarget | None, operating_policy: OperatingPolicy
 ) -> None:
-    """Decides the outcome of a lost run. A run that is not running any more stays unchanged.
+    """Decides the outcome of a lost run. A run that is no longer running stays unchanged.
 
-    The messages visible to people are sealed later with `below_of`; without any, a post has the same note.
+    The visible messages are sealed later with the note from `below_of`; if there are none, the note is posted.
     """
     found = runs.get(tx, run_id)
     assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
-    run = runs.locked(tx, run_id)  # the run may store its end at this moment
+    run = runs.locked(tx, run_id)  # the run may be storing its end concurrently
     if run is None or run.status is not RunStatus.RUNNING:
         return
     outcome = _outcome_of_lost(tx, run, lease, loss)
@@ -195,7 +197,7 @@ def break_off(
 
 
 def keep(tx: Transaction, run_id: str, seconds: float) -> LeaseLossOutcome:
-    """Prolongs the lease of a running run, even after its expiry, until `break_off` has decided."""
+    """Extends the lease of an active run, even after its expiry, until `break_off` has decided."""
     found = runs.get(tx, run_id)
     lease = leases.by_token(tx, found.lease_token) if found else None
     run = runs.get(tx, run_id)
@@ -218,7 +220,7 @@ def below_of(run: Run, *, is_partial: bool) -> Closing:
 
 
 def sealed(tx: Transaction, run_id: str, place: AnswerTarget | None, still_below: Closing) -> None:
-    """Records that every message of a run is sealed, as far as Slack allows, and posts the missing rest."""
+    """Records that every message of a run is sealed, as far as Slack allows, and posts any missing text."""
     run, thread = _in_locked_thread(tx, run_id)
     if run is None or not _is_open(tx, run):
         return
@@ -228,35 +230,34 @@ def sealed(tx: Transaction, run_id: str, place: AnswerTarget | None, still_below
 
 
 def first_page_is_open(tx: Transaction, run: Run) -> None:
-    """Reopens the first message of a run for a further note, if its text is known."""
+    """Reopens the first message of a run to add a note, if its text is known."""
     first = next(iter(run_pages.of_run(tx, run.id)), None)
     if first and first.ts and first.text is not None:
         run_pages.page_reopened(tx, run.id, first.page, first.ts)
 
 
 def close_pages(tx: Transaction, run: Run) -> None:
-    """Closes all present messages of a run; they are not changed any more."""
+    """Closes all messages of a run; they are not changed again."""
     for page in run_pages.of_run(tx, run.id):
         run_pages.page_closed(tx, run.id, page.page)
 
 
 def _in_locked_thread(tx: Transaction, run_id: str) -> tuple[Run | None, Thread | None]:
-    """Returns a run, read after its thread was locked, and the thread."""
+    """Locks the thread of a run, then reads the run. Returns both."""
     found = runs.get(tx, run_id)
     thread = threads.locked(tx, found.thread_id) if found and found.thread_id else None
     return runs.get(tx, run_id), thread
 
 
 def _stop_key(run_id: str) -> str:
-    """Returns the key under which the Stop button of a run is posted once."""
+    """Returns the key that ensures a run's Stop button is posted only once."""
     return f"stop:{run_id}"
 
 
 def _still_holds(tx: Transaction, lease: Lease | None, *, polls: bool) -> bool:
     """Whether an unfinished run still has its work.
 
-    A run of the coordinator keeps its work past the expiry of its lease until `break_off`, which alone ends such a
-    lease.
+    A run of the coordinator keeps its work past the expiry of its lease, because only `break_off` ends such a lease.
     """
     return leases.holds(lease, tx.now) if polls else lease is not None and lease.ended_as is None
 
@@ -269,7 +270,7 @@ def _settle_work(
     ending: AnswerShown,
     operating_policy: OperatingPolicy,
 ) -> None:
-    """Settles the work of the run: answered, waiting, dead, or dismissed."""
+    """Settles the work of the run as answered, waiting, dead, or dismissed."""
     task = tasks.locked(tx, run.task_id) if run.task_id else None
     if task and task.status is TaskStatus.IN_PROGRESS:
         _settle_task(tx, task, ending, operating_policy)
@@ -298,7 +299,7 @@ def _settle_task(tx: Transaction, task: Task, ending: AnswerShown, operating_pol
 def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> None:
     """Stores the end of a run.
 
-    A run without its lease is abandoned unless it was stopped: its work belongs to another run.
+    A run without its lease is abandoned unless it was stopped, because its work belongs to another run.
     """
     known, note = outcome_of(ending.outcome)
     if not in_time and known is not RunOutcome.STOPPED:
@@ -310,7 +311,7 @@ def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> No
 
 
 def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss) -> AnswerOutcome | None:
-    """Returns the outcome of a lost run; None if its work is to be done again."""
+    """Returns the outcome of a lost run; None if its work will be done again."""
     if run.stop_requested_at is not None:
         return RunStopped(by=run.stop_requested_by)
     how = lease.ended_as if lease else None
@@ -328,7 +329,7 @@ def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss)
 
 
 def _last_attempt(tx: Transaction, run: Run, lease: Lease) -> int | None:
-    """Returns the number of attempts if none is left for any of the work."""
+    """Returns the number of attempts if no work of the run may be attempted again."""
     task = tasks.locked(tx, run.task_id) if run.task_id else None
     if task:
         return MAX_TASK_ATTEMPTS if task.attempts + 1 >= MAX_TASK_ATTEMPTS else None
@@ -350,7 +351,9 @@ def _hand_out_again(
 
 
 def _leave_to_be_sealed(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, *, says_so: bool) -> None:
-    """Also opens the first message for the note: people begin to read there, and it may have been closed long ago."""
+    """Marks the messages of a run to be sealed. The first message is also reopened for the note, because people start
+    reading there.
+    """
     pages = run_pages.of_run(tx, run.id)
     below = below_of(run, is_partial=bool(pages)) if says_so else NOTHING_BELOW
     if below != NOTHING_BELOW:
@@ -364,7 +367,7 @@ def _is_open(tx: Transaction, run: Run) -> bool:
 
 
 def _remember_pages(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget) -> None:
-    """Adds the messages of a run to the transcript, as far as their text is known."""
+    """Adds the messages of a run to the transcript if their text is known."""
     author = Author(id=run.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
     for page in run_pages.of_run(tx, run.id):
         if page.ts and page.text:
@@ -375,7 +378,7 @@ def _remember_pages(tx: Transaction, run: Run, thread: Thread, place: AnswerTarg
 
 
 def _say(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, below: Closing, text: str = "") -> None:
-    """Posts text that no message of the run shows. A post of an abandoned run answers no inbox message."""
+    """Posts text that no message of the run shows. The post of an abandoned run answers no inbox message."""
     if not text.strip() and below == NOTHING_BELOW:
         return
     is_answer = run.status is not RunStatus.ABANDONED and run.inbox_message_ids

@@ -1,8 +1,8 @@
-"""The input of a run: the new messages as people wrote them, and separately the history.
+"""Builds the input of a run: the new messages as people wrote them, and separately the history.
 
-A trigger shows the thread up to its last new message. But that message may have been written just before an earlier run
-answered: the answer is then later, and a run without it would answer again. So the history also has the later answers
-of the swarm's agents; messages that the agent knows from its own earlier runs are left out.
+A trigger contains the thread up to its last new message. That message may have been written just before an earlier run
+answered; the answer then comes later, and a run without it would answer again. So the history also includes later
+answers of the swarm's agents. Messages that the agent knows from its own earlier runs are left out.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from swarm.store.threads import threads, transcript
 
 _LIMIT = 200
 _TO_THE_END: Final = "~"
-"""Greater than every timestamp."""
+"""Sorts after every timestamp."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownMessages:
-    """The messages of a thread that an agent with a session knows from its earlier runs there."""
+    """The messages of a thread that an agent with a session knows from its earlier runs in that thread."""
 
-    timestamps: frozenset[str] = frozenset()  # of the messages in the input of these runs
-    agent_id: str | None = None  # the agent of the runs; None without a run
+    timestamps: frozenset[str] = frozenset()  # timestamps of the messages in the input of these runs
+    agent_id: str | None = None  # the agent that ran; None without a run
 
     def has(self, said: TranscriptMessage) -> bool:
-        """Whether the agent knows a message, from an input or as its own message."""
+        """Whether the agent knows a message, either from its input or because it wrote the message."""
         is_own = said.kind is AuthorKind.AGENT and said.author_id == self.agent_id
         return is_own or said.ts in self.timestamps
 
@@ -68,9 +68,9 @@ def run_input(
 ) -> RunInput:
     """Returns the input of the run for a trigger.
 
-    ``bot_name`` is the name in a mention of the bot. ``since`` are messages of the swarm's agents after the new
-    messages, about earlier messages. Messages in ``heard`` are left out. Of a history over ``history_characters``,
-    messages after the first are left out, and a note in their place gives their number.
+    ``bot_name`` is the name used in a mention of the bot. ``since`` contains messages that the swarm's agents wrote
+    after the new messages about earlier ones. Messages in ``heard`` are left out. If the history exceeds
+    ``history_characters``, messages after the first are left out and replaced by a note with their number.
     """
     if trigger.task:
         messages = _of_task(trigger.task)
@@ -102,7 +102,7 @@ def _origin(trigger: Trigger, *, user_email: str) -> Origin:
 
 
 def requester_of(trigger: Trigger) -> str | None:
-    """Returns the user id of the person who gets the answer; None if only bots have written."""
+    """Returns the user id of the person who gets the answer; None if only bots wrote the messages."""
     if trigger.task:
         return trigger.task.requester
     people = [
@@ -114,7 +114,7 @@ def requester_of(trigger: Trigger) -> str | None:
 
 
 def is_user(author_id: str) -> bool:
-    """Whether an id is a person's; ids of bots and agents have other prefixes."""
+    """Whether an id belongs to a person; ids of bots and agents have other prefixes."""
     return author_id.startswith(("U", "W"))
 
 
@@ -130,12 +130,12 @@ def _new(inbox_message: InboxMessageView, bot_name: str) -> InputMessage:
 
 
 def _file_names(inbox_message: InboxMessageView) -> str:
-    """Returns the file names, as the text of a message without text."""
+    """Returns the file names, which stand for the text of a message without text."""
     return ", ".join(file.name for file in inbox_message.files)
 
 
 def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
-    """Returns the description of the task, after the results of its dependencies."""
+    """Returns the results of the task's dependencies, followed by its description."""
     before = [
         InputMessage(
             id=other.id, speaker=Speaker.USER, text=f"{other.title}\n\n{other.result}", author=task.created_by or ""
@@ -185,7 +185,7 @@ def _without_mention(text: str, bot_name: str) -> str:
 
 
 async def answered_since(database: Database, directory: Directory, trigger: Trigger) -> tuple[TranscriptMessage, ...]:
-    """Returns the agents' messages since the new messages of a trigger, oldest first; raises Unavailable."""
+    """Returns the agents' messages written after the new messages of a trigger, oldest first. Raises Unavailable."""
     if trigger.thread is None or not trigger.inbox_messages:
         return ()
     last = max(inbox_message.ts for inbox_message in trigger.inbox_messages)
@@ -202,16 +202,16 @@ def _said_since(tx: Transaction, thread_id: str, ts: str) -> list[TranscriptMess
 
 
 async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> KnownMessages:
-    """Returns the messages of a trigger's thread that an agent knows; raises Unavailable.
+    """Returns the messages of a trigger's thread that an agent knows. Raises Unavailable.
 
-    These are the input of its last successful run there: of a failed run the delivered part is unknown, and a repeated
-    message does less harm than a missing one.
+    They come from the agent's last successful run in the thread. After a failed run it is unknown how much was
+    delivered, and a repeated message does less harm than a missing one.
     """
     return await database.read(_heard, trigger.thread.id, agent_id) if trigger.thread else NOTHING_HEARD
 
 
 def _heard(tx: Transaction, thread_id: str, agent_id: str) -> KnownMessages:
-    """Leaves out messages that were read from Slack only after the run began, however old they are."""
+    """Leaves out messages that were read from Slack only after the run started, however old they are."""
     run, thread = runs.last_heard(tx, thread_id, agent_id), threads.get(tx, thread_id)
     if run is None or thread is None:
         return NOTHING_HEARD

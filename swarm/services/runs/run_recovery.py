@@ -1,14 +1,14 @@
-"""Recovery of unfinished runs: their process crashed, was stopped, slept too long, or lost the office.
+"""Recovers unfinished runs after their process crashed, was stopped, slept too long, or lost the election.
 
-Who may act: the elected process; a process that has lost the office makes no further call to Slack (`AnswerLost`). What
-is guaranteed: every unfinished run is brought to an end that people see. A finished run is completed from its row. For
-an interrupted run, `run_ends.break_off` decides in one transaction, and then its messages are sealed with the decision.
-Every step and every call may be repeated; a thread never has two growing messages of one run. Other threads do not wait
-for recovery, which takes as long as Slack's limits require.
+Who may act: the elected process; a process that is no longer elected makes no more calls to Slack (`AnswerLost`). What
+is guaranteed: people see every unfinished run come to an end. A finished run is completed from its row. For an
+interrupted run, `run_ends.break_off` decides in one transaction, and then the messages are sealed with that decision.
+Every step and every call may be repeated; a thread never has two growing messages of one run. Recovery takes as long as
+Slack's limits require, but does not delay other threads.
 
 What happens on failure: a message that Slack refuses to seal stays unchanged, and Slack ends its stream after five
-minutes; the note is then posted separately. Steps that could not be stored, or not be done before the office was lost,
-are repeated in the next round.
+minutes; the note is then posted separately. Steps that could not be stored, or could not be completed before the
+process lost the election, are repeated in the next round.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Unfinished:
     agent_name: str
     thread: Thread | None
     pages: tuple[RunPage, ...]
-    goes_on: bool  # its agent continues to send events by itself
+    goes_on: bool  # its agent continues to send events without a new run
 
 
 class Recovery:
-    """Brings unfinished runs to their end."""
+    """The service that ends unfinished runs."""
 
     def __init__(
         self,
@@ -85,12 +85,12 @@ class Recovery:
         self._operating_policy = operating_policy
 
     async def recover(self, is_running: Callable[[str], bool], may_call: MayCall) -> None:
-        """Recovers all unfinished runs except those for which ``is_running`` is true, by run id.
+        """Recovers all unfinished runs except those for whose run id ``is_running`` is true.
 
         Raises Unavailable without the database.
         """
         found = await self._database.read(runs.unfinished)
-        streams = await self._database.read(run_events.running)  # `StreamSource` handles the running streams
+        streams = await self._database.read(run_events.running)  # `StreamSource` handles streams that are running
         lost = [run.id for run in found if run.id not in streams]
         lost += await self._database.read(run_pages.unsealed)
         works = (
@@ -101,14 +101,14 @@ class Recovery:
         await asyncio.gather(*works)
 
     async def bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool = True) -> None:
-        """Ends one run that no process executes any more, as long as this process ``may_call`` Slack.
+        """Ends one run that no process executes any more, while ``may_call`` permits this process to call Slack.
 
-        ``counts``: another run uses up one of the attempts. ``was_called``: the agent may have begun.
+        ``counts``: the next run counts as another attempt. ``was_called``: the agent may have started.
         """
         try:
             await self._bring_to_end(run_id, may_call, counts=counts, was_called=was_called)
         except AnswerLost:
-            _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=run_id)
+            _log.info("an unfinished answer now belongs to another process", action="turn_recover", turn=run_id)
 
     async def _bring_to_end(self, run_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
         found = await self._database.read(unfinished, run_id, self._operating_policy)
@@ -116,7 +116,7 @@ class Recovery:
             return
         if not await may_call():  # the elected process decides
             raise AnswerLost
-        _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=run_id)
+        _log.info("an unfinished answer is being ended", action="turn_recover", turn=run_id)
         place = self._place(found)
         if found.run.status is RunStatus.CLOSING:
             await self._complete(found, place, may_call)
@@ -130,7 +130,9 @@ class Recovery:
             await self._seal(run_id, place, may_call)
 
     async def _begin_anew(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
-        """Seals the shown part of a polling agent's answer. The stored events are then shown again from the start."""
+        """Seals the visible part of a polling agent's answer. The stored events are then shown again from the
+        beginning.
+        """
         await self._database.write(first_page_is_open, found.run)
         opened = await self._database.read(unfinished, found.run.id, self._operating_policy)
         if place and opened and opened.pages:
@@ -140,7 +142,7 @@ class Recovery:
     async def _seal(self, run_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Shows in the messages of a finished run how the run ended."""
         found = await self._database.read(unfinished, run_id, self._operating_policy)
-        if found is None or found.run.status is RunStatus.CLOSING:  # all is posted, or the run has stored its end
+        if found is None or found.run.status is RunStatus.CLOSING:  # all text is posted, or the run has stored its end
             if place and found is None:
                 await self._slack.status(place, "", works=False)
             return
@@ -149,7 +151,7 @@ class Recovery:
         await self._database.write(sealed, run_id, place, NOTHING_BELOW if stands else below)
 
     async def _complete(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
-        """Completes the last message of a run whose answer is stored in full."""
+        """Completes the last message of a run whose complete answer is stored."""
         run = found.run
         text, below = run.final_text or "", run.final_closing or NOTHING_BELOW
         is_shown = place and await Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
@@ -180,7 +182,7 @@ class Recovery:
 
 
 def _said(pages: Sequence[RunPage], last: str) -> str:
-    """Returns the agent's known text. Blanks separated the pages, mostly a line break."""
+    """Returns the known text of the agent. Pages were separated by whitespace, usually a line break."""
     texts = [*(page.text or "" for page in pages[:-1]), last]
     return unescape("\n\n".join(text.strip("\n") for text in texts if text))
 
@@ -198,7 +200,7 @@ def _outcome(run: Run) -> AnswerOutcome:
 
 
 def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> Unfinished | None:
-    """Returns a run that is running, closing, or has messages to seal; None for any other."""
+    """Returns a run that is running, closing, or has messages to seal; otherwise None."""
     run = runs.get(tx, run_id)
     if run is None or run.status is RunStatus.WAITING:
         return None
@@ -217,7 +219,9 @@ def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) 
 
 
 class Seals:
-    """Seals the messages of one run. The status line is cleared meanwhile, before another run sets its own."""
+    """The sealing of one run's messages. The status line is cleared in the same step, before another run sets
+    its own.
+    """
 
     def __init__(
         self, database: Database, slack: LiveSlack, found: Unfinished, place: AnswerTarget, may_call: MayCall
@@ -229,14 +233,15 @@ class Seals:
         self._may_call = may_call
 
     async def show_whole(self, text: str, below: Closing) -> bool:
-        """Shows the whole answer in the last message. Returns whether Slack accepted."""
+        """Shows the complete answer in the last message. Returns whether Slack accepted the update."""
         return await self._beside_status(self._show_whole(text, below))
 
     async def seal(self, below: Closing) -> bool:
-        """Ends every message that may still grow. Returns whether the closing stands where people look for it.
+        """Closes every message that may still grow. Returns whether the closing note is visible where readers expect
+        it.
 
-        The first message has the note, so that an abandoned text is not taken for the answer; the actions for a failed
-        answer stand below the last message.
+        The note is added to the first message, so that an abandoned text is not mistaken for the answer. The actions
+        for a failed answer are added below the last message.
         """
         return await self._beside_status(self._seal_all(below))
 
@@ -273,17 +278,17 @@ class Seals:
             return True
         if page.text is None:
             return False
-        # The stream was closed before.
+        # The stream has already been closed.
         return isinstance(await self._call(_update(page, ts, page.text, below)), DeliveryAccepted)
 
     async def _show(self, page: RunPage, ts: str, text: str, below: Closing) -> bool:
-        """Closes a stream and sets its whole text, because the amount of text that had arrived is unknown."""
+        """Closes a stream and sets its complete text, because it is unknown how much text has arrived."""
         if page.kind is PageKind.STREAM:
             await self._call(_close(page, ts, NOTHING_BELOW))
         return isinstance(await self._call(_update(page, ts, text, below)), DeliveryAccepted)
 
     async def _ts(self, page: RunPage) -> str | None:
-        """Returns the timestamp of the message; a message that may have begun is searched for."""
+        """Returns the timestamp of the message; searches Slack for a message that may have been created."""
         if page.ts:
             return page.ts
         run = self._found.run
@@ -301,7 +306,7 @@ class Seals:
         return ts
 
     async def _call(self, call: StreamCall) -> Answer:
-        """Makes an idempotent call, with a few attempts if necessary."""
+        """Makes an idempotent call and retries it a few times if necessary."""
         place = self.place
         slot = Slot.CLOSE if isinstance(call, CloseStream) else Slot.UPDATE
         for number in range(_ATTEMPTS):

@@ -1,8 +1,8 @@
 """The two sources of a run's events: an agent called by the coordinator, and a polling agent that streams its answer.
 
-`AgentSource` runs work claimed by this process: the source renews the lease, and a run without its lease is ended. A
-polling agent has claimed its work itself, from any process: `StreamSource` reads the stored pieces of its slack-stream
-calls, and leaves the work to the agent.
+`AgentSource` runs work claimed by this process: it renews the lease and ends a run that has lost its lease. A polling
+agent has claimed its work itself, through any process: `StreamSource` reads the stored pieces of its slack-stream calls
+and leaves the lease to the agent.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import transcript
 
 SEAL_SECONDS: Final = 5.0
-"""The time that a run waits for the previous, abandoned answer to be sealed."""
+"""The time that a run waits until the previous, abandoned answer is sealed."""
 
 RELEASE_SECONDS: Final = 2.0
-"""The delay after which a trigger comes again that another run still holds."""
+"""The delay before a trigger is handed out again while another run still holds it."""
 
 _LOOK_SECONDS: Final = 0.1
-_TAIL_SECONDS: Final = 1.0  # pieces are read when one is added, and at this interval
-_FRESH: Final = 2 / 3  # the share of a lease that counts as fresh; it is renewed every third
+_TAIL_SECONDS: Final = 1.0  # pieces are read when one is added, and also at this interval
+_FRESH: Final = 2 / 3  # the share of a lease that counts as fresh; leases are renewed every third of their time
 _TO_THE_END: Final = "~"
 
 _log = structlog.get_logger(__name__)
 
 HandleNotifications = Callable[[Agent, Trigger], Awaitable[None]]
-"""Acts on a notice that came with a lease renewal."""
+"""Handles a notice that was returned by a lease renewal."""
 
 
 class NameConversation(Protocol):
-    """Returns the id of the conversation in a thread: the same for every run there."""
+    """Returns the id of the conversation in a thread, which is identical for every run in that thread."""
 
     def __call__(self, *, team: str, channel: str, thread_ts: str) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManagedAgent:
-    """An agent run by the coordinator, with the naming of its conversations."""
+    """An agent run by the coordinator, and the function that names its conversations."""
 
     spec: StreamingAgent
     client: AgentClient
@@ -90,10 +90,10 @@ class AgentSource:
         self._trigger = trigger
         self._take_news = take_news
         self._requester = requester_of(trigger)
-        self._confirmed_at = boottime()  # the lease held at this moment
+        self._confirmed_at = boottime()  # the lease was valid at this time
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Waits a few seconds until the agent's last, abandoned answer in this thread is sealed."""
+        """Waits a few seconds until the agent's last abandoned answer in this thread is sealed."""
         place = self._trigger.thread
         try:
             async with asyncio.timeout(SEAL_SECONDS):
@@ -104,9 +104,9 @@ class AgentSource:
                         break
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            pass  # `begin` gives the work back, to be handed out again
+            pass  # `begin` gives the work back for another attempt
         except Unavailable as error:
-            _log.warning("a run cannot begin yet", action="turn", turn=self.run_id, error=error.message)
+            _log.warning("a run cannot start yet", action="turn", turn=self.run_id, error=error.message)
         except asyncio.CancelledError:
             await asyncio.shield(self._release(0))
             raise
@@ -117,7 +117,7 @@ class AgentSource:
         try:
             is_started = await asyncio.shield(starting)
         except BaseException:
-            await asyncio.gather(starting, return_exceptions=True)  # the row of the run must exist when it is ended
+            await asyncio.gather(starting, return_exceptions=True)  # the row of the run must exist before its end
             raise
         if not is_started:
             await self._release(RELEASE_SECONDS)
@@ -136,7 +136,7 @@ class AgentSource:
         return Opening(place=place, mentionable=frozenset(spoken | ({self._requester} if self._requester else set())))
 
     async def keep(self, run: AnswerRun) -> None:
-        """Renews the lease until the end; a run that has lost its lease is stopped."""
+        """Renews the lease until the run ends; stops a run that has lost its lease."""
         while True:
             await asyncio.sleep(self._run_context.operating_policy.lease_seconds / 3)
             asked_at = boottime()
@@ -153,7 +153,7 @@ class AgentSource:
                 await self._take_news(self._agent, trigger)
 
     async def is_ours(self, run: AnswerRun) -> bool:
-        """Checks a lease that was not confirmed for most of its time, since the process may have slept."""
+        """Verifies a lease that was not confirmed for most of its duration, because the process may have slept."""
         is_fresh = boottime() - self._confirmed_at < self._run_context.operating_policy.lease_seconds * _FRESH
         return is_fresh or await self._keep(run) is not LeaseLossOutcome.TAKEN
 
@@ -175,10 +175,10 @@ class AgentSource:
         await self._run_context.work.release(self._agent, [self._trigger.lease_token], delay_seconds)
 
     def _started(self, tx: Transaction) -> bool:
-        """Returns False if the work is not to be begun.
+        """Returns False if the work must not be started.
 
-        Another run holds the trigger, the agent was just removed, the lease was lost, or an abandoned answer of the
-        agent in this thread is not sealed yet.
+        This is the case if another run holds the trigger, the agent was just removed, the lease was lost, or an
+        abandoned answer of the agent in this thread is not sealed yet.
         """
         trigger = self._trigger
         if agents.by_id(tx, self._agent.id) is None or not leases.holds(
@@ -205,7 +205,7 @@ class AgentSource:
 
     @cached_property
     def _ids(self) -> Ids:
-        """The ids of the run. A task without a thread is a conversation of its own."""
+        """Returns the ids of the run. A task without a thread is a separate conversation."""
         place, name = self._trigger.thread, self._one.conversation_id
         if place is None:
             conversation_id = name(team=self._run_context.me.team, channel="task", thread_ts=self._trigger.id)
@@ -242,7 +242,7 @@ class AgentSource:
         )
 
     async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
-        """Keeps the work after the expiry of its lease, unless it was taken away meanwhile."""
+        """Keeps the work after the expiry of its lease, unless the work has been taken away in the meantime."""
         asked_at = boottime()
         kept = await self._run_context.database.write(
             keep, self.run_id, self._run_context.operating_policy.lease_seconds
@@ -262,7 +262,7 @@ class AgentSource:
 class StreamSource:
     """The source for a polling agent's answer, read from its stored pieces. Implements `RunSource`.
 
-    The run needs no notices: the end of its work is found with the pieces (`stream_state.look_at`).
+    The run needs no notices, because `stream_state.look_at` returns the end of its work together with the pieces.
     """
 
     agent_id: str | None = None
@@ -277,7 +277,7 @@ class StreamSource:
         self._found: Unfinished
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Seals the messages that another process has begun."""
+        """Seals the messages that another process has created."""
         found = await self._read()
         if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
             await self._run_context.recovery.bring_to_end(self.run_id, run.term.is_ours, counts=True)
@@ -290,7 +290,7 @@ class StreamSource:
 
     async def begin(self) -> Opening | None:
         run, thread = self._found.run, self._found.thread
-        assert thread is not None  # else the run was not ready
+        assert thread is not None  # otherwise the run was not ready
         place = place_of(
             thread,
             self._run_context.operating_policy,
@@ -302,7 +302,7 @@ class StreamSource:
         return Opening(place=place, mentionable=self._people, sealed_pages=sealed)
 
     async def keep(self, run: AnswerRun) -> None:
-        """Does nothing, because the agent renews its lease itself."""
+        """Does nothing, because the agent renews its own lease."""
 
     async def is_ours(self, run: AnswerRun) -> bool:
         return True
@@ -317,7 +317,7 @@ class StreamSource:
         return whole.shown()
 
     async def _tail(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
-        """Yields all events from the first piece on. After a stop neither further events nor an end follow."""
+        """Yields all events, starting with the first piece. After a stop, no more events and no end follow."""
         seq, wakeups, topic = 0, self._run_context.database.wakeups, run_events.topic_of(self.run_id)
         while True:
             seen = wakeups.generation(topic)
@@ -331,7 +331,7 @@ class StreamSource:
                     return
             if isinstance(end, RunStopped):
                 run.stop(end.by)
-                await asyncio.Event().wait()  # cancelled by the stopped run
+                await asyncio.Event().wait()  # cancelled when the run is stopped
             elif end is not None and len(pieces) < run_events.AT_ONCE:
                 yield end
                 return
@@ -356,7 +356,7 @@ class StreamSource:
 
 
 def _people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
-    """Returns the people whom the answer may mention: authors in the thread and people mentioned there."""
+    """Returns the people whom the answer may mention: authors in the thread and people mentioned in it."""
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
     spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
     mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))

@@ -1,9 +1,10 @@
-"""Streamed answers of polling agents: pieces of an answer, sent to any coordinator process while the agent writes.
+"""Streamed answers of polling agents, sent in pieces to any coordinator process while the agent writes.
 
 Each call is one transaction that stores a piece; the elected process shows the pieces (`sources.StreamSource`). What is
-guaranteed: an accepted piece is shown, or the thread gets a note that the answer is incomplete. Closing settles the
-work in the same transaction, as a reply does, and from then on the run may disappear: showing the end does not change
-the work. Only a person's Stop settles the work of an open answer; any other end leaves the work to its lease.
+guaranteed: an accepted piece is shown, or a note in the thread says that the answer is incomplete. Closing the answer
+settles the work in the same transaction, as a reply does; the run may be removed after that, because showing the end
+does not change the work. Only a person's Stop settles the work of an open answer; any other end leaves the work to its
+lease.
 
 Lock order: the thread, the lease, the task, the messages; the lease guards the pieces.
 """
@@ -51,14 +52,14 @@ from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
 SEAL_SECONDS: Final = 5.0
-"""The time that a run waits for the end of the previous run's answer."""
+"""The time that a run waits for the previous run's answer to end."""
 
 _LOOK_SECONDS: Final = 1.0
-_MAX_NAME: Final = 200  # of a step's id and its title
+_MAX_NAME: Final = 200  # maximum length of a step's id and of its title
 
 
 class Streamed(TypedDict):
-    """The answer as it stands: its run, `open` or `closed`, and how many characters you have said."""
+    """The current state of the answer: its run, `open` or `closed`, and the number of characters sent so far."""
 
     turn_id: str  # the id of the run
     status: str
@@ -71,7 +72,7 @@ class Said:
 
     text: str = ""  # the last piece
     result: str | None = None  # the result of the task
-    failed: str | None = None  # why the answer is incomplete, a clause for people
+    failed: str | None = None  # the reason why the answer is incomplete: a clause shown to people
 
 
 class AnswerStreams:
@@ -84,12 +85,12 @@ class AnswerStreams:
     async def open(
         self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None, text: str = ""
     ) -> Streamed:
-        """Begins an answer to the leased work: an inbox message with all messages of its lease, or a task.
+        """Starts an answer to the leased work: an inbox message with all messages of its lease, or a task.
 
-        ``text`` is the first piece. A repeated call returns the same answer while it is open, and adds the text once.
-        Waits a few seconds if the answer of an earlier run is still being ended. Raises the errors of
+        ``text`` is the first piece. A repeated call returns the same answer while it is open, and adds the text only
+        once. Waits a few seconds if the answer of an earlier run is still being ended. Raises the errors of
         `authorize_message` and `authorize_task`, TooLarge for a long text, and Conflict if another answer is open under
-        this lease, if the lease is over, or if there is no thread.
+        this lease, if the lease has ended, or if there is no thread.
         """
         if (inbox_message_id is None) == (task_id is None):
             raise Invalid(
@@ -111,7 +112,7 @@ class AnswerStreams:
             await wakeups.wait(runs.RUNS, seen, _LOOK_SECONDS)
 
     async def append(self, caller: Caller, run_id: str, text: str) -> Streamed:
-        """Adds a piece. A repeated text is added again: only a ``request_id`` makes a call happen once.
+        """Adds a piece. A repeated text is added again, because only a ``request_id`` makes a call idempotent.
 
         Raises the errors of :meth:`close`.
         """
@@ -119,7 +120,7 @@ class AnswerStreams:
         return await self._database.write(_add, caller, run_id, "append", TextAdded(text=text))
 
     async def task(self, caller: Caller, run_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
-        """Shows a step of the work as a card, or changes the card with this id. Raises the errors of :meth:`close`."""
+        """Shows a step of the work as a card, or updates the card with this id. Raises the errors of :meth:`close`."""
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
         return await self._database.write(
@@ -127,7 +128,7 @@ class AnswerStreams:
         )
 
     async def status(self, caller: Caller, run_id: str, what: str) -> Streamed:
-        """Sets the status line, which people see as long as there is no text. Raises the errors of :meth:`close`."""
+        """Sets the status line, which is visible until the first text appears. Raises the errors of :meth:`close`."""
         _check_name("title", what)
         return await self._database.write(_add, caller, run_id, "status", Doing(what=what))
 
@@ -136,16 +137,19 @@ class AnswerStreams:
     ) -> Streamed:
         """Adds the last piece and settles the work as a reply does: the lease ends, unless it is held.
 
-        Every message of the lease counts as answered; a task is completed if there is a ``result``, and continues
-        otherwise. With ``failed``, a clause for people, the answer is incomplete: people see the reason with a Retry
-        button, and the work is dead until then. A repeated call returns the first result. Raises NotFound for another
-        agent's answer, LeaseLost without a valid lease, Withdrawn if all answered messages were deleted, Conflict if
-        the answer was stopped, closed or could not be shown, TooLarge past the limits, and Invalid without any text.
+        Every message of the lease counts as answered; a task is completed if there is a ``result``, and otherwise
+        continues. ``failed`` is a clause that gives the reason why the answer is incomplete: people see it with a Retry
+        button, and the work is dead until a retry. A repeated call returns the first result. Raises NotFound for
+        another agent's answer, LeaseLost without a valid lease, Withdrawn if all answered messages were deleted,
+        Conflict if the answer was stopped, closed or could not be shown, TooLarge above the limits, and Invalid without
+        any text.
         """
         if text:
             _check_text(text)
         if result is not None and failed is not None:
-            raise Invalid("It has a result, or it has failed.", fields={"failed": "why, if there is no result"})
+            raise Invalid(
+                "A task has either a result or a failure.", fields={"failed": "the reason, if there is no result"}
+            )
         for field, value in {"result": result, "failed": failed}.items():
             if value is not None:
                 checked(value, field)
@@ -170,11 +174,13 @@ class AnswerStreams:
 
 
 def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
-    claim = fenced(tx, caller, wanted)  # also before a repeated call returns the open answer
+    claim = fenced(tx, caller, wanted)  # checked before a repeated call returns the open answer
     call = _call(caller, "open", wanted.about, claim.lease.token, {"text": text} if text else {})
 
     def stands() -> bool:
-        """Valid for this run only: a ``request_id`` forever, equal arguments as long as the answer is open."""
+        """Whether an earlier result is valid. With a ``request_id`` it is always valid for this run; equal arguments
+        count while the answer is open.
+        """
         run_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
         run = runs.get(tx, run_id)
         is_own = run is not None and run.lease_token == claim.lease.token
@@ -212,7 +218,7 @@ def _add(tx: Transaction, caller: Caller, run_id: str, action: str, piece: Piece
 def _call(
     caller: Caller, action: str, about: str, lease_token: str | None, said: Mapping[str, object]
 ) -> IdempotentCall:
-    """Scopes a ``request_id`` to one action: models choose "1" for everything."""
+    """Limits a ``request_id`` to one action, because models use "1" for everything."""
     return IdempotentCall.of(caller, f"slack-stream {action}", about, said, lease_token)
 
 
@@ -221,11 +227,13 @@ def _tell(tx: Transaction, run: Run, piece: Piece) -> int:
     event = run_events.add(tx, run.id, piece)
     if event.characters > MAX_ANSWER_CHARACTERS:
         raise TooLarge(
-            f"With this the answer would have {event.characters} characters; at most {MAX_ANSWER_CHARACTERS} fit.",
-            hint="Close it; it is dozens of messages already. Put the rest into a file with slack-upload-file.",
+            f"The answer would have {event.characters} characters; the limit is {MAX_ANSWER_CHARACTERS}.",
+            hint="Close it; it already fills dozens of messages. Put the rest into a file with slack-upload-file.",
         )
     if event.seq > MAX_PIECES:
-        raise TooLarge(f"A stream takes {MAX_PIECES} calls.", hint="Close it, and append more at once next time.")
+        raise TooLarge(
+            f"A stream accepts at most {MAX_PIECES} calls.", hint="Close it, and append more text per call next time."
+        )
     return event.characters
 
 
@@ -245,26 +253,26 @@ def _check_name(field: str, value: str) -> None:
 
 
 def _check_something_said(tx: Transaction, run: Run) -> None:
-    """Raises Invalid for an answer without text: cards alone are no answer."""
+    """Raises Invalid for an answer without text, because cards alone are not an answer."""
     pieces = [event.piece for event in run_events.after(tx, run.id, 0, MAX_PIECES)]
     text = "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
     if not without_markers(strip_invisible(text)).strip():
         raise Invalid(
-            "Nothing has been said, so people would have no answer.",
-            hint="Pass the answer as text; or say with failed why there is none.",
-            fields={"text": "the answer, or the last of it"},
+            "The stream has no text, so people would get no answer.",
+            hint="Pass the answer as text; or give the reason in failed.",
+            fields={"text": "the answer, or its last part"},
         )
 
 
 def _settle(
     tx: Transaction, run: Run, lease: Lease, thread: Thread, said: Said, operating_policy: OperatingPolicy
 ) -> tuple[str, ...]:
-    """Settles the work of a closed answer. Returns the ids of the settled messages. The lease is locked."""
+    """Settles the work of a closed answer. Returns the ids of the settled messages. The lease must be locked."""
     settled: list[str] = []
     if run.task_id is not None:
         _settle_task(tx, run.task_id, said, operating_policy)
     elif said.result is not None:
-        raise Invalid("Only a task has a result.", fields={"result": "leave it out: what you say is the answer"})
+        raise Invalid("Only a task has a result.", fields={"result": "leave it out: your text is the answer"})
     else:
         settled = _settle_messages(tx, lease, said)
     threads.answered(tx, thread.id)
@@ -273,7 +281,7 @@ def _settle(
 
 
 def _settle_task(tx: Transaction, task_id: str, said: Said, operating_policy: OperatingPolicy) -> None:
-    """Ends the task with a result or failure. With neither, the task continues."""
+    """Ends the task with a result or a failure. With neither, the task continues."""
     task = tasks.locked(tx, task_id)
     if task is None or (said.result is None and said.failed is None):
         return
@@ -286,7 +294,7 @@ def _settle_task(tx: Transaction, task_id: str, said: Said, operating_policy: Op
 
 
 def _settle_messages(tx: Transaction, lease: Lease, said: Said) -> list[str]:
-    """Settles all messages of the lease that wait for an answer."""
+    """Settles all messages of the lease that still need an answer."""
     step = InboxStep.RESPOND if said.failed is None else InboxStep.BURY
     waiting = claimed_members(tx, lease)
     return [inbox_message.id for inbox_message in waiting if inbox.move(tx, step, inbox_message, reason=said.failed)]

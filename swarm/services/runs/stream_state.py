@@ -1,7 +1,7 @@
-"""The streamed answer of a polling agent in the database: its beginning, the right to add pieces, its pieces, its end.
+"""Stores the streamed answer of a polling agent: its start, the right to add pieces, its pieces and its end.
 
-An answer is a run under its lease, fenced like every action of runs. Its id is known to its run alone, so a call
-without a lease token acts under the run's lease; a token, if given, must be of that lease.
+An answer is a run under its lease and is fenced like every action of a run. Only that run knows the answer's id, so a
+call without a lease token acts under the run's lease; a token, if given, must match that lease.
 
 Pieces stored before the work was lost are still shown; then the events end as they do after a broken connection.
 """
@@ -40,7 +40,7 @@ from swarm.store.threads import transcript
 
 _AGENTS_OWN_ENDS: Final = frozenset({LeaseEnd.RESOLVED, LeaseEnd.FINISHED})
 _OVER: Final = "Your work is settled, so nothing more can be streamed."
-_OVER_HINT: Final = "Say what is left with slack-reply; or poll with hold=true, if you want to answer more than once."
+_OVER_HINT: Final = "Post the rest with slack-reply; or poll with hold=true if you want to answer more than once."
 
 _WHY_LOST: Final = {
     LeaseEnd.RELEASED: "the agent gave the work back",
@@ -50,19 +50,19 @@ _WHY_LOST: Final = {
 
 
 class StillShown(Conflict):
-    """The answer of an earlier run is still being brought to its end in Slack; try again in a few seconds."""
+    """The answer of an earlier run is still being completed in Slack; try again in a few seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """The subject of an answer: exactly one of the two ids."""
+    """The subject of an answer: exactly one of the two ids is set."""
 
     inbox_message_id: str | None
     task_id: str | None
 
     @property
     def about(self) -> str:
-        """The id of the message or the task."""
+        """The id of the message or task."""
         return self.inbox_message_id or self.task_id or ""
 
 
@@ -77,9 +77,9 @@ class Claim:
 
 
 def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> Claim:
-    """Returns the leased work of the run.
+    """Locks and returns the leased work of the run.
 
-    Raises the errors of `authorize_message` and `authorize_task`, and Conflict if nothing can be shown.
+    Raises the errors of `authorize_message` and `authorize_task`, and Conflict if the answer cannot be shown.
     """
     return _task(tx, caller, wanted.task_id) if wanted.task_id is not None else _messages(tx, caller, wanted.about)
 
@@ -117,27 +117,28 @@ def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
 
 
 def own(tx: Transaction, caller: Caller, run_id: str) -> Run:
-    """Returns the run of an answer that the caller's run has opened; raises NotFound or LeaseLost."""
+    """Returns the run of an answer that this caller's run has opened. Raises NotFound or LeaseLost."""
     run = runs.get(tx, run_id)
     if run is None or run.agent_id != caller.agent.id or run_events.last(tx, run_id) is None:
         raise NotFound(f"You have no stream '{run_id}'.", hint="Use the turn_id that action 'open' gave you.")
     if caller.lease_token not in (None, run.lease_token):
-        raise LeaseLost(hint=f"This stream is another run's. {NAME_LEASE}")
+        raise LeaseLost(hint=f"This stream belongs to another run. {NAME_LEASE}")
     return run
 
 
 def authorize_answer(tx: Transaction, run: Run) -> Lease:
-    """Returns the lease of an answer that accepts more pieces, locked.
+    """Locks and returns the lease of an answer that accepts more pieces.
 
-    Raises Conflict with the reason if the answer is over, Withdrawn if the answered messages were deleted, LeaseLost.
+    Raises Conflict with the reason if the answer has ended, Withdrawn if the answered messages were deleted, and
+    LeaseLost.
     """
     lease = leases.get(tx, run.lease_token, run.agent_id)
     now = runs.get(tx, run.id)
-    assert now is not None  # runs are dropped long after their end
+    assert now is not None  # runs are removed only long after their end
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
     if lease is None or not (is_settled or leases.holds(lease, tx.now)):
-        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+        raise LeaseLost(hint="Stop working on it; the next poll returns any remaining work.")
     if now.status is not RunStatus.RUNNING and not is_settled:
         why = f": {now.outcome_note}" if now.outcome_note else ""
         raise Conflict(f"This stream has ended{why}.", hint="If the work is still yours, answer with slack-reply.")
@@ -166,10 +167,10 @@ def is_polling(tx: Transaction, run: Run) -> bool:
 
 
 def goes_on(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> bool:
-    """Whether an answer that no process shows at the moment is to be shown further: all its pieces are stored.
+    """Whether an answer that no process currently shows should be shown, because all its pieces are stored.
 
     False after a Stop request, and for a run without its lease, whose work is handed out again. A lease that could not
-    be renewed is about to be prolonged.
+    be renewed is about to be extended.
     """
     last = run_events.last(tx, run.id)
     if last is None or run.status is not RunStatus.RUNNING or run.stop_requested_at is not None:
@@ -179,7 +180,7 @@ def goes_on(tx: Transaction, run: Run, operating_policy: OperatingPolicy) -> boo
 
 
 def _has_lease(tx: Transaction, lease: Lease | None, operating_policy: OperatingPolicy) -> bool:
-    """Whether a polling agent's lease holds, or is about to be prolonged by the sweep."""
+    """Whether a polling agent's lease is valid, or is about to be extended by the sweep."""
     return leases.holds(lease, tx.now) or bool(
         lease and not lease.ended_as and could_not_renew(tx, lease, operating_policy)
     )
@@ -207,7 +208,7 @@ def show_settled(tx: Transaction, run: Run, thread: Thread, operating_policy: Op
 def look_at(
     tx: Transaction, run_id: str, after: int, operating_policy: OperatingPolicy
 ) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
-    """Returns the pieces after number ``after``, and the end of the answer if no more can come.
+    """Returns the pieces after number ``after``, and the end of the answer if no more pieces can follow.
 
     The lease is read first, so that all pieces stored before its loss are included.
     """
@@ -218,7 +219,7 @@ def look_at(
 def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> Claim:
     got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
     if got.inbox_message.status is InboxStatus.DELEGATED:
-        raise Conflict("You have delegated this message.", hint="Say what is left with slack-reply.")
+        raise Conflict("You have delegated this message.", hint="Post the rest with slack-reply.")
     members = with_others(tx, got)
     return Claim(
         lease=got.lease,
@@ -232,14 +233,14 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
     got = authorize_task(tx, caller.agent, task_id, caller.lease_token)
     if got.thread is None:
         raise Conflict(
-            "This task has no Slack thread, so there is nowhere to show it.",
-            hint="Put what you have to say into its result, or tell an agent with send-message.",
+            "This task has no Slack thread, so an answer cannot be shown.",
+            hint="Add the text to its result, or write to an agent with send-message.",
         )
     return Claim(lease=got.lease, thread=got.thread, requester=got.task.requester)
 
 
 def _requester(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> str | None:
-    """Returns the last author who is a person; None if there are only bots. Slack streams to people only."""
+    """Returns the last author who is a person; None if all authors are bots. Slack streams only to people."""
     rows = (
         transcript.find(tx, inbox_message.team, inbox_message.channel, inbox_message.ts)
         for inbox_message in inbox_messages
@@ -253,25 +254,23 @@ def _in_the_way(tx: Transaction, lease: Lease) -> SwarmError:
     other = runs.in_hand(tx, lease.trigger_id)
     if other is None or other.lease_token != lease.token or is_closed(tx, other.id):
         return StillShown()
-    return Conflict(
-        f"A stream is open under this lease already: '{other.id}'.", hint="Go on with it, or close it first."
-    )
+    return Conflict(f"A stream is already open under this lease: '{other.id}'.", hint="Continue it, or close it first.")
 
 
 def _check_not_told_over(tx: Transaction, run: Run) -> None:
     """Raises Conflict if the answer was closed or stopped, Withdrawn if its messages were deleted."""
     if is_closed(tx, run.id):
-        raise Conflict("This stream is closed.", hint="Say what is left with slack-reply.")
+        raise Conflict("This stream is closed.", hint="Post the rest with slack-reply.")
     if run.stop_requested_at is not None or RunOutcome.STOPPED in (run.outcome, run.status):
         by = f"by <@{run.stop_requested_by}>" if run.stop_requested_by else "in Slack"
-        raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and say nothing more.")
+        raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and post nothing more.")
     if _is_withdrawn(tx, run):
-        raise Withdrawn(hint="Say nothing; finish the lease.")
+        raise Withdrawn(hint="Do not reply; finish the lease.")
 
 
 def _end(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> AgentEvent | RunStopped | None:
     run = runs.get(tx, run_id)
-    assert run is not None  # runs are dropped long after their end
+    assert run is not None  # runs are removed only long after their end
     lease = leases.peek(tx, run.lease_token)
     if run.stop_requested_at is not None:
         return RunStopped(by=run.stop_requested_by)
@@ -281,7 +280,7 @@ def _end(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) -> Age
 
 
 def _lost(tx: Transaction, run: Run, lease: Lease | None) -> AgentEvent:
-    """Returns the end of an open answer whose work was settled in another way or lost."""
+    """Returns the end of an open answer whose work was lost or settled in another way."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Finished(elsewhere=True)
@@ -289,7 +288,7 @@ def _lost(tx: Transaction, run: Run, lease: Lease | None) -> AgentEvent:
 
 
 def _comes_again(tx: Transaction, run: Run) -> bool:
-    """Whether the work is handed out again by itself, now or after the sweep finds the expired lease."""
+    """Whether the work is handed out again automatically, either now or after the sweep finds the expired lease."""
     task = tasks.get(tx, run.task_id) if run.task_id else None
     if task:
         has_more = task.status is TaskStatus.IN_PROGRESS and task.attempts + 1 < MAX_TASK_ATTEMPTS

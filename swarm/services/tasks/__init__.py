@@ -1,1 +1,1 @@
-"""Tasks: delegation, work on them, their state for agents and operators."""
+"""Tasks: delegation, progress and results, and views for agents and operators."""

@@ -1,4 +1,4 @@
-"""The rules for giving a task to an agent, and the limits of open tasks."""
+"""The rules for assigning a task to an agent, and the limits on open tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
         raise NotFound(f"There is no agent '{wanted}'.", hint=_possible(roster, caller))
     if caller and found.id == caller.id:
         raise Conflict(
-            "You cannot give a task to yourself.", hint=f"Do it, or choose another. {_possible(roster, caller)}"
+            "You cannot assign a task to yourself.",
+            hint=f"Do it yourself, or choose another worker. {_possible(roster, caller)}",
         )
     if found.role is not Role.WORKER:
         raise Conflict(f"{found.name} is a lead; tasks go to workers.", hint=_possible(roster, caller))
@@ -51,16 +52,16 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
 def check_vouched(
     tx: Transaction, operating_policy: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
 ) -> None:
-    """Raises Forbidden if work of an enrolled worker would reach tools of the host, as a task of a built-in agent.
+    """Raises Forbidden if work from an enrolled worker would reach tools of the host, as a task of a built-in agent.
 
-    ``by`` is the assigning agent, None for the operator, who may assign any text; ``task`` is the existing task, None
-    for a new one.
+    ``by`` is the assigning agent; None for the operator, who may assign any text. ``task`` is the existing task; None
+    for a new task.
     """
     if by is None or target.name not in operating_policy.guarded_agents:
         return
     if by.enrolled or (task and task.created_by and agents.is_enrolled(tx, task.created_by)):
         raise Forbidden(
-            f"{target.name} has tools of the host, so it does no tasks of workers that an enrolment key registered.",
+            f"{target.name} has tools of the host, so it accepts no tasks from enrolled workers.",
             hint="Choose another worker, or ask the operator or a lead to create the task.",
         )
 
@@ -71,18 +72,18 @@ def _possible(roster: Roster, caller: Agent | None) -> str:
         for agent in roster.agents
         if agent.role is Role.WORKER and agent.online and not (caller and agent.id == caller.id)
     ]
-    return f"Workers that are online: {', '.join(there)}." if there else "No worker is online at the moment."
+    return f"Workers that are online: {', '.join(there)}." if there else "No worker is online."
 
 
 def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> tuple[int, list[Task]]:
     """Returns the depth of a new task below ``parent``, and its ancestors.
 
-    Raises Conflict if the task would be too deep, if the parent has too many subtasks, or if the worker waits for the
-    task (a cycle).
+    Raises Conflict if the task would be too deep, if the parent has too many subtasks, or if the worker is waiting for
+    the task (a cycle).
     """
     ancestors = task_queries.ancestors(tx, parent.id if parent else None)
     if parent and parent.ended_at is not None:
-        raise Conflict(f"The parent task is {parent.status}, so nothing more belongs to it.")
+        raise Conflict(f"The parent task is {parent.status}, so it accepts no more subtasks.")
     if worker_id:
         check_no_return(ancestors, worker_id)
     if parent:
@@ -91,7 +92,9 @@ def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> 
 
 
 def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
-    """Raises Conflict if a task would go to an agent that waits for the task with one of its ancestors: a cycle."""
+    """Raises Conflict if a task would be assigned to an agent that waits for it through one of its ancestors (a
+    cycle).
+    """
     for above in ancestors:
         if above.agent_id == worker_id and above.ended_at is None:
             raise Conflict(
@@ -101,7 +104,7 @@ def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
 
 
 def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) -> None:
-    """Raises Conflict if there are too many open tasks already."""
+    """Raises Conflict if too many tasks are already open."""
     if thread_id:
         check_room(task_queries.count_open_in_thread(tx, thread_id), MAX_OPEN_PER_THREAD, "in this thread")
     elif creator_id:
@@ -109,10 +112,10 @@ def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) 
 
 
 def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Task], by: Agent | None) -> bool:
-    """Whether a task with these dependencies has to wait. ``by`` is the calling agent, None for an operator.
+    """Whether a task with these dependencies has to wait. ``by`` is the calling agent; None for an operator.
 
     Raises the errors of `check_dependencies`, NotFound for an unknown or invisible dependency, and Conflict for a
-    dependency that will never be done or that waits for a parent of the task.
+    dependency that will never be completed or that waits for a parent of the task.
     """
     above = [task.id for task in ancestors]
     check_dependencies(depends_on, above)
@@ -120,7 +123,7 @@ def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Ta
     for task_id in depends_on:
         other = find_visible(tx, by, task_id)
         if other is None:
-            raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows those there are.")
+            raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows all tasks.")
         if other.status in UNSUCCESSFUL:
             raise Conflict(f"Task {task_id} (“{other.title}”) is {other.status}, so it will never be done.")
         waits = waits or other.status is not TaskStatus.COMPLETED
@@ -136,7 +139,7 @@ def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) 
     waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
     if len(waited_for) > MAX_WAITED_FOR:
         raise Conflict(
-            f"Task {task_id} waits for more than {MAX_WAITED_FOR} others: too many to see whether one of them is a "
+            f"Task {task_id} waits for more than {MAX_WAITED_FOR} others: too many to check whether one of them is a "
             "parent of this task.",
             hint="Create it without a parent, or when fewer tasks are open.",
         )

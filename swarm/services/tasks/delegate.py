@@ -31,14 +31,14 @@ from swarm.store.threads import threads, transcript
 
 
 class Delegation(TypedDict):
-    """The task made from the message, and the name of the thread's owner now."""
+    """The task created from the message, and the name of the thread's new owner."""
 
     task_id: str
     owner: str | None
 
 
 class Delegations:
-    """Delegations of leads to workers, and the workers' acceptance."""
+    """Delegations from leads to workers, and the workers' responses to offers."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
@@ -54,27 +54,27 @@ class Delegations:
         offer: bool = False,
         only: bool = False,
     ) -> Delegation:
-        """Gives a message to a worker as a task, together with the thread and, unless ``only``, the other messages of
-        the lease.
+        """Delegates a message to a worker as a task, together with the thread and, unless ``only`` is set, the other
+        messages of the lease.
 
-        With ``offer`` the worker is asked first, and the thread moves on acceptance. Raises the errors of `worker` and
-        `authorize_message`, and Conflict with the alternatives for a second delegation of the same message, too many or
-        too deep tasks, and cycles.
+        With ``offer`` the worker is asked first, and the thread moves when the worker accepts. Raises the errors of
+        `worker` and `authorize_message`, and Conflict with the alternatives for a second delegation of the same
+        message, for too many or too deeply nested tasks, and for cycles.
         """
         return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only)
 
     async def accept(self, caller: Caller, task_id: str) -> TaskView:
-        """Accepts an offered task: it is due at once, and the worker gets the thread, unless its owner changed since
-        the offer.
+        """Accepts an offered task: it is due at once, and the worker gets the thread, unless its owner has changed
+        since the offer.
 
-        Raises Conflict after the end of the offer.
+        Raises Conflict if the offer has ended.
         """
         return await self._database.write(self._accept, caller, task_id)
 
     async def decline(self, caller: Caller, task_id: str, reason: str) -> TaskView:
         """Declines an offered task: its message is unread again for the offering agent."""
         if not reason.strip():
-            raise Invalid("Say why.", fields={"reason": "a sentence for who offered it"})
+            raise Invalid("Say why.", fields={"reason": "a sentence for the offering agent"})
         return await self._database.write(self._decline, caller, task_id, reason)
 
     def _delegate(
@@ -112,8 +112,8 @@ class Delegations:
         waits = must_wait(tx, brief.depends_on, ancestors, caller.agent)
         if waits and offer:
             raise Invalid(
-                "A task that still has to wait for others cannot be offered.",
-                hint="Assign it (offer=false), or offer it when the others are done.",
+                "A task that waits for other tasks cannot be offered.",
+                hint="Assign it (offer=false), or offer it after the other tasks are completed.",
                 fields={"offer": "false, while depends_on names tasks that are not completed"},
             )
         message = transcript.find(tx, hold.inbox_message.team, hold.inbox_message.channel, hold.inbox_message.ts)
@@ -140,7 +140,7 @@ class Delegations:
     def _tell(
         self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, task: Task, offer: bool
     ) -> None:
-        """Adds a notice of an offer for the worker; an assigned task takes the thread along."""
+        """Notifies the worker of an offer; an assigned task instead moves the thread to the worker."""
         if offer:
             notices.add(
                 tx,
@@ -181,18 +181,18 @@ def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:
     if hold.inbox_message.status is InboxStatus.CLAIMED:
         return
     if hold.inbox_message.status is not InboxStatus.DELEGATED or hold.inbox_message.task_id is None:
-        raise Conflict(f"This inbox message is {hold.inbox_message.status} already, so it cannot be delegated.")
+        raise Conflict(f"This inbox message is already {hold.inbox_message.status}, so it cannot be delegated.")
     task = tasks.get(tx, hold.inbox_message.task_id)
     whose = agents.names(tx).get(task.agent_id or "", "nobody") if task else "nobody"
     raise Conflict(
         f"This inbox message was delegated already: task {hold.inbox_message.task_id} of {whose}"
         f"{f', which is {task.status}' if task else ''}.",
-        hint="Cancel that task with cancel-task, or give further work with create-task.",
+        hint="Cancel that task with cancel-task, or assign additional work with create-task.",
     )
 
 
 def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
-    """Returns an offer to the caller, locked after its thread."""
+    """Returns an offer made to the caller, locked after its thread."""
     found = tasks.get(tx, task_id)
     if found is None or found.agent_id != caller.agent.id:
         raise NotFound(f"You were not offered a task '{task_id}'.", hint="Use the task_id of a task_offered notice.")
@@ -206,5 +206,5 @@ def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
 
 
 def _answer(caller: Caller, tool: str, task_id: str, said: dict[str, object]) -> IdempotentCall:
-    """Returns the call without a lease: an offer has one answer, under any lease."""
+    """Returns the call without a lease: an offer is answered once, under any lease."""
     return IdempotentCall.of(replace(caller, lease_token=None), tool, task_id, said)

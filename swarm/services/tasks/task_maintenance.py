@@ -1,7 +1,7 @@
-"""Changes of tasks without their agents: resolved or failed dependencies, ended delays and offers, cancelled parents,
+"""Changes tasks without their agents: resolved or failed dependencies, ended delays and offers, cancelled parents,
 offline workers.
 
-Each task has its own transaction; a repetition is harmless.
+Each task has its own transaction, and each change may be repeated safely.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Care = Callable[[Transaction, Task, OperatingPolicy], None]
 
 
 async def tend_tasks(database: Database, operating_policy: OperatingPolicy) -> None:
-    """Makes one round over all due changes; failures are logged, and tried again in the next round."""
+    """Processes all due changes once. Failures are logged, and retried in the next round."""
     for care, task_ids in await database.read(_to_do, operating_policy):
         for task_id in task_ids:
             await attempt(database.write(_tend, task_id, care, operating_policy), "tend_tasks", task=task_id)
@@ -54,14 +54,16 @@ def _to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Car
 
 
 def _tend(tx: Transaction, task_id: str, care: Care, operating_policy: OperatingPolicy) -> None:
-    """Locks the rows that may change, and checks the state again."""
+    """Locks the rows that may change, and checks the status again."""
     task = lock_task(tx, task_id)
     if task:
         care(tx, task, operating_policy)
 
 
 def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
-    """Makes a blocked task due after its dependencies are done, or fails the task if a dependency was unsuccessful."""
+    """Makes a blocked task due after its dependencies are completed, or fails the task if a dependency was
+    unsuccessful.
+    """
     if task.status is not TaskStatus.BLOCKED:
         return
     others = task_queries.dependencies(tx, task.id)
@@ -71,7 +73,7 @@ def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> No
         task_ends.break_off(tx, task, f"{why}: {hopeless.error}" if hopeless.error else why, operating_policy)
     elif all(other.status is TaskStatus.COMPLETED for other in others):
         step = TaskStep.UNBLOCK if task.agent_id else TaskStep.FREE
-        tasks.move(tx, step, task, reason="all that it depends on is done")
+        tasks.move(tx, step, task, reason="all its dependencies are completed")
 
 
 def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
@@ -82,12 +84,12 @@ def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolic
 
 
 def end_delay(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
-    """Makes a task due again that was released with a delay."""
+    """Makes a task due again after the delay of its release."""
     tasks.end_delay(tx, task)
 
 
 def end_offer(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
-    """Declines an unanswered offer: the message goes back to the offering agent."""
+    """Declines an unanswered offer: the message is returned to the offering agent."""
     task_ends.decline(tx, task, "the offer was not answered in time")
 
 

@@ -1,4 +1,4 @@
-"""Tasks as agents see them: visibility, names, and dependencies with their results."""
+"""Tasks in the form that agents see: visibility, names, and dependencies with their results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ __all__ = ["TaskView", "find_visible", "view", "view_of", "views_in_brief"]
 Text = TypeVar("Text", str, str | None)
 
 BRIEF_CHARACTERS: Final = 1_000
-"""The number of characters of each text of a task in a list."""
+"""The maximum length of each text of a task in a list."""
 
 
 def find_visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task | None:
-    """Returns a task if the agent may see it; None for ``agent`` is the operator.
+    """Returns a task if the agent may see it. ``agent`` is None for the operator.
 
-    Leads and operators see all tasks; a worker sees its own, those it created, and the dependencies of its own.
+    Leads and operators see all tasks; a worker sees its own tasks, the tasks it created, and the dependencies of its
+    own tasks.
     """
     task = tasks.get(tx, task_id)
     if task is None or agent is None or agent.role is Role.LEAD or agent.id in (task.agent_id, task.created_by):
@@ -36,7 +37,7 @@ def view(tx: Transaction, task: Task) -> TaskView:
 
 
 def view_of(tx: Transaction, task_id: str) -> TaskView:
-    """Returns the present view of a task with a known id."""
+    """Returns the current view of a task with a known id."""
     task = tasks.get(tx, task_id)
     assert task is not None  # tasks are never removed
     return view(tx, task)

@@ -1,4 +1,4 @@
-"""Reports of a task's run: progress, result, or failure."""
+"""Reports from a task's run: progress, result, or failure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from swarm.store.bridge.transaction import Transaction
 
 
 class TaskWork:
-    """Reports of workers on their tasks. Each call is fenced by the task's lease and idempotent."""
+    """Reports of workers on their tasks. Each call is fenced by the task's lease and is idempotent."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
         self._operating_policy = operating_policy
 
     async def progress(self, caller: Caller, task_id: str, message: str, percent: int | None = None) -> TaskView:
-        """Reports progress; the thread shows it as one message that changes. Raises the errors of `authorize_task`."""
+        """Reports progress; the thread shows it as one message that is updated. Raises the errors of
+        `authorize_task`.
+        """
         return await self._database.write(self._progress, caller, task_id, checked(message, "message"), percent)
 
     async def complete(self, caller: Caller, task_id: str, result: str, reply: str | None = None) -> TaskView:
@@ -76,13 +78,13 @@ class TaskWork:
 
 
 def checked(text: str, field: str) -> str:
-    """Returns the text unchanged. Raises Invalid for an empty text, TooLarge for a long one."""
+    """Returns the text unchanged. Raises Invalid for an empty text and TooLarge for a long one."""
     if not strip_invisible(text).strip():
         raise Invalid(f"The {field} is empty.", fields={field: "some text"})
     if len(text) > MAX_TEXT_CHARACTERS:
         raise TooLarge(
-            f"The {field} has {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are kept.",
-            hint="Say the essence, and upload the rest with slack-upload-file.",
+            f"The {field} has {len(text)} characters; the limit is {MAX_TEXT_CHARACTERS}.",
+            hint="Summarise it, and upload the rest with slack-upload-file.",
         )
     return text
 
@@ -95,7 +97,7 @@ def _reported(
     said: Mapping[str, object],
     act: Callable[[AuthorizedTask], bool],
 ) -> TaskView:
-    """Returns the task after ``act``, which returns False in the wrong state. A repeated call does not act again."""
+    """Returns the task after ``act``, which returns False in the wrong status. A repeated call does not act again."""
 
     def report() -> dict[str, Any]:
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
@@ -105,7 +107,7 @@ def _reported(
 
     idempotent(tx, task_call(caller, tool, task_id, tasks.get(tx, task_id), said), report)
     task = tasks.get(tx, task_id)
-    assert task is not None  # reported on, now or before
+    assert task is not None  # reported on, now or earlier
     return view(tx, task)
 
 
@@ -115,7 +117,7 @@ def _say(tx: Transaction, hold: AuthorizedTask, reply: str | None) -> bool:
     if hold.thread is None:
         raise Conflict(
             "This task has no Slack thread, so nobody would see the reply.",
-            hint="Leave the reply out; what you have to say belongs into the result.",
+            hint="Leave out the reply, and add the text to the result.",
         )
     post(tx, hold.thread, ReplyText(text=reply), agent_id=hold.lease.agent_id, task_id=hold.task.id)
     return True

@@ -39,7 +39,7 @@ _TITLE_FROM_DESCRIPTION: Final = 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Brief:
-    """The wording of a task by its creator."""
+    """The creator's wording of a task."""
 
     title: str
     description: str
@@ -54,12 +54,12 @@ def brief(
     text = strip_invisible(description).strip()
     heading = strip_invisible(title or "").strip() or text.partition("\n")[0][:_TITLE_FROM_DESCRIPTION].strip()
     if not text:
-        raise Invalid("Say what is to be done.", fields={"task": "what the worker needs to know to do it"})
+        raise Invalid("Say what is to be done.", fields={"task": "what the worker needs to know"})
     if len(text) > MAX_TEXT_CHARACTERS:
-        raise TooLarge(f"The description has {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are kept.")
+        raise TooLarge(f"The description has {len(text)} characters; the limit is {MAX_TEXT_CHARACTERS}.")
     if len(heading) > MAX_TITLE_CHARACTERS or "\n" in heading:
         raise Invalid(
-            "The title is too long, or not one line.",
+            "The title is too long or has more than one line.",
             fields={"title": f"one line of at most {MAX_TITLE_CHARACTERS} characters"},
         )
     if not 0 <= priority <= 100:
@@ -70,10 +70,10 @@ def brief(
 
 
 class Tasks:
-    """Tasks, for agents and operators. ``caller`` is None for an operator, who may do everything.
+    """Task management for agents and operators. ``caller`` is None for an operator, who may do everything.
 
     A repeated call under a lease, or with a ``request_id``, returns the first result and changes nothing. Other calls
-    are executed each time: equal arguments may be intended.
+    are executed each time, because equal arguments may be intended.
     """
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
@@ -86,7 +86,7 @@ class Tasks:
         """Creates a task in the thread of the caller's lease or of the parent, for a worker or unassigned.
 
         A worker may only create subtasks of its own task. Raises the errors of `worker`, NotFound for an unknown parent
-        or dependency, Forbidden, and Conflict for cycles, for too many tasks, and for a ``request_id`` that was used
+        or dependency, Forbidden, and Conflict for cycles, for too many tasks, and for a ``request_id`` already used
         with other arguments.
         """
         return await self._database.write(self._create, caller, brief, agent, parent_id)
@@ -107,12 +107,12 @@ class Tasks:
         return await self._database.write(self._redrive, task_id)
 
     async def get(self, agent: Agent | None, task_id: str) -> TaskView:
-        """Returns one task. Raises NotFound, also for a task that the agent may not see."""
+        """Returns one task. Raises NotFound for an unknown task or a task that the agent may not see."""
         return await self._database.read(_get, agent, task_id)
 
     async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
-        """Returns the newest tasks in brief: all for leads and operators; for a worker, its own and
-        its created ones.
+        """Returns the newest tasks in brief: all for leads and operators; for a worker, its own tasks and the tasks it
+        created.
         """
         return await self._database.read(_latest, agent, status, limit)
 
@@ -126,11 +126,11 @@ class Tasks:
             return {"task_id": self._make(tx, caller, brief, agent, parent_id).id, "words": digest(said)}
 
         made = _once(tx, caller, "create-task", about, said, act)
-        if made["words"] != digest(said):  # otherwise a task would be lost, since models like the id "1"
+        if made["words"] != digest(said):  # otherwise a task would be lost: models reuse "1"
             raise Conflict(
                 f"With the request_id '{caller.request_id if caller else None}' you have created another task there: "
                 f"{made['task_id']}.",
-                hint="Give a new task a request_id of its own.",
+                hint="Use a new request_id for a new task.",
             )
         return view_of(tx, made["task_id"])
 
@@ -200,7 +200,7 @@ class Tasks:
         def act() -> dict[str, object]:
             task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
             if not task_ends.cancel(tx, task, why, self._operating_policy, by=caller.agent.id if caller else None):
-                raise Conflict(f"This task is {task.status} already.")
+                raise Conflict(f"This task is already {task.status}.")
             return {}
 
         _once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
@@ -225,7 +225,7 @@ def _once(
     *,
     stands: Callable[[], bool] = lambda: True,
 ) -> Mapping[str, Any]:
-    """Returns the result of ``act``, or the earlier result of the same call if the call can be recognised."""
+    """Returns the result of ``act``, or the earlier result of the same call if it can be recognised."""
 
     def fenced() -> Mapping[str, object]:
         if caller:
@@ -240,7 +240,9 @@ def _once(
 def cancel_by_person(
     tx: Transaction, task_id: str, channel: str, person: str, operating_policy: OperatingPolicy
 ) -> bool:
-    """Cancels a task after a press of its button in a channel; False if the task is over or not of this channel."""
+    """Cancels a task after a press of its button in a channel. Returns False if the task has ended or belongs to
+    another channel.
+    """
     task = lock_task(tx, task_id)
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
     if task is None or thread is None or thread.channel != channel:
@@ -249,7 +251,7 @@ def cancel_by_person(
 
 
 def redrive_dead(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> bool:
-    """Hands out a locked task again; False if the task is not dead or has no agent."""
+    """Hands out a locked task again. Returns False if the task is not dead or has no agent."""
     if task.status is not TaskStatus.DEAD or task.agent_id is None:
         return False
     epoch = _take_thread(tx, task, task.agent_id, reason, operating_policy)
@@ -262,7 +264,7 @@ def redrive_dead(tx: Transaction, task: Task, reason: str, operating_policy: Ope
 def _take_thread(
     tx: Transaction, task: Task, agent_id: str, reason: str, operating_policy: OperatingPolicy
 ) -> int | None:
-    """Takes the thread for a task that came from a message, if the thread is free. Returns the new epoch."""
+    """Takes the thread for a task that was created from a message, if the thread is free. Returns the new epoch."""
     if task.thread_id is None or task.inbox_message_id is None:
         return None
     thread = threads.locked(tx, task.thread_id)
@@ -270,7 +272,7 @@ def _take_thread(
 
 
 def _check_part(caller: Caller | None, parent: Task | None) -> None:
-    """Raises Forbidden unless a worker creates a subtask of its own task."""
+    """Raises Forbidden if a worker creates a task that is not a subtask of its own task."""
     if caller is None or caller.agent.role is Role.LEAD:
         return
     if parent is None or parent.agent_id != caller.agent.id or parent.status not in ACTIVE_STATUSES:
@@ -294,7 +296,7 @@ def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
 
 
 def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
-    """Whether a task is created during work that only strangers have asked for."""
+    """Whether a task is created during work that only strangers requested."""
     lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
     if lease is None:
         return False
@@ -317,15 +319,15 @@ def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
     found = _visible(tx, caller.agent if caller else None, task_id)
     if caller and caller.agent.role is not Role.LEAD and found.created_by != caller.agent.id:
         raise Forbidden(
-            "This task is not yours to give or to cancel.", hint="End your own task with task-complete or task-fail."
+            "You may not assign or cancel this task.", hint="End your own task with task-complete or task-fail."
         )
     task = lock_task(tx, task_id)
-    assert task is not None  # seen a moment ago
+    assert task is not None  # just read
     return task
 
 
 def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
-    """Returns the caller's own running task, which may be cancelled on people's request; fenced like reports."""
+    """Returns the caller's own running task, which may be cancelled at people's request; fenced like reports."""
     found = tasks.get(tx, task_id)
     if caller is None or found is None or found.agent_id != caller.agent.id or found.created_by == caller.agent.id:
         return None
@@ -335,7 +337,7 @@ def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
 def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:
     task = find_visible(tx, agent, task_id)
     if task is None:
-        raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows those there are.")
+        raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows all tasks.")
     return task
 
 

@@ -237,7 +237,7 @@ async def test_a_slow_database_is_not_taken_for_another_run(database_url: str) -
 async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str) -> None:
     async with Database(database_url) as database:
         runs = AgentRuns({"router": Scripted(FOREVER)}, ConversationLocks(database), {}, most_runs=0)
-        with pytest.raises(Exception, match="too much to do"):
+        with pytest.raises(Exception, match="limit of concurrent runs"):
             await runs.begin(TALK, run_input())
         assert await database.write(conversation_locks.acquire, *ROW, "other", 1.0)
 

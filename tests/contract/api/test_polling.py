@@ -268,7 +268,7 @@ async def test_so_many_polls_of_an_agent_wait_and_no_more(doors: Doors, lea: Vis
     refused = await lea.ask("GET", "/poll?wait_seconds=30")
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
     assert refused.json()["error"]["code"] == "rate_limited"
-    assert "20 polls of the agent 'lea' wait already" in refused.json()["error"]["message"]
+    assert "20 polls of the agent 'lea' are already waiting" in refused.json()["error"]["message"]
     assert await lea.poll(wait_seconds=0) == []  # who does not wait takes no place
     assert await other.poll(wait_seconds=0.01) == []
     for poll in waiting[1:]:
