@@ -1,7 +1,7 @@
 """The app manifest, which the operator pastes into Slack, with exactly the scopes and events in use.
 
-Each method names its scopes and each event the scope that lets it through, so the manifest asks for no unused scope; a
-test compares these tables with the gateway. https://docs.slack.dev/reference/app-manifest/.
+Each method lists its scopes, and each event lists the scope that it requires, so the manifest requests no unused scope;
+a test compares these tables with the gateway. https://docs.slack.dev/reference/app-manifest/.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:r
 _READ_HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:history")
 
 METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
-    "agents.sessions.setStatus": ("chat:write",),  # for apps declared as agents only
-    "apps.connections.open": (),  # takes the app-level token with connections:write
+    "agents.sessions.setStatus": ("chat:write",),  # only for apps declared as agents
+    "apps.connections.open": (),  # uses the app-level token with connections:write
     "assistant.threads.setStatus": ("chat:write",),
     "auth.test": (),
     "bots.info": ("users:read",),
@@ -46,7 +46,9 @@ EVENT_SCOPES: Final[dict[str, str]] = {
 }
 
 AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
-"""Events for apps declared as agents only: Slack gives them this scope, and a Stop button in their threads."""
+"""Events only for apps declared as agents. Slack gives these apps this scope, and shows a Stop button in their
+threads.
+"""
 
 EMAIL_SCOPE: Final = "users:read.email"
 """Needed only to show people's e-mail addresses to agents (``share_email``)."""
@@ -71,23 +73,23 @@ WHY: Final[dict[str, str]] = {
     "users:read": "Show agents people's and bots' names instead of ids.",
     "users:read.email": "Tell agents people's e-mail addresses, in channels that share them.",
 }
-"""The reason for each scope, shown in the set-up guide."""
+"""The reason for each scope, shown in the setup guide."""
 
 
 class EventTransport(StrEnum):
-    """The transport of Slack's events."""
+    """How Slack delivers events."""
 
     SOCKET = "socket"
     HTTP = "http"
 
 
 def bot_events(*, agent: bool = False) -> dict[str, str]:
-    """All subscribed events with their scopes. ``agent``: of an app declared as an agent."""
+    """Returns all subscribed events with their scopes. ``agent`` is set for an app declared as an agent."""
     return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
 
 
 def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
-    """All scopes needed by methods and events. ``emails``: and for people's e-mail addresses."""
+    """Returns all scopes needed by methods and events. ``emails`` adds the scope for people's e-mail addresses."""
     needed = set(bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
     return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
 
@@ -100,10 +102,10 @@ def manifest(
     agent: bool = False,
     emails: bool = False,
 ) -> dict[str, object]:
-    """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``.
+    """Returns the manifest of an app called ``name``. In HTTP mode Slack sends events to ``request_url``.
 
-    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan has: Slack
-    shows its state in its threads, with a Stop button. ``emails`` is for ``share_email``.
+    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
+    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``.
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
@@ -114,7 +116,7 @@ def manifest(
         "features": {
             "app_home": {
                 "home_tab_enabled": False,
-                "messages_tab_enabled": True,  # without it nobody can write to the bot directly
+                "messages_tab_enabled": True,  # required for direct messages to the bot
                 "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": name, "always_online": True},

@@ -87,7 +87,7 @@ _FORGET = Statement(
         columns(_s.agent, _s.id).in_(
             select(_s.agent, _s.id).where(_before).order_by(_s.updated_at).limit(AT_MOST_N).correlate(None)
         ),
-        _before,  # sessions with the same timestamp are compared by the next column
+        _before,  # checked again, because a session may have been used concurrently
     )
 )
 

@@ -69,8 +69,9 @@ _is_known = _t.context.in_([literally(state) for state in (ContextState.COMPLETE
 
 
 def _doubt_tracked(*left_alone: ContextState) -> Statement:
-    """Returns the update that schedules reads of tracked threads that are known, being read, or in one of the given
-    states.
+    """Returns the update that schedules reads of tracked threads.
+
+    These are threads that are known or being read, and unscheduled threads in one of the states ``left_alone``.
     """
     is_left_alone = and_(_t.context.in_([literally(state) for state in left_alone]), _t.context_due_at.is_(None))
     return Statement(
