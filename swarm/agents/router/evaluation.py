@@ -55,9 +55,7 @@ class Case:
     say: str
     expected: Expected
     tool: str = ""  # the tool that should be called
-    arguments: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # required arguments of the call; additional arguments are allowed
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # required arguments; others are allowed
     before: Sequence[tuple[str, str]] = ()  # earlier messages: ("user" or "assistant", text)
 
 

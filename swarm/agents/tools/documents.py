@@ -38,7 +38,9 @@ def document_tools(
     search_max_calls: int | None = SEARCH_MAX_CALLS,
     fetch_max_calls: int | None = FETCH_DOCUMENT_MAX_CALLS,
 ) -> tuple[Tool, Tool]:
-    """Returns ``search`` and ``fetch_document`` over a library. None as a number of calls in one run: no limit."""
+    """Returns ``search`` and ``fetch_document`` for a library. None as the number of calls in one run means no
+    limit.
+    """
     return (
         Tool(
             name="search",
@@ -91,7 +93,7 @@ async def _fetch(library: Library, arguments: Mapping[str, Any]) -> ToolAnswer:
 
 
 def _shown(document: FoundDocument) -> Mapping[str, str]:
-    """Returns the shown fields, without the score: the order, best first, is enough."""
+    """Returns the fields to show, without the score, because the order (best first) is sufficient."""
     return {"id": document.id, "title": document.title, "excerpt": document.excerpt}
 
 
@@ -100,7 +102,7 @@ def _json(value: object) -> str:
 
 
 def _answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Turns errors into answers."""
+    """Converts errors to answers."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:

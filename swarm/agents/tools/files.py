@@ -1,4 +1,4 @@
-"""``file-read`` and ``file-write``: text files of the work tree, whole or by lines."""
+"""``file-read`` and ``file-write``: read and write text files in the work tree, completely or by lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from swarm.clock import new_id
 from swarm.processes.child import to_the_end
 
 _MOST_BYTES: Final = 256 * 1024
-"""For one read, and for one write."""
+"""The limit for one read and for one write."""
 
 _LARGEST_BYTES: Final = 64 * 1024 * 1024
-"""Larger files are neither read nor appended to: their lines have to be counted from the beginning."""
+"""Larger files are neither read nor appended to, because their lines must be counted from the beginning."""
 
 _MOST_ENTRIES: Final = 500
 _CHUNK_BYTES: Final = 1 << 16
@@ -121,7 +121,7 @@ def _check_not_git(place: ResolvedPath) -> None:
 
 
 def _check_plain(place: ResolvedPath, path: str) -> None:
-    """Refuses other than plain files: opening a device or a pipe may wait for ever, or have effects."""
+    """Refuses files that are not plain files: opening a device or a pipe may block forever or have side effects."""
     if place.found is None:
         raise ToolRefused(f"There is no file {path} in the work tree.")
     if place.is_folder:
@@ -131,7 +131,7 @@ def _check_plain(place: ResolvedPath, path: str) -> None:
 
 
 def _opened(place: ResolvedPath, path: str) -> int:
-    """Opens the checked file itself for reading."""
+    """Opens for reading exactly the file that was checked."""
     _check_plain(place, path)
     file = os.open(place.by_descriptor, os.O_RDONLY | os.O_CLOEXEC)
     if (size := os.fstat(file).st_size) > _LARGEST_BYTES:
@@ -154,7 +154,7 @@ def _listing(place: ResolvedPath) -> str:
 
 
 def _replace(place: ResolvedPath, content: bytes) -> None:
-    """Replaces a file, whole or not at all; hard links elsewhere keep the old content."""
+    """Replaces a file completely or not at all. Hard links elsewhere keep the old content."""
     new = f".swarm-{new_id()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -169,7 +169,7 @@ def _replace(place: ResolvedPath, content: bytes) -> None:
 
 
 def _like_before(file: int, place: ResolvedPath) -> None:
-    """Copies permissions and owner of the replaced file, as far as permitted; no set-user-id bits."""
+    """Copies the permissions and owner of the replaced file as far as permitted, without set-user-id bits."""
     if place.found is not None:
         before = os.fstat(place.found)
         with contextlib.suppress(PermissionError):
@@ -178,12 +178,12 @@ def _like_before(file: int, place: ResolvedPath) -> None:
 
 
 def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_bytes: int) -> str:
-    """Returns lines ``first`` to ``first + limit - 1``, at most ``most_bytes``, and the line to continue at.
+    """Returns lines ``first`` to ``first + limit - 1``, at most ``most_bytes``, and the line at which to continue.
 
     A line longer than the limit is returned in part. Memory is bounded by ``most_bytes``.
 
     Raises:
-        ToolRefused: The file is not text (a NUL byte, or no UTF-8), or has fewer lines.
+        ToolRefused: The file is not text (it contains a NUL byte, or is not UTF-8), or has fewer lines.
     """
     part = _Part(first=first, last=None if limit is None else first + limit - 1, most_bytes=most_bytes)
     while chunk := file.read(_CHUNK_BYTES):
@@ -202,10 +202,10 @@ class _Part:
     first: int
     last: int | None
     most_bytes: int
-    line: int = 0  # the line number of the last byte
+    line: int = 0  # the line number of the last byte read
     wanted: bytearray = field(default_factory=bytearray)
-    full: bool = False  # a requested byte had no room
-    begins: bool = True  # the next byte begins a line
+    full: bool = False  # a requested byte did not fit
+    begins: bool = True  # the next byte starts a line
 
     def add(self, chunk: bytes) -> None:
         for piece in _lines(chunk):
@@ -217,7 +217,7 @@ class _Part:
                 self.full = self.full or len(piece) > room
 
     def text(self, path: str) -> str:
-        """Returns the lines, and in brackets a note on the remaining ones."""
+        """Returns the lines, followed by a note in brackets about the remaining lines."""
         if not self.line:
             return f"{path} is empty."
         try:
@@ -243,6 +243,6 @@ class _Part:
 
 
 def _lines(chunk: bytes) -> list[bytes]:
-    """Splits after line feeds, and nowhere else."""
+    """Splits after line feeds only."""
     *whole, rest = chunk.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])

@@ -46,9 +46,7 @@ _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
 _ALL_TYPES: Final = "public_channel,private_channel,mpim,im"
 _PAGE_SIZE: Final = 200  # Slack's recommendation
-_CLOCKS_APART_SECONDS: Final = (
-    600  # clock skew between Slack and us: a lookup begins this long before the delivery was created
-)
+_CLOCKS_APART_SECONDS: Final = 600  # possible clock skew from Slack; a lookup begins this much earlier
 
 _log = structlog.get_logger(__name__)
 
@@ -322,9 +320,7 @@ class Gateway:
 
     async def _find_in_thread(self, delivery: Delivery) -> SlackMessage | None:
         try:
-            since = (
-                delivery.answers_ts or delivery.thread_ts
-            )  # by Slack's clock, because our clock may have been changed
+            since = delivery.answers_ts or delivery.thread_ts  # by Slack's clock, because ours may have changed
             return await self._find_among(
                 "conversations.replies", delivery, {"ts": delivery.thread_ts, "oldest": since}
             )

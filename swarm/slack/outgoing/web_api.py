@@ -254,9 +254,7 @@ class WebApi:
 
     async def _send(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
         if method in _TAKES_JSON:
-            answer = await self.client.api_call(
-                method, json=dict(arguments)
-            )  # a copy, because slack_sdk removes the token
+            answer = await self.client.api_call(method, json=dict(arguments))  # a copy: slack_sdk removes the token
         elif method in _TAKES_FORM:
             answer = await self.client.api_call(method, data=dict(arguments))
         else:

@@ -37,9 +37,7 @@ tasks = Table(
     Column("requester", Text),  # a Slack user id
     Column("parent_id", Text, ForeignKey("tasks.id")),
     Column("depth", Integer, nullable=False),  # 1 if the task has no parent
-    Column(
-        "inbox_message_id", Text
-    ),  # the delegated message; not a foreign key, because the message refers to its task
+    Column("inbox_message_id", Text),  # the delegated message; no foreign key: the message refers to its task
     Column("epoch", Integer),  # epoch of the thread since it was handed over with the task; null: not handed over
     Column("attempts", Integer, nullable=False),  # number of lost leases
     Column("claims", Integer, nullable=False),  # number of leases so far

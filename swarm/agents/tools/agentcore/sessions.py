@@ -1,15 +1,15 @@
-"""Clients of AgentCore, sessions at AWS, and calls with a time limit. Each session is stopped however its use ends.
+"""AgentCore's clients, sessions at AWS, and calls with a time limit. Every session is always stopped after use.
 
-A running session costs money. Start, calls and stop of a session block, so they run in threads, and a thread cannot be
-cancelled. Therefore every session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left,
-and for a start that is still under way, stops the session, and waits for the calls in progress. Leaving a session waits
-for its ending a few seconds only; `AgentCoreSessions.aclose` waits for the rest.
+A running session costs money. The start, the calls and the stop of a session block, so they run in threads, and a
+thread cannot be cancelled. Therefore every session has an *ending*: a task of `AgentCoreSessions` that waits until the
+session is left and any start in progress has finished, stops the session, and waits for the calls in progress. Leaving
+a session waits only a few seconds for its ending; `AgentCoreSessions.aclose` waits for the rest.
 
-AWS itself ends the sessions that even an ending cannot stop (the answer to the start was lost, the coordinator was
+AWS itself ends the sessions that an ending cannot stop (the response to the start was lost, the coordinator was
 killed): every session starts with a time limit slightly longer than its call.
 
-A call's failure is a sentence for the model and the people behind it. Of AWS's own messages, a sentence quotes only
-those about an invalid request: others name accounts and roles.
+A call's failure is a sentence for the model and its users. AWS's own messages are quoted only for an invalid request,
+because others name accounts and roles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 20
-_ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS recognises repetitions
+_ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS detects repeated requests
 
 _SPARE_SECONDS: Final = 60
 """The time between the limit of a call and the end of its session by AWS."""
@@ -86,14 +86,14 @@ _SHOWN_CHARACTERS: Final = 300
 
 
 class AgentCoreUnusable(Exception):
-    """AgentCore cannot be used; the text is the reason, as a clause."""
+    """Reports that AgentCore cannot be used; the text is the reason, as a clause."""
 
 
 class Clients:
-    """Clients of AgentCore in one region. All methods block, and may be called in several threads.
+    """AgentCore's clients in one region. All methods block, and may be called from several threads.
 
-    A browser or interpreter client of the package holds one session beside its connections. Creating one takes 20 ms
-    of computing, so each session gets a copy: connections are shared, the session is not.
+    The package's browser and interpreter clients hold one session in addition to their connections. Creating a client
+    takes 20 ms of CPU time, so each session gets a copy that shares the connections but not the session.
     """
 
     def __init__(self, options: AgentCoreOptions) -> None:
@@ -104,7 +104,7 @@ class Clients:
 
         self._options = options
         session = _session()
-        # botocore reads AWS_DEFAULT_REGION and the files, but not the variable of all other SDKs.
+        # botocore reads AWS_DEFAULT_REGION and the configuration files, but not the variable that all other SDKs use.
         self.region: str = _region(options.region or os.environ.get("AWS_REGION") or session.region_name)
         if session.get_credentials() is None:
             raise AgentCoreUnusable(
@@ -130,10 +130,10 @@ class Clients:
         return client
 
     def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
-        """Runs a piece of code once, because code may have effects. Returns the stream of results.
+        """Runs a piece of code once, because code may have side effects. Returns the stream of results.
 
-        A copy of the client sends it: `CodeInterpreter.stop` forgets the session, and a run without one starts
-        another.
+        A copy of the client sends the code: `CodeInterpreter.stop` clears the session id, and a run without a session
+        starts another session.
         """
         runner = copy.copy(interpreter)
         runner.data_plane_client = self._patient
@@ -175,11 +175,12 @@ def _lasting(call_seconds: float) -> int:
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Starts a blocking call in a separate thread. A caller with a time limit shields the future: threads go on.
+    """Starts a blocking call in a separate thread. Callers with a time limit shield the future, because threads cannot
+    be cancelled.
 
-    `asyncio.to_thread` has few threads, which serve the rest of the process too (name lookups, for one): a handful of
-    calls without an answer from AWS would block the others, and the end of the process. Here every call has its own
-    thread, which does not outlive the process.
+    `asyncio.to_thread` has few threads, which the rest of the process also uses (for example for DNS lookups): a few
+    calls without a response from AWS would block the others and the exit of the process. Here every call has its own
+    thread, which ends with the process.
     """
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
@@ -202,7 +203,7 @@ class _AgentCoreSession(Generic[S]):
         self._calls = calls
 
     async def call(self, work: Callable[[S], T]) -> T:
-        """Runs a blocking call. After a cancellation the call goes on in its thread until the session is stopped."""
+        """Runs a blocking call. After a cancellation, the call continues in its thread until the session is stopped."""
         calling = in_thread(partial(work, self.client))
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)
@@ -218,7 +219,7 @@ class AgentCoreSessions:
 
     @asynccontextmanager
     async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[_AgentCoreSession[S]]:
-        """Holds a session for the time of a block. Raises the errors of ``start``; a failed stop is only logged."""
+        """Holds a session during a block. Raises the errors of ``start``; a failed stop is only logged."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
         left = asyncio.Event()
@@ -270,7 +271,7 @@ def failed(text: str) -> ToolAnswer:
 
 
 def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Returns ``work`` as a tool's call: limited to ``seconds``; raises nothing but CancelledError."""
+    """Returns ``work`` as a tool call that is limited to ``seconds`` and raises only CancelledError."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
@@ -288,14 +289,14 @@ def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Await
 
 
 def _code_of(error: BaseException) -> str:
-    """Returns AWS's code of an error, else the name of its class; for logs."""
+    """Returns AWS's error code, or the name of the error's class, for logs."""
     response: Any = getattr(error, "response", None)
     details = response.get("Error") if isinstance(response, dict) else None
     return str(details.get("Code") or "unknown") if isinstance(details, dict) else type(error).__name__
 
 
 def sentence(error: Exception) -> str:
-    """Words the cause of an error, and the remedy."""
+    """Describes the cause of an error, and the remedy."""
     from botocore import exceptions as aws
     from urllib3 import exceptions as http
     from websockets import exceptions as sockets
