@@ -18,8 +18,8 @@ from swarm.domain.errors import Unavailable
 BROKE_OFF: Final = "it stopped in the middle of its answer"
 NO_ANSWER: Final = "it broke off before it answered"
 NOT_A_STREAM: Final = "it did not answer with a stream of events"
-NOT_AN_ANSWER: Final = "what it answered could not be understood"
-COMPRESSED: Final = "it answered in a compressed form, which was not asked for"
+NOT_AN_ANSWER: Final = "its answer could not be understood"
+COMPRESSED: Final = "it sent a compressed answer, which was not requested"
 EVENT_TOO_LARGE: Final = "it sent an event that is too large"
 OUR_FAULT: Final = "something went wrong on our side"
 
@@ -29,13 +29,13 @@ _INVALID: Final = (httpx2.UnsupportedProtocol, httpx2.InvalidURL)
 _STATUSES: Final = {
     400: "it does not understand our request",
     401: "it refuses our credentials",
-    403: "it does not let us in",
+    403: "it denies us access",
     404: "there is no agent at its address",
     405: "there is no agent at its address",
     408: "it did not answer in time",
     413: "our request is too large for it",
     422: "it does not understand our request",
-    429: "it has too much to do",
+    429: "it is overloaded",
     503: "it is not available",
     504: "it did not answer in time",
 }
@@ -89,7 +89,7 @@ def refused(status: int) -> GaveUp:
 def _words(status: int) -> str:
     if 300 <= status < 400:
         return "it answered with a redirect, which is not followed"
-    words = _STATUSES.get(status) or ("it has a problem of its own" if status >= 500 else "it did not do what we asked")
+    words = _STATUSES.get(status) or ("it had an internal error" if status >= 500 else "it rejected our request")
     return f"{words} (HTTP {status})"
 
 
@@ -107,9 +107,9 @@ def unreached(error: Exception) -> str:
             case ssl.SSLError():
                 return "no secure connection to it is possible"
             case socket.gaierror():
-                return "its address is not known"
+                return "its address is unknown"
             case httpx2.ProxyError():
-                return "the proxy on the way to it does not let us through"
+                return "the proxy denies access to it"
     if isinstance(error, _UNCONNECTED):
         return "it cannot be reached"
     return "its address is not valid" if isinstance(error, _INVALID) else NO_ANSWER

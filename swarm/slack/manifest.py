@@ -53,25 +53,25 @@ threads.
 EMAIL_SCOPE: Final = "users:read.email"
 """Needed only to show people's e-mail addresses to agents (``share_email``)."""
 
-AGENT_DESCRIPTION: Final = "Ask for anything: an agent of the team takes it on, here or in a channel."
+AGENT_DESCRIPTION: Final = "Ask for anything. An agent of the team will handle it, here or in a channel."
 
 WHY: Final[dict[str, str]] = {
-    "app_mentions:read": "Hear mentions, also where the bot is not a member yet.",
-    "assistant:write": "Be an agent for Slack: show its state, and hear when somebody presses Stop.",
-    "channels:history": "Hear messages in public channels, and read a thread met in the middle.",
-    "channels:read": "Tell agents the name of the channel a message comes from.",
-    "chat:write": "Post, correct and take back the agents' answers.",
-    "files:read": "Hand attachments of messages to the agents.",
-    "files:write": "Put the agents' files into threads.",
-    "groups:history": "Hear messages in private channels that the bot was invited to.",
-    "groups:read": "Tell agents the name of such a channel.",
-    "im:history": "Hear direct messages to the bot.",
-    "im:read": "Tell agents with whom a direct message is.",
-    "mpim:history": "Hear direct messages among several people and the bot.",
-    "mpim:read": "Tell agents the name of such a conversation.",
+    "app_mentions:read": "Receive mentions, including in channels that the bot has not joined.",
+    "assistant:write": "Act as an agent in Slack: show its state, and learn when someone presses Stop.",
+    "channels:history": "Receive messages in public channels, and read a thread from its beginning.",
+    "channels:read": "Show agents the name of the channel that a message comes from.",
+    "chat:write": "Post, edit and delete the agents' answers.",
+    "files:read": "Pass attachments of messages to the agents.",
+    "files:write": "Upload the agents' files to threads.",
+    "groups:history": "Receive messages in private channels that the bot was invited to.",
+    "groups:read": "Show agents the name of such a channel.",
+    "im:history": "Receive direct messages to the bot.",
+    "im:read": "Show agents who a direct message is with.",
+    "mpim:history": "Receive direct messages between several people and the bot.",
+    "mpim:read": "Show agents the name of such a conversation.",
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
     "users:read": "Show agents people's and bots' names instead of ids.",
-    "users:read.email": "Tell agents people's e-mail addresses, in channels that share them.",
+    "users:read.email": "Show agents people's e-mail addresses, in channels that share them.",
 }
 """The reason for each scope, shown in the setup guide."""
 
@@ -112,7 +112,7 @@ def manifest(
     if mode is EventTransport.HTTP:
         subscriptions["request_url"] = interactivity["request_url"] = request_url
     return {
-        "display_information": {"name": name, "description": "A team of AI agents that work in your threads"},
+        "display_information": {"name": name, "description": "A team of AI agents that works in your threads"},
         "features": {
             "app_home": {
                 "home_tab_enabled": False,

@@ -26,7 +26,7 @@ def verify(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes)
     timestamp = headers.get("x-slack-request-timestamp", "")
     signature = headers.get("x-slack-signature", "")
     if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
-        raise Unauthorized("The request carries no signature of Slack's.")
+        raise Unauthorized("The request has no Slack signature.")
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -77,7 +77,7 @@ def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
     """Registers an agent with its first token. Raises Conflict if the name is taken."""
     if not _add(tx, agent):
         raise Conflict(
-            f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
+            f"An agent named '{agent.name}' is already registered.", hint="Choose another name, or rotate its token."
         )
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent.id, now=tx.now)
 
@@ -107,7 +107,7 @@ def ensure(
     if there.reach is not reach:
         raise Conflict(
             f"The name '{name}' belongs to an agent that is reached by {there.reach}, not by {reach}.",
-            hint="Choose another name for one of them, or remove the agent that is there.",
+            hint="Choose another name for one of them, or remove the existing agent.",
         )
     _REDESCRIBE.run(
         tx, agent_id=there.id, new_role=role, new_description=description, new_capabilities=_json(capabilities)

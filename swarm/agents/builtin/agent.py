@@ -39,7 +39,7 @@ CLOSING_SECONDS: Final = 5.0
 
 _log = structlog.get_logger(__name__)
 
-CUT_OFF: Final = "it was stopped, as the coordinator is being restarted"
+CUT_OFF: Final = "it was stopped because the coordinator is being restarted"
 
 
 async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) -> bool:
@@ -304,7 +304,7 @@ class BuiltinAgent:
         ids = {"agent": self.name, "run_id": run.input.agui_run_id}
         trouble = self._trouble(error)
         if trouble is None:
-            _log.error("A run failed inside.", action="agent_failed", exc_info=error, **ids)
+            _log.error("A run failed with an unexpected error.", action="agent_failed", exc_info=error, **ids)
             return UsageOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
         _log.warning(
             "A run failed.", action="agent_broken", reason=trouble.detail or trouble.message, code=trouble.code, **ids

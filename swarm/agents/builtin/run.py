@@ -157,7 +157,7 @@ def asked(run_input: RunInput, *, with_author: bool = False) -> str:
     """
     said = [message for message in run_input.messages if message.text.strip()]
     if not said:
-        raise Stumbled("There is no text in this message, and text is all that I can read. Write what I should do.")
+        raise Stumbled("This message contains no text, and I can only read text. Please write what I should do.")
     return "\n\n".join(_named(message) if with_author else message.marked for message in said)
 
 

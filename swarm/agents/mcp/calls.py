@@ -39,8 +39,8 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
 MAX_CHARACTERS: Final = 1024 * 1024
 """Longer results are cut."""
 
-_NOTHING: Final = "The tool has done its work and says nothing about it."
-_NOTHING_FAILED: Final = "The tool has failed and does not say why."
+_NOTHING: Final = "The tool succeeded without output."
+_NOTHING_FAILED: Final = "The tool failed without giving a reason."
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ def unavailable(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the tool is missing or not allowed, or the server is unavailable; callers are not told
     which.
     """
-    return failed(f"The tool {tool!r} of the server {server!r} is not available at the moment.")
+    return failed(f"The tool {tool!r} of the server {server!r} is not available now.")
 
 
 def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
@@ -72,7 +72,7 @@ def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
 def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
     """Returns the answer if the server sent a protocol error or has disconnected."""
     if _is_gone(error):
-        return failed(f"The server {server!r} went away during the call; it may or may not have been carried out.")
+        return failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
     message = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
     return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
 
@@ -94,7 +94,7 @@ def _not_understood(tool: str, server: str) -> ToolAnswer:
 
 def _asks_back(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the server requests input from a person or a model."""
-    return failed(f"The tool {tool!r} of the server {server!r} asks something back, which is not possible here.")
+    return failed(f"The tool {tool!r} of the server {server!r} asks for more input, which is not possible here.")
 
 
 def _our_fault(tool: str, server: str) -> ToolAnswer:
@@ -133,7 +133,7 @@ def _reason(error: BaseException) -> str | None:
         case MCPError(code=code):
             return f"it answered with an error (code {code})"
         case ValidationError() | RuntimeError():
-            return "what it answered could not be understood"
+            return "its answer could not be understood"
         case TimeoutError():
             return "it did not answer in time"
         case _:

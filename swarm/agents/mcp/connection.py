@@ -140,7 +140,7 @@ class McpConnection:
         if why == OUR_FAULT:
             _log.error("The connection to an MCP server failed.", exc_info=error, **ids)
         else:  # the traceback would show the library's internals, and the error may quote the server
-            _log.debug("Why an MCP server is away.", errors=[repr(cause) for cause in leaves(error)], **ids)
+            _log.debug("Details of an unavailable MCP server.", errors=[repr(cause) for cause in leaves(error)], **ids)
         return why
 
     def _open(self, refusals: Refusals) -> Client:
@@ -194,7 +194,7 @@ class McpConnection:
     def _note_up(self, client: Client, tools: Mapping[str, types.Tool]) -> None:
         self._client, self._detail = client, ""
         self._mode = (self._mode - 1) % len(_MODES)  # this mode worked
-        _log.info("An MCP server is there.", action="mcp_up", server=self.server.name)
+        _log.info("An MCP server is connected.", action="mcp_up", server=self.server.name)
         self._note_tools(tools)
         self.settled.set()
 
@@ -202,7 +202,7 @@ class McpConnection:
         is_news = why not in (self._detail, _CLOSED)
         self._detail = why
         level = logging.WARNING if is_news else logging.DEBUG
-        _log.log(level, "An MCP server is away.", action="mcp_down", server=self.server.name, why=why)
+        _log.log(level, "An MCP server is unavailable.", action="mcp_down", server=self.server.name, why=why)
 
     def _note_tools(self, tools: Mapping[str, types.Tool]) -> None:
         self.tools = tools
@@ -236,7 +236,7 @@ async def _read_tools(client: Client) -> dict[str, types.Tool]:
         if page.next_cursor is None:
             return tools
         cursor = page.next_cursor
-    raise McpServerUnusable("its list of tools has no end")
+    raise McpServerUnusable("its list of tools is endless")
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:

@@ -27,7 +27,7 @@ _Names = list[Annotated[str, Field(min_length=1)]]
 _EXPECTED: Final = {
     "url": "an address that begins with http:// or https:// is expected",
     "timeout": f"seconds are expected, more than 0 and at most {_LONGEST_CALL_SECONDS:g}",
-    "allowedTools": "a list of the names of tools is expected, at the top also one for each server",
+    "allowedTools": "a list of tool names is expected; at the top level, also one for each server",
     "mcpServers": "a mapping from the name of each server to its settings is expected",
     "args": "a list of texts is expected",
     "env": "a mapping of texts is expected",
@@ -231,7 +231,7 @@ class _Filled:
         }
         filled = _PLACEHOLDER.sub(lambda found: self._environment[found.group(1)], text)
         if "\0" in filled or (key.startswith("headers.") and not filled.isprintable()):
-            raise ConfigurationError(f"{self._path}: {self._key}.{key}: a text of one line is expected")
+            raise ConfigurationError(f"{self._path}: {self._key}.{key}: a single line of text is expected")
         return filled
 
 
@@ -243,7 +243,7 @@ def _is_secret(name: str, value: str) -> bool:
 def _name_unknown(path: Path, part: _Part, where: tuple[str, ...]) -> None:
     keys = [".".join([*where, key]) for key in part.model_extra or ()]
     if keys:
-        _log.warning("Keys that are not known are not used.", action="mcp_unknown_keys", file=str(path), keys=keys)
+        _log.warning("Unknown keys are ignored.", action="mcp_unknown_keys", file=str(path), keys=keys)
 
 
 def _name_unused(path: Path, document: _Document) -> None:
@@ -251,4 +251,9 @@ def _name_unused(path: Path, document: _Document) -> None:
     named = document.allowed if isinstance(document.allowed, dict) else {}
     keys = [f"allowedTools.{name}" for name in named if name not in document.servers]
     if keys:
-        _log.warning("These servers are not there.", action="mcp_unknown_keys", file=str(path), keys=keys)
+        _log.warning(
+            "Tools are allowed for servers that are not configured.",
+            action="mcp_unknown_keys",
+            file=str(path),
+            keys=keys,
+        )

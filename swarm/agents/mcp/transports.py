@@ -195,7 +195,7 @@ class _LogPump:
             return
         untold, self._untold = self._untold, 0
         _log.debug(
-            "An MCP server says something.",
+            "Output of an MCP server.",
             action="mcp_said",
             server=self._server,
             pid=self._pid,
@@ -224,7 +224,7 @@ class Refusals:
             case None:
                 return None
             case 401 | 403:
-                return f"it does not let us in (HTTP {self.last}): look at its headers"
+                return f"it denies access (HTTP {self.last}): check its headers"
             case 404 | 405:
                 return f"there is no MCP server at its address (HTTP {self.last})"
             case _:

@@ -41,7 +41,7 @@ class Models:
 
     def __init__(self, specs: Sequence[ModelSpec], *, retries: RetryPolicy = DEFAULT_RETRIES) -> None:
         if not specs:
-            raise ConfigurationError("There is no model.", hint="Set LLM_MODEL (model.name).")
+            raise ConfigurationError("No model is configured.", hint="Set LLM_MODEL (model.name).")
         pydantic_ai.BANNER_ENABLED = False  # the coordinator writes only its log
         self.specs = tuple(specs)
         self._open = AsyncExitStack()

@@ -71,7 +71,7 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
     match trouble.code:
         case "authentication" | "credentials" if spec.provider is Provider.BEDROCK:
             return (
-                "Check AWS's credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
+                "Check the AWS credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
                 f"use the model {spec.name} in {ADDRESS_VARIABLES[spec.provider]}."
             )
         case "authentication":
@@ -84,7 +84,7 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
         case "region" | "connection" | "timeout":
             return f"Check {ADDRESS_VARIABLES[spec.provider]}."
         case "quota":
-            return "Look at the account's billing page."
+            return "Check the account's billing page."
     return ""
 
 
@@ -115,7 +115,7 @@ def _warn_of_limits(spec: ModelSpec, response: ModelResponse, limits: RunLimits)
         without_hold.append("limits.cost_dollars")
     if without_hold:
         _log.warning(
-            "A limit cannot hold: what this model uses, or what it costs, is not known.",
+            "A limit cannot be enforced: the usage or cost of this model is not known.",
             action="model_limits",
             model=spec.label,
             limits=without_hold,

@@ -87,12 +87,12 @@ def bedrock_client(spec: ModelSpec) -> Any:
         return session.client("bedrock-runtime", config=config, endpoint_url=spec.base_url)
     except (NoRegionError, InvalidRegionError) as error:
         raise ConfigurationError(
-            f"The model {spec.label} needs a region of AWS's, as eu-central-1.",
+            f"The model {spec.label} needs an AWS region, such as eu-central-1.",
             hint="Set providers.bedrock.region or AWS_REGION.",
         ) from error
     except ProfileNotFound as error:
         raise ConfigurationError(
-            f"The profile of AWS's for the model {spec.label} is not there.", hint="Check AWS_PROFILE."
+            f"The AWS profile for the model {spec.label} does not exist.", hint="Check AWS_PROFILE."
         ) from error
 
 

@@ -48,7 +48,7 @@ SIGNED: Final = "swarm_model"
 _SPEC: Final = "_swarm_spec"
 
 _NOW: Final = "; try again in a moment"
-_OPERATOR: Final = "; whoever runs this has to change that"
+_OPERATOR: Final = "; the operator has to fix this"
 _SHORTER: Final = "; start a new conversation, or ask for less at once"
 
 
@@ -69,20 +69,20 @@ class ModelTrouble:
 
 TROUBLES: Final[Mapping[str, str]] = {
     "authentication": f"does not accept our credentials{_OPERATOR}",
-    "credentials": f"needs credentials of AWS's, and none were found{_OPERATOR}",
-    "region": f"cannot be reached: there is nothing in the region that is configured{_OPERATOR}",
-    "not_found": f"is not known at its address, or not open to us{_OPERATOR}",
-    "quota": f"refuses to answer, because our account with its provider is used up{_OPERATOR}",
+    "credentials": f"needs AWS credentials, and none were found{_OPERATOR}",
+    "region": f"cannot be reached: the configured region does not offer it{_OPERATOR}",
+    "not_found": f"is unknown at its address, or not available to us{_OPERATOR}",
+    "quota": f"refuses to answer, because our account with its provider has no credit left{_OPERATOR}",
     "rate_limit": f"is asked too often right now{_NOW}",
     "overloaded": f"is overloaded right now{_NOW}",
     "unavailable": f"is not available right now{_NOW}",
-    "server": f"has a problem of its own right now{_NOW}",
+    "server": f"has an internal error right now{_NOW}",
     "timeout": f"did not answer in time{_NOW}",
     "connection": f"broke off its answer{_NOW}",  # or could not be reached, see `_connection`
-    "context_window": f"cannot take in as much as was said here{_SHORTER}",
-    "refused": "declines to answer this; put it differently",
-    "output_limit": f"did not get to the end of its answer, which became too long{_SHORTER}",
-    "rejected": "does not accept this request; put it differently, or start a new conversation",
+    "context_window": f"cannot process a conversation this long{_SHORTER}",
+    "refused": "declines to answer this; rephrase it",
+    "output_limit": f"did not finish its answer, which became too long{_SHORTER}",
+    "rejected": "does not accept this request; rephrase it, or start a new conversation",
     "incomprehensible": f"answered in a way that could not be understood{_NOW}",
     "busy": f"has too many questions waiting{_NOW}",
     "cancelled": "was stopped",

@@ -117,7 +117,7 @@ class PromptFiles:
         try:
             self._prompts = self._read()
         except ConfigurationError as error:
-            _log.warning("The prompts stay as they are.", action="prompts", error=error.message)
+            _log.warning("The previous prompts are kept.", action="prompts", error=error.message)
         else:
             _log.info("The prompts were read again.", action="prompts")
         return self._prompts
@@ -185,7 +185,7 @@ class _ConfigFile:
             case _:
                 raise self._wrong(key, f"a text or {{file: name}} is expected, not {_kind(value)}")
         if not template.text.strip():
-            raise self._wrong(key, "a text is expected, and this one is empty")
+            raise self._wrong(key, "a non-empty text is expected")
         return template
 
     def _from_file(self, key: str, value: object) -> Template:

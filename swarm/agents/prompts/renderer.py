@@ -122,7 +122,7 @@ class _ForkServer:
                 async with asyncio.timeout(self._limits.deadline_seconds):
                     return await _exchange(ours, request)
             except TimeoutError as error:
-                raise _Lost("it did not react") from error
+                raise _Lost("it did not respond") from error
             except ConnectionError:
                 return b""
 
@@ -238,7 +238,7 @@ class Renderer:
             except _Lost as error:
                 _log.warning("The process that renders prompts was lost.", action="prompts", error=str(error))
                 await self._replace(fork_server)
-        raise PromptError(template.name, "its process was ended from outside, twice; perhaps memory is short")
+        raise PromptError(template.name, "its process was killed twice; the machine may be out of memory")
 
     async def _running(self, template: Template) -> _ForkServer:
         async with self._starting:
@@ -304,7 +304,7 @@ def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered
     try:
         result = json.loads(answer)
     except ValueError as error:  # the process was killed while writing
-        raise PromptError(template.name, "it was ended before it was done") from error
+        raise PromptError(template.name, "it was stopped before it had finished") from error
     if "problem" in result:
         raise PromptError(template.name, result["problem"], line=result["line"])
     text = result["text"].encode("utf-8", "replace").decode()  # replaces unpaired surrogates, which no model accepts
@@ -315,5 +315,5 @@ def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptEr
     """Returns the error for a traceback dump, with the innermost line of the template (most recent call first)."""
     found = _IN_TEMPLATE.search(answer)
     late = answer.startswith(_STUCK)
-    problem = f"it takes longer than {limits.seconds:g} s" if late else "it makes the interpreter crash"
+    problem = f"it takes longer than {limits.seconds:g} s" if late else "it crashes the interpreter"
     return PromptError(template.name, problem, line=int(found[1]) if found else None)

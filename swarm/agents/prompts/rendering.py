@@ -132,7 +132,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
         """Raises SecurityError, because a chainable undefined would be ignored silently."""
-        raise SecurityError(f"'{attribute}' of a {type(obj).__name__} is out of bounds for templates")
+        raise SecurityError(f"'{attribute}' of a {type(obj).__name__} is not allowed in templates")
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
@@ -230,11 +230,11 @@ def words(error: BaseException, limits: RenderLimits) -> str:
         case OutOfTime():
             reason = f"it takes longer than {limits.seconds:g} s"
         case _TooMuchText():
-            reason = f"it makes more than {limits.output_bytes // 1024} KiB of text"
+            reason = f"it produces more than {limits.output_bytes // 1024} KiB of text"
         case MemoryError():
             reason = "it needs too much memory"
         case RecursionError():
-            reason = "it is nested too deeply, or calls itself without end"
+            reason = "it is nested too deeply, or recurses endlessly"
         case TemplateError():
             reason = error.message or type(error).__name__
         case ArithmeticError() | TypeError():

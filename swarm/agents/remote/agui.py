@@ -83,7 +83,9 @@ class AguiAgent:
         except TimeoutError:
             return Health(reachable=False, detail=not_within(_HEALTH_SECONDS))
         except Exception:  # noqa: BLE001 - nothing may come of a question but an answer
-            _log.exception("The health of an agent cannot be told.", action="agent_health", agent=self._agent.name)
+            _log.exception(
+                "The health of an agent cannot be determined.", action="agent_health", agent=self._agent.name
+            )
             return Health(reachable=False, detail=OUR_FAULT)
 
     async def _invoke(self, run_input: RunInput, seconds: float) -> RunEnd:
@@ -162,8 +164,15 @@ class AguiAgent:
         try:
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 status = await self._exchange.look(call, _FAREWELL_SECONDS)
-                _log.info("An agent was told that its run was left.", action="agent_cancel", status=status, **ids)
+                _log.info(
+                    "An agent was notified that its run was abandoned.", action="agent_cancel", status=status, **ids
+                )
         except (GaveUp, TimeoutError) as error:
-            _log.info("An agent was not told that its run was left.", action="agent_cancel", why=str(error), **ids)
+            _log.info(
+                "An agent could not be notified that its run was abandoned.",
+                action="agent_cancel",
+                why=str(error),
+                **ids,
+            )
         except Exception:  # noqa: BLE001 - it runs beside everything else
-            _log.exception("An agent was not told that its run was left.", action="agent_cancel", **ids)
+            _log.exception("An agent could not be notified that its run was abandoned.", action="agent_cancel", **ids)

@@ -111,7 +111,7 @@ class _BearerTokenSource:
         try:
             grant = _Grant.model_validate_json(await self._ask(oauth))
         except ValidationError:  # the error's text is omitted because it would repeat the token
-            raise self._no_token("the answer of its service makes no sense") from None
+            raise self._no_token("its token service sent an invalid response") from None
         except (GaveUp, TimeoutError) as error:
             raise self._no_token(str(error)) from error
         seconds = min(max(grant.expires_in - _RENEW_SECONDS, 0), 365 * 86_400)

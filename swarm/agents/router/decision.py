@@ -183,11 +183,11 @@ def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
     own = [
         _own(
             ASK,
-            "Ask the user for what is missing to call a tool. Call this rather than write the question yourself.",
+            "Ask the user for what is missing to call a tool. Call this instead of writing the question yourself.",
             question="the question, in the user's language",
         ),
         _own(REFUSE, "No tool does what is wanted, or it is small talk or a question of general knowledge."),
-        _own(STOP, "The user does not want the request any more: never mind, stop, cancel, forget it."),
+        _own(STOP, "The user no longer wants the request: never mind, stop, cancel, forget it."),
     ]
     return ModelRequestParameters(
         function_tools=[*(_definition(tool) for tool in tools if tool.name not in OWN), *own],

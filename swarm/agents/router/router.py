@@ -198,7 +198,7 @@ class _Teller:
         except Exception as error:  # noqa: BLE001 - whatever it is, the tools have done their work, and it is told
             # Log only the type: a provider's text may contain user messages.
             _log.warning(
-                "A result is told as it is.", action="route", run_id=run.input.agui_run_id, error=type(error).__name__
+                "A result is shown unchanged.", action="route", run_id=run.input.agui_run_id, error=type(error).__name__
             )
             return False
         await run.written(ANSWER)

@@ -98,7 +98,7 @@ def _resolved(schema: Mapping[str, Any], part: object, hops: int = 8) -> Mapping
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number.")
+    raise ValueError(f"{constant} is not a number.")
 
 
 def _mended(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> Any:
@@ -149,7 +149,7 @@ def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: 
     try:
         json.dumps(dict(arguments), allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        return ("there is something in them that JSON cannot say",)
+        return ("they contain something that JSON cannot express",)
     try:
         validator = _validator(schema)
         validator.check_schema(dict(schema))
@@ -161,7 +161,7 @@ def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: 
 
 
 def _note_broken(error: Exception) -> None:
-    _log.debug("A tool's parameters are described in a way that cannot be used.", action="schema", error=str(error))
+    _log.debug("The schema of a tool's parameters is not usable.", action="schema", error=str(error))
 
 
 def _validator(schema: Mapping[str, Any]) -> Validator:

@@ -91,7 +91,9 @@ class CallCaps:
             return None
         self._refused[step] += 1
         times = "once" if tool.most_calls == 1 else f"{tool.most_calls} times"
-        limit = f"{times}, which is the limit for one question" if tool.most_calls else "as often as one question may"
+        limit = (
+            f"{times}, which is the limit for one question" if tool.most_calls else "as often as one question allows"
+        )
         return ToolAnswer(
             text=f"{tool.name} has been called {limit}. Go on without {tool.name}; other tools still work."
         )
@@ -111,10 +113,16 @@ async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: in
     except asyncio.CancelledError:
         if _is_cancelled():
             raise
-        _log.warning("A tool broke off.", action="tool_broken", tool=tool.name, server=tool.server)
+        _log.warning("A tool call was interrupted.", action="tool_broken", tool=tool.name, server=tool.server)
         return ToolAnswer(text=f"{tool.name} broke off before it answered.", failed=True)
     except Exception as error:  # noqa: BLE001 - the run goes on: the model reads that the tool has failed
-        _log.error("A tool failed inside.", action="tool_failed", tool=tool.name, server=tool.server, exc_info=error)
+        _log.error(
+            "A tool failed with an unexpected error.",
+            action="tool_failed",
+            tool=tool.name,
+            server=tool.server,
+            exc_info=error,
+        )
         return ToolAnswer(text=f"{tool.name} failed: something went wrong on our side.", failed=True)
 
 

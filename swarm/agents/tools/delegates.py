@@ -110,7 +110,7 @@ def _absence(program: CodingProgram, path: Path, env: Mapping[str, str]) -> str:
     if "/" not in expanded:
         why = f"there is no program '{expanded}' on the PATH"
     else:
-        why = f"{expanded} {'is no program that may be run' if Path(expanded).exists() else 'does not exist'}"
+        why = f"{expanded} {'is not an executable program' if Path(expanded).exists() else 'does not exist'}"
     return f"{program.name}-delegate: {why}; install it, or set tools.delegates.{program.name}."
 
 
@@ -143,10 +143,12 @@ class _Delegate:
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         task = _task(arguments["task"])
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
-            _log.info("work is handed over", action="tool_delegate", tool=self.name, folder=folder.path)
+            _log.info("work is delegated", action="tool_delegate", tool=self.name, folder=folder.path)
             ran, output = await self._ran(task, folder.by_descriptor)
         answer = self._answer(ran, output)
-        _log.info("work has come back", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed)
+        _log.info(
+            "delegated work has ended", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed
+        )
         return answer
 
     async def _ran(self, task: str, folder: str) -> tuple[Ran, ProgramOutput]:
@@ -186,7 +188,7 @@ class _Delegate:
 
     def _answer(self, ran: Ran, output: ProgramOutput) -> ToolAnswer:
         why = _why(ran, output, Path(self.path).name, self.timeout_seconds)
-        text = self._hidden(output.text) or ("" if why else "It is done, and said nothing.")
+        text = self._hidden(output.text) or ("" if why else "It finished without output.")
         note = f"[{self.program.name}: {output.note}]" if output.note else ""
         return ToolAnswer(text="\n\n".join(filter(None, (why, text, note))), failed=bool(why))
 
@@ -201,7 +203,7 @@ class _Delegate:
 
 _PARAMETERS: Final = object_schema(
     {
-        "task": {"type": "string", "minLength": 1, "description": "The task, with all that has to be known for it"},
+        "task": {"type": "string", "minLength": 1, "description": "The task, with all necessary information"},
         "working_directory": {
             "type": "string",
             "default": ".",
@@ -215,10 +217,10 @@ _PARAMETERS: Final = object_schema(
 def _task(value: str) -> str:
     task = plain(value, "The task").strip()
     if not task:
-        raise ToolRefused("The task is empty; say what is to be done.")
+        raise ToolRefused("The task is empty; describe what to do.")
     if (size := len(task.encode())) > _MOST_TASK_BYTES:
         raise ToolRefused(
-            f"The task has {size:,} bytes, and {_MOST_TASK_BYTES:,} are the most; put the rest into a file."
+            f"The task has {size:,} bytes; the maximum is {_MOST_TASK_BYTES:,}; put the rest into a file."
         )
     return task
 
@@ -226,13 +228,13 @@ def _task(value: str) -> str:
 def _why(ran: Ran, output: ProgramOutput, name: str, timeout_seconds: float) -> str:
     """Returns the reason for a failure; empty if there is none."""
     if ran.timed_out:
-        return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."
+        return f"{name} was terminated after {timeout_seconds:g} seconds. Its changes up to then are kept."
     if could_not_connect(ran, output):
         return f"{name} could not connect, twice; try again later."
     if ran.code is None or ran.code < 0:
-        return f"{name} was ended by the system. What it changed until then is still there."
+        return f"{name} was terminated by the system. Its changes up to then are kept."
     if ran.code:
         return f"{name} failed (exit code {ran.code})."
     if not output.is_done:
-        return f"{name} did not come to its end."
+        return f"{name} did not finish."
     return ""

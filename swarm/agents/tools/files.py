@@ -34,7 +34,12 @@ _PATH: Final = {
 _READ_PARAMETERS: Final = object_schema(
     {
         "path": _PATH,
-        "offset": {"type": "integer", "minimum": 1, "default": 1, "description": "The first line to read; 1 is first"},
+        "offset": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "The first line to read, counted from 1",
+        },
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines; without it, as many as fit"},
     },
     required=("path",),
@@ -43,7 +48,7 @@ _READ_PARAMETERS: Final = object_schema(
 _WRITE_PARAMETERS: Final = object_schema(
     {
         "path": _PATH,
-        "content": {"type": "string", "description": "The whole new text, or what to append"},
+        "content": {"type": "string", "description": "The complete new text, or the text to append"},
         "append": {"type": "boolean", "default": False, "description": "Add to the end instead of replacing"},
     },
     required=("path", "content"),
@@ -226,10 +231,12 @@ class _Part:
             raise ToolRefused(f"{path} is a binary file, or its text is not UTF-8.") from None
         after = self.first + text.count("\n") if self.full else (self.last or self.line) + 1
         if self.full and "\n" not in text:
-            return f"{text}\n[line {self.first:,} goes on; it is too long to be read whole]"
+            return f"{text}\n[line {self.first:,} continues; it is too long to be read completely]"
         if self.full:
             text = text[: text.rindex("\n") + 1]
-        return text if after > self.line else f"{text}[{path} goes on; read from offset={after}, of {self.line} lines]"
+        return (
+            text if after > self.line else f"{text}[{path} continues; read from offset={after}, of {self.line} lines]"
+        )
 
     def _whole_characters(self) -> bytes:
         """Returns the bytes without a character that the limit cut in two."""

@@ -56,11 +56,11 @@ def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
     """Returns a program's answer: the output, and the reason for a failure."""
     text = readable(ran.output)
     if ran.timed_out:
-        ending = f"{what} was ended because it took longer than {timeout_seconds:g} seconds."
+        ending = f"{what} was terminated because it took longer than {timeout_seconds:g} seconds."
     elif ran.code is None:
-        ending = f"{what} was ended from outside."
+        ending = f"{what} was terminated from outside."
     elif ran.code < 0:
-        ending = f"{what} was ended by signal {-ran.code}."
+        ending = f"{what} was terminated by signal {-ran.code}."
     elif ran.code:
         ending = f"{what} failed with exit code {ran.code}."
     else:
@@ -81,7 +81,7 @@ def plain(value: str, what: str) -> str:
         ToolRefused: The value contains a NUL character or an unpaired surrogate.
     """
     if "\0" in value or not _encodable(value):
-        raise ToolRefused(f"{what} has a character that no program can take (NUL, or half a surrogate pair).")
+        raise ToolRefused(f"{what} has a character that no program accepts (NUL, or an unpaired surrogate).")
     return value
 
 
@@ -174,7 +174,7 @@ class WorkTree:
             raise ToolRefused(f"The work tree {self.root} cannot be opened: {error.strerror}.") from error
         opened.callback(os.close, root)
         if os.readlink(f"/proc/self/fd/{root}") != os.path.abspath(self.root):
-            raise ToolRefused(f"The work tree {self.root} leads elsewhere now; its operator has to look into that.")
+            raise ToolRefused(f"The work tree {self.root} now leads elsewhere; the operator has to check this.")
         return root
 
 
@@ -205,7 +205,7 @@ class _Walk:
 
     def _up(self) -> None:
         if not self.folders:
-            raise Outside(f"{self.asked} leads out of the work tree.")
+            raise Outside(f"{self.asked} leads outside the work tree.")
         self.folders.pop()
 
     def _into(self, part: str, todo: deque[str]) -> ResolvedPath | None:
@@ -226,9 +226,9 @@ class _Walk:
         target = os.readlink("", dir_fd=found)
         self.links += 1
         if target.startswith("/"):
-            raise Outside(f"{self._path(part)} is a symbolic link that leads out of the work tree.")
+            raise Outside(f"{self._path(part)} is a symbolic link that leads outside the work tree.")
         if self.links > _MOST_LINKS:
-            raise ToolRefused(f"{self.asked} has too many symbolic links, or they lead in circles.")
+            raise ToolRefused(f"{self.asked} has too many symbolic links, or they form a loop.")
         todo.extendleft(reversed(target.split("/")))
 
     def _missing(self, part: str, todo: deque[str], *, exists: bool) -> None:

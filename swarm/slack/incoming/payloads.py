@@ -73,7 +73,7 @@ def history_message(channel: str, message: object, me: Me | None = None) -> Slac
     Returns None if it is malformed or is the tombstone of a deleted message.
     """
     if not is_object(message):
-        _ignore("it is no object")
+        _ignore("it is not an object")
         return None
     if text_at(message, "subtype") == _TOMBSTONE:
         return None

@@ -36,8 +36,8 @@ _COMPLETE: Final = "files.completeUploadExternal"
 _SLACK_API_HOSTS: Final = frozenset({"slack.com", "www.slack.com"})
 _NO_SUCH_FILE: Final = frozenset({"file_not_found", "file_deleted"})
 _NO_ACCESS: Final = Forbidden(
-    "Slack does not give us this file.",
-    hint="The app's token lacks files:read: the operator installs the app again with the manifest.",
+    "Slack does not allow access to this file.",
+    hint="The app's token lacks files:read: the operator has to reinstall the app with the manifest.",
 )
 _BROKEN_OFF: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -65,7 +65,7 @@ class OpenDownload:
                 check_size(count, self._cap_bytes)
                 yield chunk
         except _BROKEN_OFF as error:
-            raise Unavailable("Slack broke off in the middle of the file.") from error
+            raise Unavailable("Slack broke off the download.") from error
 
     async def close(self) -> None:
         """Releases the connection. A connection with unread content is not reused."""
@@ -110,7 +110,7 @@ class SlackFileClient:
         if file.url is None:
             raise NotFound(
                 f"Slack has no content of '{file.name}': it is only linked, or hidden by the workspace's limits.",
-                hint="Ask the person for what it says.",
+                hint="Ask the person what it contains.",
             )
         check_size(file.size_bytes or 0, cap_bytes)
         self._insist_on_file_host(file.url)
@@ -136,7 +136,7 @@ class SlackFileClient:
             raise _refusal(refused.slack_code) from refused
         url, file_id = text_at(answer, "upload_url"), id_at(answer, "file_id")
         if file_id is None:
-            raise Unavailable("Slack's answer names no file.")
+            raise Unavailable("Slack's response does not name a file.")
         self._insist_on_file_host(url)
         await self._put(url, size_bytes, chunks)
         return file_id
@@ -202,7 +202,7 @@ class SlackFileClient:
         if source.failure:
             raise source.failure
         if status != 200:
-            raise Unavailable(f"Slack did not take the upload (HTTP status {status}).")
+            raise Unavailable(f"Slack did not accept the upload (HTTP status {status}).")
 
     def _transfers(self) -> aiohttp.ClientSession:
         """Creates a session separate from the Web API's, so that calls find a free connection even if many transfers
@@ -223,7 +223,7 @@ class SlackFileClient:
         if _origin(url) != self._origin:
             raise Forbidden(
                 "Slack names an address for the file that is not Slack's file host, so it is not fetched.",
-                hint=f"Files are moved only to and from {self._origin[1]}.",
+                hint=f"Files are transferred only to and from {self._origin[1]}.",
             )
 
 
@@ -274,13 +274,13 @@ def _insist_on_content(response: aiohttp.ClientResponse, file: FileInfo) -> None
             raise Forbidden(_NO_ACCESS.message, hint=_NO_ACCESS.hint)
         case status if 300 <= status < 400:
             raise Forbidden(
-                "Slack answers with a redirect instead of the file; it is not followed, for the token would go along.",
+                "Slack sent a redirect instead of the file. It was not followed, because it would receive the token.",
                 hint=_NO_ACCESS.hint,
             )
         case 404 | 410:
             raise NotFound(f"Slack no longer has '{file.name}'.")
         case status:
-            raise Unavailable(f"Slack does not hand out the file now (HTTP status {status}).")
+            raise Unavailable(f"Slack does not provide the file now (HTTP status {status}).")
 
 
 def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
@@ -295,4 +295,6 @@ def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
 
 def _refusal(code: str) -> SwarmError:
     """Returns the error for a refused upload."""
-    return Conflict(f"Slack does not take the file: {code}.", hint="Say in the thread what the file would have shown.")
+    return Conflict(
+        f"Slack does not accept the file: {code}.", hint="Describe the file's content in the thread instead."
+    )

@@ -314,7 +314,13 @@ class Gateway:
         answer = await self._api.call("chat.delete", {"channel": channel, "ts": ts})
         if isinstance(answer, Failure):
             why = repr(answer)
-            _log.error("A post stays outside its thread.", action="slack_stray_left", channel=channel, ts=ts, why=why)
+            _log.error(
+                "A post outside its thread could not be deleted.",
+                action="slack_stray_left",
+                channel=channel,
+                ts=ts,
+                why=why,
+            )
         else:
             _log.warning("A post outside its thread was deleted.", action="slack_stray_deleted", channel=channel, ts=ts)
 
@@ -358,7 +364,7 @@ class Gateway:
             if not cursor:
                 return
             if cursor == previous:
-                raise Unavailable("Slack gives the same page again and again.")
+                raise Unavailable("Slack returns the same page repeatedly.")
 
 
 def _identity(answer: JsonObject) -> Me:

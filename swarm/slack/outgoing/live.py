@@ -188,7 +188,7 @@ class LiveAnswer:
             self._live, commands = step(before, taken, self._looked_at)
             if self._live.gives_up and not before.gives_up:
                 _log.warning(
-                    "Slack takes no more of an answer live; the rest is posted after its end.",
+                    "Slack accepts no more of a streamed answer; the rest is posted after its end.",
                     action="stream_given_up",
                     turn=self._place.run_id,
                 )
@@ -262,7 +262,7 @@ class LiveAnswer:
         """Logs a repeated failure only once."""
         if answer and (call, answer) != self._logged:
             failure = {"turn": self._place.run_id, "call": call, "answer": answer}
-            _log.info("Slack did not take a piece of an answer", action="stream_call", **failure)
+            _log.info("Slack did not accept part of an answer", action="stream_call", **failure)
         self._logged = (call, answer) if answer else None
 
     async def _remember(self, page: int, ts: str) -> None:

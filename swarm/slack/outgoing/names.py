@@ -117,7 +117,7 @@ class _Lookups(Generic[T]):
         try:
             value, seconds = await self._look_up(id), self._patience.fresh_seconds
         except SwarmError as error:
-            _log.info("Slack does not tell.", action="slack_name", what=self._what, id=id, error=error.message)
+            _log.info("A lookup in Slack failed.", action="slack_name", what=self._what, id=id, error=error.message)
             is_answer = False
             value, seconds = self._known[id].value if id in self._known else self._unknown(id), RETRY_SECONDS
         if id not in self._known and len(self._known) >= REMEMBERED:

@@ -165,7 +165,7 @@ class SlackStreams:
 
     async def _show(self, method: str, arguments: JsonObject) -> None:
         if self._api.expected_wait_seconds(method) > EPHEMERAL_SECONDS:
-            raise Unavailable("Slack's limits leave no room for it.")
+            raise Unavailable("Slack's rate limits do not allow it now.")
         await self._api.acquire_slot(method)
         match await self._api.call(method, arguments):
             case DeliveryRefused(error=code):

@@ -250,7 +250,7 @@ class WebApi:
                     raise Unavailable(f"Slack cannot be asked ({method}): {reason}.")
                 case _:
                     return answer
-        raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times for its rate.")
+        raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times because of rate limits.")
 
     async def _send(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
         if method in _TAKES_JSON:

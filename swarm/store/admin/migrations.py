@@ -126,4 +126,4 @@ def _check_references(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
         if broken:
-            raise RuntimeError(f"The migration would leave references to nothing: {broken[:5]}")
+            raise RuntimeError(f"The migration would leave dangling references: {broken[:5]}")

@@ -60,7 +60,7 @@ def _sqlite(url: URL) -> SqliteUrl:
     name = url.database or ""
     if not name or ":memory:" in name or url.query.get("mode") == "memory":
         raise ConfigurationError(
-            f"{_KEY} is an in-memory SQLite, but several connections must see one file; expected sqlite:///path."
+            f"{_KEY} is an in-memory SQLite database, but several connections must share one file; expected sqlite:///path."
         )
     return SqliteUrl(path=Path(name))
 

@@ -266,7 +266,7 @@ def explain(error: BaseException) -> BaseException:
 
 def unavailable(error: BaseException) -> Unavailable:
     """Returns an `Unavailable` for a write that is not durable because of ``error``."""
-    return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
+    return caused_by(Unavailable(f"The database cannot do this now: {_first_line(error)}"), error)
 
 
 def _is_broken(session: PostgresSession, error: BaseException) -> bool:

@@ -208,7 +208,9 @@ class SqliteWriter:
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            _log.warning("The write-ahead log stays; the next start reads it.", action="checkpoint", error=str(error))
+            _log.warning(
+                "The write-ahead log was kept; the next start will read it.", action="checkpoint", error=str(error)
+            )
         self._connection.close()
 
     def _next_group(self) -> list[QueryJob[Any]]:
@@ -303,7 +305,7 @@ class SqliteWriter:
             self._connection.execute("ROLLBACK TO call")
             self._connection.execute("RELEASE call")
         except sqlite3.Error:
-            _log.exception("A call could not be rolled back alone.", action="savepoint_lost")
+            _log.exception("A call could not be rolled back separately.", action="savepoint_lost")
             self._roll_back()
 
     def _commit(self, calls: Sequence[QueryJob[Any]]) -> None:
@@ -333,7 +335,7 @@ class SqliteWriter:
         try:
             version = self._data_version()
         except sqlite3.Error as error:
-            _log.warning("Cannot see whether the file changed.", action="data_version", error=str(error))
+            _log.warning("Cannot determine whether the file changed.", action="data_version", error=str(error))
             return
         if version != self._seen_version:
             self._seen_version = version

@@ -84,7 +84,7 @@ def explain(error: BaseException, *, writes: bool = False) -> BaseException:
 
 def unavailable(error: BaseException) -> Unavailable:
     """Returns an `Unavailable` for a write that is not durable because of ``error``."""
-    return caused_by(Unavailable(f"The database cannot do this at the moment: {error}."), error)
+    return caused_by(Unavailable(f"The database cannot do this now: {error}."), error)
 
 
 @functools.cache  # once per process
@@ -110,7 +110,7 @@ def _keep_log(connection: sqlite3.Connection, path: Path, timeout_seconds: float
                 raise
             time.sleep(0.01)
     if mode != "wal":
-        raise ConfigurationError(f"{path} lies where SQLite cannot keep a write-ahead log; it offers {mode!r}.")
+        raise ConfigurationError(f"SQLite cannot use a write-ahead log at {path}; it offers {mode!r}.")
 
 
 def _is(error: sqlite3.Error, names: set[str]) -> bool:

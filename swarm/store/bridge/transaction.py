@@ -122,7 +122,7 @@ class Transaction:
         if self._connection is None:
             raise RuntimeError("This transaction has ended; it is valid only while its query function runs.")
         if self.failure is not None:
-            raise RuntimeError("A statement of this transaction failed, so it takes no more.") from self.failure
+            raise RuntimeError("A statement in this transaction failed, so it accepts no others.") from self.failure
         cursor: Cursor = self._connection.cursor()
         return cursor
 

@@ -233,4 +233,4 @@ class Steps:
 
 def _warning(value: object) -> str:
     text = first(value, "message", "warning", "text") if is_object(value) else value
-    return text_of(text, _WARNING_CHARACTERS) or "a warning without words"
+    return text_of(text, _WARNING_CHARACTERS) or "a warning without text"

@@ -56,8 +56,8 @@ _SUB_AGENTS: Final = 500
 
 _TEXT = (TextMessageStartEvent, TextMessageContentEvent, TextMessageChunkEvent)
 _BROKE_OFF: Final = Broken(reason="it stopped in the middle of its answer")
-_NOTHING_CAME: Final = Broken(reason="it hung up without an answer")
-_NOT_UNDERSTOOD: Final = Broken(reason="nothing of what it sent could be understood")
+_NOTHING_CAME: Final = Broken(reason="it disconnected without an answer")
+_NOT_UNDERSTOOD: Final = Broken(reason="nothing that it sent could be understood")
 
 
 class _Texts:

@@ -26,7 +26,7 @@ JsonObject = Mapping[str, object]
 COMPLAINTS: Final = 10
 """The number of invalid events that are logged individually in a run, so that a broken run does not flood the log."""
 
-_NOTHING_ASKED: Final = "It waits for an answer, but does not say to which question."
+_NOTHING_ASKED: Final = "It is waiting for an answer, but did not say to which question."
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _KNOWN: Final = frozenset(kind.value for kind in EventType)
 _ROLES: Final = frozenset({"developer", "system", "assistant", "user"})
@@ -114,7 +114,7 @@ class Wire:
         fields = _parsed(data)
         kind = first(fields, "type") if is_object(fields) else None
         if not is_object(fields) or not isinstance(kind, str):
-            self._complain("An event of an agent is no JSON object with a type.", "")
+            self._complain("An event of an agent is not a JSON object with a type.", "")
         elif kind not in _KNOWN:
             _log.debug("An event of an unknown type is skipped.", action="agent_event_unknown", **self._ids(kind))
         else:
@@ -125,7 +125,7 @@ class Wire:
         try:
             return _EVENT.validate_python(mended(kind, fields))
         except (ValidationError, RecursionError):
-            self._complain("An event of an agent makes no sense.", kind)
+            self._complain("An event of an agent is invalid.", kind)
             return None
 
     def _complain(self, words: str, kind: str) -> None:

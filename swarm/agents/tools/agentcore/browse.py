@@ -42,7 +42,7 @@ _OURS: Final = frozenset({"authorization", "x-amz-date", "x-amz-security-token"}
 """The package's headers for authentication. The library sets the websocket headers itself."""
 
 _DESCRIPTION: Final = (
-    "Open a page of the web in a browser, run its scripts, and get its title and text; of a long page the parts that "
+    "Open a web page in a browser, run its scripts, and get its title and text; for a long page, the parts that "
     "the task is about. Mention links in the task to get the page's links too. It cannot click, type or sign in."
 )
 _PARAMETERS: Final = object_schema(
@@ -120,14 +120,16 @@ def _may_come(error: Exception) -> bool:
 
 def _answer(page: PageText, task: str, options: AgentCoreOptions) -> ToolAnswer:
     if why := refusal(page.address, has_private_addresses=options.has_private_addresses):
-        return failed(f"The page went on to another address. {why}")
+        return failed(f"The page redirected to another address. {why}")
     text = passages(page.text.strip(), task, options.most_characters)
     notes = (
         f"Title: {page.title}" if page.title else "",
         f"Address: {page.address}",
         f"HTTP status: {page.status}" if page.status >= 400 else "",
-        f"Of {page.length:,} characters these are the ones that fit the task." if page.length > len(text) + 100 else "",
-        "" if page.is_loaded else "It had not loaded to its end.",
+        f"Of {page.length:,} characters, these are the ones relevant to the task."
+        if page.length > len(text) + 100
+        else "",
+        "" if page.is_loaded else "It had not finished loading.",
     )
     body = text or f"(This page has no text; it is of the kind {page.kind or 'unknown'}.)"
     return ToolAnswer(text="\n\n".join(filter(None, ("\n".join(filter(None, notes)), body, _links(page, task)))))
@@ -142,13 +144,13 @@ def _links(page: PageText, task: str) -> str:
 def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
     """Returns the reason for not opening an address, in a sentence; None if the address may be opened."""
     if len(url) > _MOST_CHARACTERS or _FORBIDDEN.search(url):
-        return "This is no address of a page: it has spaces, backslashes or control characters, or is too long."
+        return "This is not the address of a page: it has spaces, backslashes or control characters, or is too long."
     try:
         parts = urlsplit(url)
         host = _host(parts)
         _ = parts.port
     except ValueError:
-        return "This is no address of a page; one such as https://example.org/ is expected."
+        return "This is not the address of a page; one such as https://example.org/ is expected."
     if parts.scheme not in ("http", "https") or not host:
         return "Only addresses that begin with http:// or https:// can be opened."
     if parts.username is not None or parts.password is not None:

@@ -74,7 +74,7 @@ def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreO
     async def execute(arguments: Mapping[str, Any]) -> ToolAnswer:
         code, language = str(arguments["code"]), str(arguments.get("language") or "python").lower()
         if language not in _LANGUAGES:
-            return failed(f"There is no interpreter of '{language}'; there is one of {', '.join(_LANGUAGES)}.")
+            return failed(f"There is no interpreter for '{language}'; there is one for {', '.join(_LANGUAGES)}.")
 
         def run(interpreter: CodeInterpreter) -> ToolAnswer:
             return _read(clients.execute(interpreter, code, language), options.most_characters)

@@ -84,7 +84,9 @@ def _with(
     if options.memory_id and _MEMORY_ID.fullmatch(options.memory_id):
         tools.extend(memory.memory_tools(clients, options, options.memory_id))
     elif options.memory_id:
-        absent.append(_line(_MEMORY, f"'{options.memory_id}' is no id of a memory; check tools.agentcore.memory_id"))
+        absent.append(
+            _line(_MEMORY, f"'{options.memory_id}' is not the id of a memory; check tools.agentcore.memory_id")
+        )
     else:
         absent.append(_line(_MEMORY, "no memory is set; set tools.agentcore.memory_id"))
     return [*tools, code.code_tool(clients, sessions, options)], absent
@@ -97,7 +99,7 @@ def _why(error: Exception) -> str:
         case TimeoutError():
             return f"AWS's credentials were not found within {_OPEN_SECONDS:g} s"
         case ImportError():
-            return f"the package bedrock-agentcore cannot be loaded ({error}); install swarm[agentcore] anew"
+            return f"the package bedrock-agentcore cannot be loaded ({error}); reinstall swarm[agentcore]"
     return f"AWS's configuration cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
 
 

@@ -61,19 +61,19 @@ def memory_tools(clients: Clients, options: AgentCoreOptions, memory_id: str) ->
         key, value = str(arguments["key"]).strip(), str(arguments["value"]).strip()
         text = f"{key}: {value}\n(category: {arguments.get('category') or 'general'})"
         if not key or not value:
-            return failed("Nothing was stored: key and value have to say something.")
+            return failed("Nothing was stored: key and value must not be empty.")
         if len(text) > _MOST_STORED:
-            return failed(f"Nothing was stored: this has {len(text):,} characters, and {_MOST_STORED:,} is the most.")
+            return failed(f"Nothing was stored: this has {len(text):,} characters; the maximum is {_MOST_STORED:,}.")
         await in_thread(lambda: _store(clients, options, memory_id, text))
         return ToolAnswer(text=f"Stored under '{key}'.")
 
     async def recall(arguments: Mapping[str, Any]) -> ToolAnswer:
         query = str(arguments["query"]).strip()[:_QUERY_CHARACTERS]
         if not query:
-            return failed("A query has to say something.")
+            return failed("The query must not be empty.")
         limit = min(max(int(arguments.get("limit") or 5), 1), _MOST_RECALLED)
         found = await _recall(clients, options, memory_id, query, limit)
-        return ToolAnswer(text="\n".join(map(_line, found)) or "Nothing about that is remembered.")
+        return ToolAnswer(text="\n".join(map(_line, found)) or "Nothing is stored about that.")
 
     storing = bounded("memory-store", options.memory_seconds, store)
     recalling = bounded("memory-recall", options.memory_seconds, recall)

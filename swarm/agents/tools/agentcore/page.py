@@ -82,7 +82,7 @@ class Cdp:
         except ValueError as error:
             raise BrowserError("it sent something that is not JSON") from error
         if not isinstance(message, dict):
-            raise BrowserError("it sent something that is no message")
+            raise BrowserError("it sent something that is not a message")
         if self.hears and "method" in message and message.get("sessionId", "") == self.page:
             parameters = message.get("params")
             await self.hears(str(message["method"]), parameters if isinstance(parameters, dict) else {})

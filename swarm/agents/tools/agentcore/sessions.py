@@ -51,14 +51,16 @@ T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
-_REFUSED: Final = "AWS does not let the coordinator do this; the operator has to check its credentials and permissions."
-
-UNKNOWN: Final = (
-    "AWS does not know what the operator has configured here: the region, or the memory, browser or interpreter."
+_REFUSED: Final = (
+    "AWS does not allow the coordinator to do this; the operator has to check its credentials and permissions."
 )
 
-_BUSY: Final = "AgentCore has too much to do, or a quota is used up; try again in a minute."
-_IN_THE_WAY: Final = "AgentCore could not do this because something else is under way; try again in a moment."
+UNKNOWN: Final = (
+    "AWS does not recognise the operator's configuration: the region, or the memory, browser or interpreter."
+)
+
+_BUSY: Final = "AgentCore is overloaded, or a quota is exhausted; try again in a minute."
+_IN_THE_WAY: Final = "AgentCore could not do this because another operation is in progress; try again in a moment."
 _UNREACHABLE: Final = "AgentCore cannot be reached; try again later."
 _SILENT: Final = "AgentCore did not answer in time."
 _BROKEN_OFF: Final = "The connection to AgentCore broke off."
@@ -167,7 +169,7 @@ def _region(region: str | None) -> str:
     try:
         return validate_region(region)
     except InvalidRegionError as error:
-        raise AgentCoreUnusable(f"'{region}' is no AWS region; one such as eu-central-1 is expected") from error
+        raise AgentCoreUnusable(f"'{region}' is not an AWS region; one such as eu-central-1 is expected") from error
 
 
 def _lasting(call_seconds: float) -> int:
@@ -246,7 +248,7 @@ def _abandon(endings: Sequence[asyncio.Task[None]]) -> None:
     for ending in endings:
         ending.cancel()
     if endings:
-        _log.warning("sessions at AWS may go on until their time is over", action="agentcore_left", count=len(endings))
+        _log.warning("sessions at AWS may continue until their time limit", action="agentcore_left", count=len(endings))
 
 
 async def _end(
@@ -280,9 +282,9 @@ def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Await
         except Exception as error:  # noqa: BLE001 - whatever it is, the model has to hear of it
             if limit.expired():
                 _log.warning("AgentCore took too long", action="agentcore_call", tool=tool, seconds=seconds)
-                return failed(f"{tool} was given up: it did not come to an end within {seconds:g} s.")
+                return failed(f"{tool} was stopped: it did not finish within {seconds:g} s.")
             _log.warning("AgentCore failed", action="agentcore_call", tool=tool, code=_code_of(error))
-            _log.debug("what AgentCore said", action="agentcore_call", tool=tool, exc_info=error)
+            _log.debug("the error message from AgentCore", action="agentcore_call", tool=tool, exc_info=error)
             return failed(sentence(error))
 
     return call
@@ -330,4 +332,4 @@ def _is_about_credentials(error: Exception) -> bool:
 
 
 def _other(error: Exception) -> str:
-    return f"AgentCore failed ({type(error).__name__}); the coordinator's log says more."
+    return f"AgentCore failed ({type(error).__name__}); the coordinator's log has the details."

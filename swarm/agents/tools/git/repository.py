@@ -166,7 +166,7 @@ def _linked(root: Path, here: Path, place: ResolvedPath) -> Path:
 def _inside(root: Path, base: Path, target: str) -> Path:
     real = _real(base / target)
     if not real.is_relative_to(root):
-        raise ToolRefused(f"The repository's data lies at {target}, outside of the work tree; git is not run there.")
+        raise ToolRefused(f"The repository's data is at {target}, outside the work tree; git is not run there.")
     return real
 
 
@@ -185,7 +185,7 @@ def _check_links(root: Path, git_dir: Path) -> None:
         for path in (Path(name, entry) for entry in (*folders, *files)):
             if path.is_symlink() and not _real(path).is_relative_to(root):
                 where = path.relative_to(root)
-                raise ToolRefused(f"{where} is a symbolic link that leads out of the work tree; remove it.")
+                raise ToolRefused(f"{where} is a symbolic link that leads outside the work tree; remove it.")
         if Path(name) == git_dir and "hooks" in folders:
             folders.remove("hooks")  # never run
         if Path(name).name == "objects":  # never written in place
@@ -199,7 +199,7 @@ def _check_alternates(root: Path, common_dir: Path) -> None:
         return
     for line in _line(alternates).splitlines():
         if not line.startswith("#") and not _real(common_dir / "objects" / line.strip('"')).is_relative_to(root):
-            raise ToolRefused("The repository borrows objects from one outside of the work tree; git is not run there.")
+            raise ToolRefused("The repository borrows objects from one outside the work tree; git is not run there.")
 
 
 def _real(path: Path) -> Path:
@@ -381,7 +381,7 @@ def check(
         if not trusts and not _is_harmless(setting, work_trees):
             raise ToolRefused(
                 f"git is not run here: the configuration of {where} sets {setting.key}, which could run a program or "
-                "reach outside. Somebody has to remove it, or the operator to allow it."
+                "reach outside. Someone has to remove it, or the operator has to allow it."
             )
 
 

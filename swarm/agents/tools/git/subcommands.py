@@ -101,7 +101,7 @@ class _Rule:
             if name in names.split():
                 raise ToolRefused(f"{self} {name} is not allowed: {reason}.")
         allowed = " ".join(sorted(self.options))
-        raise ToolRefused(f"{self} {name} is not allowed. Allowed options, to be spelt out: {allowed}.")
+        raise ToolRefused(f"{self} {name} is not allowed. Allowed options, which must be written in full: {allowed}.")
 
     def __str__(self) -> str:
         return " ".join(["git", *self.command])
@@ -134,8 +134,8 @@ _FETCH: Final = (
     " --no-progress --depth=NUMBER --deepen=NUMBER"
 )
 
-_LOST_WORK: Final = "it throws away changes or commits that nobody has elsewhere"
-_PERSON: Final = "nobody is there to answer"
+_LOST_WORK: Final = "it discards changes or commits that exist nowhere else"
+_PERSON: Final = "nobody can answer"
 _READS_FILE: Final = "it reads a file; give its content as an argument"
 _SERVER: Final = "options of the server are not passed on"
 _STRATEGY: Final = "a strategy may be a program"
@@ -164,7 +164,7 @@ _TABLE: Final = (
     _Rule("add", ArgumentKind.PATHS,
          "-A --all --no-all -u --update -n --dry-run -v --verbose -N --intent-to-add --refresh --chmod=+x|-x",
          looks_within=True,
-         refused={"the repository says that such files are not to be committed": "-f --force", _PERSON: "-i -p -e"}),
+         refused={"the repository's rules exclude such files from commits": "-f --force", _PERSON: "-i -p -e"}),
     _Rule("commit", ArgumentKind.PATHS,
          "!--no-gpg-sign -a --all -q --quiet -s --signoff --amend --no-edit --allow-empty --dry-run -n --no-verify"
          " --reset-author -o --only -i --include -m,--message=MESSAGE --author=PERSON --date=DATE"
@@ -173,7 +173,7 @@ _TABLE: Final = (
     _Rule("push", ArgumentKind.REMOTE,
          "!--no-signed !--no-recurse-submodules -u --set-upstream -q --quiet -v --verbose -n --dry-run --tags"
          " --follow-tags --atomic --all --porcelain --no-verify --progress --no-progress",
-         refused={_SERVER: "-o", "it takes away what others have pushed; pull, and push what results":
+         refused={_SERVER: "-o", "it removes what others have pushed; pull, then push the result":
                   "-f --force --force-with-lease --force-if-includes --mirror -d --delete --prune"}),
     _Rule("log", ArgumentKind.REVISIONS,
          f"{_DIFF} --oneline --graph --no-graph --all --merges --no-merges --first-parent --reverse --abbrev-commit"
@@ -206,7 +206,7 @@ _TABLE: Final = (
     _Rule("stash push", ArgumentKind.PATHS,
          "-k --keep-index --no-keep-index -S --staged -u --include-untracked -q --quiet -m,--message=TEXT",
          looks_within=True,
-         refused={"it takes files away that the repository does not keep": "-a --all", _PERSON: "-p"}),
+         refused={"it removes files that the repository does not track": "-a --all", _PERSON: "-p"}),
     _Rule("stash list", ArgumentKind.STASHES, f"{_NO_PROGRAMS} --oneline -n,--max-count=NUMBER", most_words=0),
     _Rule("stash show", ArgumentKind.STASHES, f"{_DIFF} --include-untracked --only-untracked", most_words=1),
     _Rule("stash pop", ArgumentKind.STASHES, "!-q --index -q --quiet", looks_within=True, most_words=1),
@@ -304,7 +304,7 @@ def _check(parsed: Parsed) -> None:
         raise ToolRefused(f"{rule} takes no paths.")
     if rule.most_words is not None and len(words) > rule.most_words:
         raise ToolRefused(
-            f"{rule} takes at most {rule.most_words} arguments that are no options; paths come after '--'."
+            f"{rule} takes at most {rule.most_words} arguments that are not options; paths come after '--'."
         )
     if rule.words is ArgumentKind.STASHES and not all(map(_STASH.fullmatch, words)):
         raise ToolRefused("A stash is named like stash@{0}.")

@@ -39,7 +39,7 @@ _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")
 
 _PARAMETERS: Final = object_schema(
     {
-        "subcommand": {"type": "string", "enum": list(SUBCOMMANDS), "description": "What git is to do"},
+        "subcommand": {"type": "string", "enum": list(SUBCOMMANDS), "description": "The git subcommand"},
         "args": {
             "type": "array",
             "items": {"type": "string"},
@@ -59,7 +59,8 @@ _PARAMETERS: Final = object_schema(
 )
 _DESCRIPTION: Final = (
     "Run git in a repository of the work tree: status, add, commit, push, log, diff, branch, checkout, pull, fetch, "
-    "stash. What would throw work away (forced pushes, resets, cleaning) is refused, as are options that run programs."
+    "stash. Anything that would discard work (forced pushes, resets, cleaning) is refused, as are options that run "
+    "programs."
 )
 
 _log = structlog.get_logger(__name__)
@@ -88,7 +89,7 @@ class _GitTool:
         parsed = understood(arguments["subcommand"], args)
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             if is_git_data(folder.path):
-                raise ToolRefused(f"{folder.path} is git's own; work in the folder above it.")
+                raise ToolRefused(f"{folder.path} belongs to git; use the folder above it.")
             _check_paths(self.tree, folder, parsed.paths)
             repository = await to_the_end(asyncio.to_thread(repository_of, self.tree, folder))
             async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of a step are concurrent
@@ -118,7 +119,7 @@ def _check_paths(tree: WorkTree, folder: ResolvedPath, paths: Sequence[str]) -> 
             raise ToolRefused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
         below = path if path.startswith("/") else f"{folder.path}/{path}"
         if os.path.normpath(below).startswith(".."):
-            raise ToolRefused(f"{path} leads out of the work tree.")
+            raise ToolRefused(f"{path} leads outside the work tree.")
         try:
             with tree.place(below):
                 pass
