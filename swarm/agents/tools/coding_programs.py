@@ -54,7 +54,7 @@ class CodingProgram:
     about: str  # description for the model
     argv: Callable[[str], Sequence[str]]  # its arguments, from the task
     reads_task: bool  # on standard input; otherwise the task is the last argument
-    most_bytes: int  # of its output; the end is kept
+    most_bytes: int  # the maximum size of its output; the end of longer output matters most
     heard: Callable[[Ran], ProgramOutput]
 
 

@@ -58,9 +58,9 @@ _WRITE_PARAMETERS: Final = object_schema(
 def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool]:
     """Returns ``file-read`` and ``file-write``, confined to ``root``.
 
-    A path may go through symbolic links that stay within the tree. Only plain files of UTF-8 text are read and only
-    plain files written, whole or not at all; git's own files (``.git``) are neither read nor written. ``most_bytes``
-    bounds one read and one write. Given a folder, ``file-read`` lists it.
+    A path may contain symbolic links that stay within the tree. Only regular files with UTF-8 text are read. Only
+    regular files are written, either completely or not at all. Git's own files (``.git``) are neither read nor written.
+    ``most_bytes`` limits one read and one write. For a folder, ``file-read`` returns a listing.
     """
     files = _Files(tree=WorkTree(root=root), most_bytes=most_bytes)
     read = Tool(

@@ -1,8 +1,8 @@
-"""Extracts the readable text of a message from its text, blocks and attachments, without duplicates, in Slack's stored
-form.
+"""Extracts the readable text of a message from its text, blocks and attachments, without duplicates.
 
-The stored form contains ``<@U…>``, ``<https://…|label>`` and ``&amp;``. Every kind of block is read. In a block of an
-unknown kind, for example one that Slack has just introduced, all text objects are read in order.
+The result is in Slack's stored form, which contains ``<@U…>``, ``<https://…|label>`` and ``&amp;``. Every kind of block
+is read. In a block of an unknown kind, for example one that Slack has just introduced, all text objects are read in
+order.
 
 People write texts, and their blocks have the same content. Bots put a fallback for notifications into ``text`` and the
 content into blocks and attachments, in any mixture. The content of a bot's blocks and attachments is therefore added

@@ -1,8 +1,8 @@
-"""Converts Slack's payloads to domain objects: events, messages from history, and presses of Swarm's buttons and of
-Stop.
+"""Converts Slack's payloads to domain objects: events, messages from history, and button presses.
 
-Messages from history have the same form as events. An unrelated payload becomes None. A message event without a
-required field raises BadRequest; no other payload raises. Malformed messages in a history are left out and logged.
+Buttons are Swarm's own buttons and Slack's Stop button. Messages from history have the same form as events. An
+unrelated payload becomes None. A message event without a required field raises BadRequest; no other payload raises.
+Malformed messages in a history are left out and logged.
 """
 
 from __future__ import annotations

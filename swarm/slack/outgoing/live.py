@@ -1,5 +1,4 @@
-"""Runs the reducer of streamed answers: receives agent events and Slack's responses, and makes the resulting calls to
-Slack.
+"""Runs the reducer of streamed answers on agent events and Slack's responses, and makes its calls to Slack.
 
 One task processes all inputs sequentially, so the reducer never sees two at once. The page record is written before a
 message is begun and before the last message is closed, so that recovery after a crash knows which messages to look for.
