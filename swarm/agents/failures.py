@@ -45,7 +45,7 @@ _MAY_STILL_RUN: Final = frozenset({408, 502, 504})
 
 
 class GaveUp(Unavailable):
-    """The agent cannot be used.
+    """An error that makes an agent unusable.
 
     ``reason`` is user-facing. ``may_still_run`` is true if the agent may still be working on the request.
     """
@@ -57,7 +57,7 @@ class GaveUp(Unavailable):
 
 
 class Unauthenticated(GaveUp):
-    """The agent rejects Swarm's credentials."""
+    """The refusal of Swarm's credentials by an agent."""
 
 
 def silent_for(seconds: float) -> str:

@@ -101,7 +101,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class AgentHttpSender:
-    """Sends requests and returns responses whose bodies have not been read."""
+    """A sender of requests. It returns responses whose bodies have not been read."""
 
     def __init__(self, client: httpx2.AsyncClient, *, patience_seconds: float = CONNECT_PATIENCE_SECONDS) -> None:
         self._client = client

@@ -75,7 +75,7 @@ async def _insist(write: Callable[[], Awaitable[None]], what: str, ids: Mapping[
 
 
 class _Recorder:
-    """Stores the runs of one agent."""
+    """The writer of one agent's runs to its stores."""
 
     def __init__(self, memory: Memory, runs: UsageRecorder) -> None:
         self._memory = memory

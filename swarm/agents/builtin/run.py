@@ -34,7 +34,7 @@ ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.A
 
 
 class Stumbled(Exception):
-    """Reports that the agent cannot continue. ``message`` tells the user about the problem and its remedy."""
+    """An error after which the agent cannot continue. ``message`` tells the user about the problem and its remedy."""
 
     def __init__(self, message: str, code: str = "failed") -> None:
         super().__init__(message)

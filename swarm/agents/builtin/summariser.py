@@ -29,7 +29,7 @@ from swarm.domain.model.sessions import SessionMessage
 
 
 class _NotSummarised(Unavailable):
-    """Reports that a summary failed. The message gives the reason and contains no text of the session."""
+    """A failed summary. The message gives the reason and contains no text of the session."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -42,7 +42,8 @@ class _Spent:
 
 
 class Summariser:
-    """Implements `swarm.domain.model.sessions.Summarise` for one agent, whose name the usage is recorded under.
+    """The implementation of `swarm.domain.model.sessions.Summarise` for one agent. Usage is recorded under the agent's
+    name.
 
     ``instructions`` is read for each summary. ``explain`` turns errors into descriptions; it returns None for unknown
     errors.

@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 class McpServerUnusable(Exception):
-    """Reports that the server cannot be used; the message is the reason."""
+    """An error that makes a server unusable; the message is the reason."""
 
 
 def failed(text: str) -> ToolAnswer:

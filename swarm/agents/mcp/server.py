@@ -99,7 +99,7 @@ class _Part(BaseModel):
 
 
 class _Server(_Part):
-    """One server."""
+    """The settings of one server in the file."""
 
     command: str | None = Field(None, min_length=1)
     args: list[str] = []
@@ -192,7 +192,7 @@ def _is_shared(document: _Document) -> bool:
 
 
 class _Filled:
-    """Replaces variables with their values from the environment."""
+    """The replacement of variables with their values from the environment."""
 
     def __init__(self, path: Path, key: str, environment: Mapping[str, str]) -> None:
         self._path = path

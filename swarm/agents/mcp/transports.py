@@ -119,7 +119,7 @@ async def _read(
     log_pump: _LogPump,
     on_end: Callable[[], None],
 ) -> None:
-    """Passes on every message. Afterwards continues to read, because a program with a full pipe could not exit."""
+    """Passes on every message. After that, it continues to read, because a program with a full pipe could not exit."""
     try:
         while line := await stdout.readline():
             message = _message(line, log_pump)
@@ -166,7 +166,7 @@ async def _watch(
 
 
 class _LogPump:
-    """Logs a program's stderr and other unexpected output at debug level, limited in length and rate."""
+    """A log of a program's stderr and other unexpected output at debug level, limited in length and rate."""
 
     def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:
         self._server = server.name

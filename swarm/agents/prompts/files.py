@@ -49,7 +49,7 @@ class Template:
 
 
 class PromptError(SwarmError):
-    """Reports that a prompt cannot be rendered.
+    """An error in a prompt that cannot be rendered.
 
     ``name`` is the template's name. ``line`` counts from 1; None if no particular line is known. ``problem`` is a
     clause.

@@ -166,7 +166,9 @@ async def _exchange(connection: socket.socket, request: bytes) -> bytes:
 
 
 class Renderer:
-    """Renders all templates of a coordinator. Its process starts with the first template that is not plain text."""
+    """The renderer of all templates of a coordinator. Its process starts with the first template that is not plain
+    text.
+    """
 
     def __init__(self, limits: RenderLimits = LIMITS) -> None:
         self._limits = limits

@@ -91,7 +91,7 @@ class _Method(ChainableUndefined):
 
 
 class _NothingComputed(CodeGenerator):
-    """Compiles without evaluating constant expressions, because their errors would belong to no line of the
+    """A compiler that does not evaluate constant expressions, because their errors would belong to no line of the
     template.
     """
 
@@ -147,11 +147,11 @@ def _nothing(value: object) -> None:
 
 
 class OutOfTime(BaseException):
-    """Reports that the rendering takes too long. Not an Exception, because Jinja2 catches exceptions in some places."""
+    """The time limit of a rendering is exceeded. Not an Exception, because Jinja2 catches exceptions in some places."""
 
 
 class _TooMuchText(Exception):
-    """Reports that the rendering produces too much text."""
+    """The size limit for the text of a rendering is exceeded."""
 
 
 def compiled(environment: PromptEnvironment, text: str) -> CodeType:

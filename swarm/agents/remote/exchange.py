@@ -142,7 +142,7 @@ class _BearerTokenSource:
 
 
 class Exchange:
-    """Sends HTTP requests to one agent."""
+    """A client for HTTP requests to one agent."""
 
     def __init__(
         self,

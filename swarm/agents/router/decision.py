@@ -145,15 +145,15 @@ class PlannedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTools:
-    """Calls tools whose arguments are all known."""
+    """A decision to call tools. All arguments are known."""
 
     calls: tuple[PlannedCall, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskBack:
-    """Asks the user, because an argument is missing or invalid. ``question`` is the model's own wording and may be
-    empty.
+    """A decision to ask the user, because an argument is missing or invalid. ``question`` is the model's own wording
+    and may be empty.
     """
 
     question: str = ""
@@ -164,12 +164,12 @@ class AskBack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refuse:
-    """Refuses the request because no tool fits it."""
+    """A decision to refuse the request, because no tool fits it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopDecision:
-    """Stops because the user cancels the request."""
+    """A decision to stop, because the user cancels the request."""
 
 
 RouterDecision = CallTools | AskBack | Refuse | StopDecision

@@ -67,7 +67,9 @@ _RECENT_MESSAGES: Final = 20
 
 
 class _Meter:
-    """Counts the usage of runs. Raises UsageLimitExceeded, with pydantic-ai's wording, when a step exceeds a limit."""
+    """A counter of the usage of runs. Raises UsageLimitExceeded, with pydantic-ai's wording, when a step exceeds a
+    limit.
+    """
 
     def __init__(self, limits: RunLimits, usage_of: Callable[[ModelResponse], ModelUsage]) -> None:
         self._limits = limits
@@ -162,7 +164,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 class _Teller:
-    """Calls tools and shows their results for one router."""
+    """The part of a router that calls tools and shows their results."""
 
     def __init__(self, model: Model, meter: _Meter, *, most_characters: int) -> None:
         self._model = model

@@ -76,7 +76,7 @@ def object_schema(properties: Mapping[str, object], *, required: Sequence[str]) 
 
 @dataclass(slots=True)
 class CallCaps:
-    """Counts and limits the calls of one run."""
+    """The call counts and limits of one run."""
 
     _calls: Counter[str] = field(default_factory=Counter)
     _refused: Counter[int] = field(default_factory=Counter)  # refused calls, by the model's step

@@ -1,4 +1,4 @@
-"""``file-read`` and ``file-write``: read and write text files in the work tree, completely or by lines."""
+"""``file-read`` and ``file-write``: read and write text files in the work tree, in full or by line range."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_
 
 @dataclass(slots=True)
 class _Part:
-    """Collects the requested lines while the file is read."""
+    """The requested lines, collected while the file is read."""
 
     first: int
     last: int | None

@@ -34,7 +34,7 @@ _FLAGS: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ToolRefused(Exception):
-    """Reports that a tool refuses its call. The message gives the model the reason in a sentence."""
+    """A tool's refusal of a call. The message gives the model the reason in a sentence."""
 
 
 def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
@@ -99,7 +99,7 @@ def _reason(error: OSError) -> str:
 
 
 class Outside(ToolRefused):
-    """Reports that a path leads outside the work tree."""
+    """The refusal of a path that leads outside the work tree."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -73,7 +73,7 @@ class OpenDownload:
 
 
 class SlackFileClient:
-    """Transfers Slack's files over the gateway's client.
+    """A client for Slack's files that uses the gateway's Web API client.
 
     ``timeout_seconds`` limits connecting, and each period without data from Slack.
     """

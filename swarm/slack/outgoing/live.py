@@ -376,7 +376,7 @@ def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
 
 
 class LiveStage:
-    """Creates answers in Slack that share one gateway."""
+    """A factory for answers in Slack that share one gateway."""
 
     def __init__(self, slack: LiveSlack, *, doubt_seconds: float = 11.0, pace: Pace | None = None) -> None:
         self.slack = slack

@@ -148,7 +148,7 @@ _TAKES_FORM: Final = frozenset({"files.completeUploadExternal", "files.getUpload
 
 
 class RefusedBySlack(NotFound):
-    """Reports that Slack refused a read."""
+    """A read that Slack refused."""
 
     def __init__(self, slack_code: str) -> None:
         super().__init__(f"Slack answers {slack_code}.")

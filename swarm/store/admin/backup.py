@@ -1,10 +1,10 @@
 """Backs up a database during operation, and restores it while no coordinator is running.
 
-Who may act: an operator. Coordinators may keep running during a backup. What is guaranteed: a backup contains one
-committed state; a restore is complete or changes nothing. Deliveries that were open at the time of the backup may have
-been sent since then. They become doubtful and are looked up in Slack before a second attempt, as after a crash. Threads
-may have continued, and are read from Slack again with their next message. After a restore, elected roles and
-conversation locks are free, and leases have expired. What happens on failure: the database is unchanged.
+Who may act: an operator. Coordinators may keep running during a backup. Guarantee: a backup contains one committed
+state; a restore is complete or changes nothing. Deliveries that were open at the time of the backup may have been sent
+since then. They become doubtful and are looked up in Slack before a second attempt, as after a crash. Threads may have
+continued, and are read from Slack again with their next message. After a restore, elected roles and conversation locks
+are free, and leases have expired. On failure: the database is unchanged.
 """
 
 from __future__ import annotations

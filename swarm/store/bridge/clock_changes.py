@@ -10,9 +10,9 @@ to deadlines and to the times that determine how open rows are processed (their 
 rows keep their times.
 
 Who may act: the first process that detects the change. The others find that the leases of `swarm.store.elections` have
-moved, because some process always holds one and renews it every few seconds. What is guaranteed: all rows move in one
+moved, because some process always holds one and renews it every few seconds. Guarantee: all rows move in one
 transaction without overlapping writes, before the next write transaction of each process; a concurrent read uses the
-old clock. What happens on failure: nothing moves, and the next write tries again.
+old clock. On failure: nothing moves, and the next write tries again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ClockReading:
 
 
 class ClockWatch:
-    """Watches the clock of one database: ``clock``, or the server's time passed to `read`.
+    """A watch on the clock of one database: ``clock``, or the server's time passed to `read`.
 
     ``on_step`` receives each step in seconds. A clock that does not measure elapsed time itself (not a `MeasuredClock`)
     never counts as changed.
@@ -99,7 +99,7 @@ class ClockWatch:
             self._opened_at = self._listened_at = now
 
     def asked(self) -> int:
-        """Returns the elapsed time; call this before asking the server for its time."""
+        """Returns the elapsed timefor `read`. Callers ask the server for its time afterwards."""
         return self._elapsed_us()
 
     def read(self, server: int = 0, asked_at: int | None = None) -> tuple[ClockReading, int]:

@@ -3,12 +3,12 @@
 Every call is one short transaction: READ COMMITTED for writes, a read-only snapshot for reads. Calls are not grouped as
 on SQLite, because a group would hold the row locks of unrelated callers.
 
-Who may act: any number of processes; row locks and unique indexes keep them apart. What is guaranteed: a result means a
+Who may act: any number of processes; row locks and unique indexes keep them apart. Guarantee: a result means a
 confirmed commit. Wakeups reach this process right after the commit and other processes through NOTIFY, which PostgreSQL
-sends with the commit (`swarm.store.bridge.postgres_driver`). What happens on failure: a deadlock or a serialization
-failure is retried, up to `MAX_RUNS` runs. If a connection breaks before COMMIT is sent, nothing has changed: the call
-runs once more on a new connection, then fails with `Unavailable`. If a connection breaks during COMMIT, the outcome is
-unknown: the call fails with `OutcomeUnknown`, and its topics are bumped in case it succeeded.
+sends with the commit (`swarm.store.bridge.postgres_driver`). On failure: a deadlock or a serialization failure is
+retried, up to `MAX_RUNS` runs. If a connection breaks before COMMIT is sent, nothing has changed: the call runs once
+more on a new connection, then fails with `Unavailable`. If a connection breaks during COMMIT, the outcome is unknown:
+the call fails with `OutcomeUnknown`, and its topics are bumped in case it succeeded.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class PostgresEngine:
 
 
 class Worker:
-    """Runs calls one at a time, each in its own transaction, on a connection opened on demand."""
+    """A thread that runs calls one at a time, each in its own transaction, on a connection opened on demand."""
 
     def __init__(
         self,

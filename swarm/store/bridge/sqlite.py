@@ -6,11 +6,10 @@ committed when it started.
 The writer runs all waiting calls in one transaction (group commit), each under its own savepoint, commits once, and
 only then delivers the results: a hundred callers share a single disk sync.
 
-Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. What is guaranteed: a
-result means that the change is on disk; a call runs once; a failing call is rolled back without affecting the other
-calls. What happens on failure: if SQLite itself rolls back the transaction (full disk, I/O error), or the commit fails,
-each call in the transaction that had a result gets `Unavailable` instead; calls that had not started continue in a new
-transaction.
+Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. Guarantee: a result
+means that the change is on disk; a call runs once; a failing call is rolled back without affecting the other calls. On
+failure: if SQLite itself rolls back the transaction (full disk, I/O error), or the commit fails, each call in the
+transaction that had a result gets `Unavailable` instead; calls that had not started continue in a new transaction.
 
 Between groups, and at least once a second, the writer checks whether another process changed the file. The check uses
 the writer's own connection, because ``data_version`` ignores changes made by the connection that queries it.
@@ -133,7 +132,7 @@ class SqliteEngine:
 
 
 class _Reader:
-    """Runs read calls one at a time, each on the state that was committed when it started."""
+    """A thread that runs read calls one at a time, each on the state that was committed when it started."""
 
     def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, watch: ClockWatch) -> None:
         self._connection = connection

@@ -20,7 +20,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 class ConstraintViolated(SwarmError):
-    """Reports that a change violates a constraint of the schema."""
+    """A violated constraint of the schema."""
 
 
 class Cursor(Protocol):

@@ -5,9 +5,9 @@ run are adjacent. Stored messages never change, but another attempt may replace 
 shown to the agent. Which attempt is newer is known from the runs (`swarm.store.runs.attempts`), not from the order of
 arrival, because a deposed process may write late.
 
-What is guaranteed: a summary covers exactly the messages that were read to create it. It is stored only if, in the
-meantime, none of these messages was replaced, no other summary was stored, and the session was not deleted and
-recreated (`summarise`). Later messages follow the summary. What happens on failure: nothing is changed.
+Guarantee: a summary covers exactly the messages that were read to create it. It is stored only if, in the meantime,
+none of these messages was replaced, no other summary was stored, and the session was not deleted and recreated
+(`summarise`). Later messages follow the summary. On failure, nothing is changed.
 """
 
 from __future__ import annotations

@@ -181,7 +181,9 @@ def find(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | N
 
 
 def is_to_be_read(tx: Transaction, team: str, channel: str, thread_ts: str) -> bool:
-    """Returns whether the thread at this place is scheduled to be read completely. Refused threads are not."""
+    """Returns whether the thread at this place is scheduled to be read completely. A refused thread is not
+    scheduled.
+    """
     return _TO_BE_READ.first(tx, team=team, channel=channel, thread_ts=thread_ts) is not None
 
 

@@ -58,7 +58,7 @@ _KINDS: Final = {
 
 
 class Endings:
-    """Reads the end of a run, and keeps the final text of the last message snapshot before it."""
+    """A reader for the end of a run. It keeps the final text of the last message snapshot before the end."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools

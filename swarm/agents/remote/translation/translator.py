@@ -164,7 +164,7 @@ def _namespace_of(value: object) -> str | None:
 
 
 class Translator:
-    """Translates a stream, event by event. Events after the first end of the run are ignored.
+    """A translator of one stream, event by event. Events after the first end of the run are ignored.
 
     The events may arrive in any order: text without a beginning, results of unknown tools, a run without a start. The
     memory used for a run is bounded, regardless of its length. Raises nothing.

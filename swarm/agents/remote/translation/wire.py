@@ -94,7 +94,7 @@ def parsed(text: str) -> object:
 
 
 class Wire:
-    """Reads the events of one run. Raises nothing."""
+    """A reader of one run's events. Raises nothing."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id

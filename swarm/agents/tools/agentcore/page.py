@@ -45,7 +45,7 @@ _Hear = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 class BrowserError(Exception):
-    """A command failed in the browser; the text comes from the browser."""
+    """A failed command in the browser; the text comes from the browser."""
 
 
 class Cdp:
@@ -90,7 +90,7 @@ class Cdp:
 
 
 class NotOpened(Exception):
-    """Reports that the page could not be opened; the text is the reason, as a clause."""
+    """An error while opening the page; the text is the reason, as a clause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

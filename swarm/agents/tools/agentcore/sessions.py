@@ -88,7 +88,7 @@ _SHOWN_CHARACTERS: Final = 300
 
 
 class AgentCoreUnusable(Exception):
-    """Reports that AgentCore cannot be used; the text is the reason, as a clause."""
+    """An error that makes AgentCore unusable; the text is the reason, as a clause."""
 
 
 class Clients:
@@ -213,7 +213,7 @@ class _AgentCoreSession(Generic[S]):
 
 
 class AgentCoreSessions:
-    """Starts sessions and stops them."""
+    """The sessions at AWS: starts and stops them."""
 
     def __init__(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
