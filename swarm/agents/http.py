@@ -1,4 +1,4 @@
-"""HTTP requests to agents that do not trust the server: no redirects, no compression, no unlimited responses.
+"""HTTP requests to untrusted agents: no redirects, no compression, no unlimited responses.
 
 Every run has its own connection, which closes with the run. With a reused connection, the server could close it just as
 a run is sent, and it would be unknown whether the run has started.

@@ -302,7 +302,7 @@ def _of_status(status: int) -> str:
 
 
 def _is_region(error: BaseException) -> bool:
-    """Returns whether an AWS address does not exist in a region that boto3 does not know either."""
+    """Returns whether an AWS address does not exist, in a region that boto3 does not know."""
     spec = spec_of(error)
     if spec is None or spec.provider is not Provider.BEDROCK or spec.base_url or not isinstance(error, ModelAPIError):
         return False

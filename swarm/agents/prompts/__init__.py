@@ -5,8 +5,8 @@
 own. The process runs `worker`, which forks a child for each rendering; `rendering` contains the rendering and the
 sandbox, and `limits` the limits of both.
 
-Only an agent's own system prompt is rendered. Prompts for sub-agents, results of tools, documents and user messages
-never are: they are at most values of variables, and markup in values has no effect.
+Only an agent's own system prompt is rendered. Prompts for sub-agents, results of tools, documents and user messages are
+never rendered. At most, they are values of variables, and markup in values has no effect.
 
 The separate process imports no coordinator code, and only this process imports Jinja2: `worker` and `rendering` import
 only each other, `limits`, and the standard library.

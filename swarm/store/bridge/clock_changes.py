@@ -99,7 +99,7 @@ class ClockWatch:
             self._opened_at = self._listened_at = now
 
     def asked(self) -> int:
-        """Returns the elapsed timefor `read`. Callers ask the server for its time afterwards."""
+        """Returns the elapsed time for `read`. Callers ask the server for its time afterwards."""
         return self._elapsed_us()
 
     def read(self, server: int = 0, asked_at: int | None = None) -> tuple[ClockReading, int]:
