@@ -242,7 +242,7 @@ def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, age
 
 
 def settled(tx: Transaction, limit: int) -> list[str]:
-    """Returns blocked tasks whose dependencies are all completed, or which have a dependency that can never be completed."""
+    """Returns blocked tasks whose dependencies are all completed, or which have one that can never be completed."""
     return _ids(tx, _SETTLED, n=limit)
 
 

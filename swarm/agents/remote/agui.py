@@ -137,7 +137,7 @@ class AguiAgent:
 
     def _broken(self, run_input: RunInput, reason: str) -> Broken:
         _log.warning(
-            "A run broke off.",
+            "A run was interrupted.",
             action="agent_broken",
             agent=self._agent.name,
             run_id=run_input.agui_run_id,

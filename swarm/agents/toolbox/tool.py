@@ -62,8 +62,8 @@ def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
         return None
     return ToolAnswer(
         text=(
-            f"{tool.name} was not called: it may change something, and nobody but people who are no members of this "
-            f"workspace has asked for it. Go on without {tool.name}; tools that only read still work. Tell them that a "
+            f"{tool.name} was not called: it may change something, and only people who are not members of this "
+            f"workspace asked for it. Continue without {tool.name}; tools that only read still work. Tell them that a "
             "member has to ask for it."
         )
     )

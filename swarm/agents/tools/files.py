@@ -67,7 +67,7 @@ def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool
         name="file-read",
         description=(
             "Read a text file of the work tree, or list one of its folders. Long files come in parts: "
-            "the answer says at which line to go on."
+            "the answer gives the line at which to continue."
         ),
         parameters=_READ_PARAMETERS,
         call=answering(files.read),
@@ -76,7 +76,7 @@ def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool
     write = Tool(
         name="file-write",
         description=(
-            "Write a text file of the work tree: create it, with the folders on its way, replace it, or append to it."
+            "Write a text file of the work tree: create it, with any missing folders, replace it, or append to it."
         ),
         parameters=_WRITE_PARAMETERS,
         call=answering(files.write),

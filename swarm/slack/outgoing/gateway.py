@@ -169,7 +169,7 @@ class Gateway:
         try:
             await self._api.read("chat.postEphemeral", arguments)
         except (Unavailable, RefusedBySlack) as error:
-            _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
+            _log.warning("a person could not be notified", action="whisper", channel=channel, error=str(error))
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         """Looks up a post that may have been made (``conversations.replies``, ``conversations.history``) by its key.

@@ -159,7 +159,7 @@ class LiveAnswer:
         text = str(self._live.full_text)
         if REMOVED in text:
             _log.warning(
-                "A secret was removed from what an agent says.",
+                "A secret was removed from an agent's answer.",
                 action="secret_removed",
                 turn=self._place.run_id,
                 agent=self._place.agent_name,

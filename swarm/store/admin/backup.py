@@ -47,7 +47,7 @@ def revision_of(url: str) -> str:
     """Returns the last migration of a database. Raises ConfigurationError if the database does not belong to Swarm."""
     revision = preparation.revision(url)
     if revision is None:
-        raise ConfigurationError(f"There is no database of swarm at {parse_url(url)}.")
+        raise ConfigurationError(f"There is no Swarm database at {parse_url(url)}.")
     return revision
 
 

@@ -21,7 +21,7 @@ _DESCRIPTION: Final = (
 )
 _PARAMETERS: Final = object_schema(
     {
-        "code": {"type": "string", "minLength": 1, "description": "the whole program"},
+        "code": {"type": "string", "minLength": 1, "description": "the complete program"},
         "language": {"type": "string", "enum": list(_LANGUAGES), "default": "python"},
     },
     required=("code",),
