@@ -1,6 +1,6 @@
-"""Agents that the coordinator runs itself: built-in agents, and remote services with AG-UI.
+"""Agents that the coordinator calls: built-in agents, and remote services with AG-UI.
 
-`agui` is the client of a remote agent; `conversation` computes the ids under which agents know our threads. Below the
-client: `dialects` (the requests), `exchange` and `http` (their transport), `failures` (errors in words for people), and
-`translation` (AG-UI's events and whole answers as ours).
+`agui` is the client of a remote agent; `conversation` computes the conversation ids that agents use for our threads.
+The client uses `dialects` (the requests), `exchange` and `http` (the transport), `failures` (user-facing descriptions
+of errors), and `translation` (which converts AG-UI's events and complete answers to Swarm's).
 """

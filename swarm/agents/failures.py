@@ -1,4 +1,4 @@
-"""Reasons why an agent cannot be used, in words for the people who wait for an answer.
+"""User-facing reasons why an agent cannot be used, for people who wait for an answer.
 
 Every reason is a clause that follows "the agent could not answer: …". Reasons quote nothing that the agent sent: an
 agent's own description of an error goes to the log.
@@ -18,8 +18,8 @@ from swarm.domain.errors import Unavailable
 BROKE_OFF: Final = "it stopped in the middle of its answer"
 NO_ANSWER: Final = "it broke off before it answered"
 NOT_A_STREAM: Final = "it did not answer with a stream of events"
-NOT_AN_ANSWER: Final = "what it answered could not be understood"
-COMPRESSED: Final = "it answered in a compressed form, which was not asked for"
+NOT_AN_ANSWER: Final = "its answer could not be understood"
+COMPRESSED: Final = "it sent a compressed answer, which was not requested"
 EVENT_TOO_LARGE: Final = "it sent an event that is too large"
 OUR_FAULT: Final = "something went wrong on our side"
 
@@ -29,25 +29,25 @@ _INVALID: Final = (httpx2.UnsupportedProtocol, httpx2.InvalidURL)
 _STATUSES: Final = {
     400: "it does not understand our request",
     401: "it refuses our credentials",
-    403: "it does not let us in",
+    403: "it denies us access",
     404: "there is no agent at its address",
     405: "there is no agent at its address",
     408: "it did not answer in time",
     413: "our request is too large for it",
     422: "it does not understand our request",
-    429: "it has too much to do",
+    429: "it is overloaded",
     503: "it is not available",
     504: "it did not answer in time",
 }
 
 _MAY_STILL_RUN: Final = frozenset({408, 502, 504})
-"""Statuses of gateways between us and the agent that have stopped waiting."""
+"""Statuses of gateways between Swarm and the agent that have stopped waiting."""
 
 
 class GaveUp(Unavailable):
-    """The agent cannot be used.
+    """An error that makes an agent unusable.
 
-    ``reason`` is for people. ``may_still_run`` tells whether the agent may still be working on the request.
+    ``reason`` is user-facing. ``may_still_run`` is true if the agent may still be working on the request.
     """
 
     def __init__(self, reason: str, *, may_still_run: bool = True) -> None:
@@ -57,31 +57,31 @@ class GaveUp(Unavailable):
 
 
 class Unauthenticated(GaveUp):
-    """The agent refuses our credentials."""
+    """The refusal of Swarm's credentials by an agent."""
 
 
 def silent_for(seconds: float) -> str:
-    """No byte arrived for this time."""
+    """Returns the reason for an agent that sent nothing for this time."""
     return f"it was silent for {seconds:g} s"
 
 
 def not_within(seconds: float) -> str:
-    """No answer arrived."""
+    """Returns the reason for an answer that did not start in time."""
     return f"it did not answer within {seconds:g} s"
 
 
 def not_finished_within(seconds: float) -> str:
-    """The answer did not end."""
+    """Returns the reason for an answer that did not end in time."""
     return f"it did not finish within {seconds:g} s"
 
 
 def more_than(max_bytes: int) -> str:
-    """The answer is too large."""
+    """Returns the reason for an answer that is too large."""
     return f"it sent more than {max_bytes // (1024 * 1024)} MiB"
 
 
 def refused(status: int) -> GaveUp:
-    """Returns the error for an HTTP status other than success."""
+    """Returns the error for an HTTP status that does not mean success."""
     kind = Unauthenticated if status == 401 else GaveUp
     return kind(_words(status), may_still_run=status in _MAY_STILL_RUN)
 
@@ -89,7 +89,7 @@ def refused(status: int) -> GaveUp:
 def _words(status: int) -> str:
     if 300 <= status < 400:
         return "it answered with a redirect, which is not followed"
-    words = _STATUSES.get(status) or ("it has a problem of its own" if status >= 500 else "it did not do what we asked")
+    words = _STATUSES.get(status) or ("it had an internal error" if status >= 500 else "it rejected our request")
     return f"{words} (HTTP {status})"
 
 
@@ -99,7 +99,7 @@ def not_sent(error: Exception) -> GaveUp:
 
 
 def unreached(error: Exception) -> str:
-    """Explains why a request got no answer, from the exception that the HTTP client raised."""
+    """Explains, from the HTTP client's exception, why a request got no response."""
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -107,23 +107,23 @@ def unreached(error: Exception) -> str:
             case ssl.SSLError():
                 return "no secure connection to it is possible"
             case socket.gaierror():
-                return "its address is not known"
+                return "its address is unknown"
             case httpx2.ProxyError():
-                return "the proxy on the way to it does not let us through"
+                return "the proxy denies access to it"
     if isinstance(error, _UNCONNECTED):
         return "it cannot be reached"
     return "its address is not valid" if isinstance(error, _INVALID) else NO_ANSWER
 
 
 def _never_arrived(error: Exception) -> bool:
-    """Whether a request certainly had no effect, because no connection could be made."""
+    """Returns whether a request certainly had no effect, because no connection could be made."""
     return isinstance(error, (*_UNCONNECTED, *_INVALID, httpx2.ProxyError))
 
 
 def may_arrive_later(error: Exception) -> bool:
-    """Whether a request may be repeated: the first had no effect, and a later one may succeed.
+    """Returns whether a request may be repeated: the first attempt had no effect, and a later one may succeed.
 
-    A certificate that is not trusted now will not be trusted in a second either.
+    A certificate that is not trusted now will not be trusted a second later either.
     """
     return isinstance(error, _UNCONNECTED) and not any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
 

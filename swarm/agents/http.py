@@ -1,7 +1,7 @@
-"""HTTP to agents, without trust in the server: no redirects, no compression, no endless answers.
+"""HTTP requests to untrusted agents: no redirects, no compression, no unlimited responses.
 
-Every run has its own connection, which closes with the run. The other side may close a kept connection at the moment
-when a run is sent over it, and then nothing tells whether the run has begun.
+Every run has its own connection, which closes with the run. With a reused connection, the server could close it just as
+a run is sent, and it would be unknown whether the run has started.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from swarm.agents.failures import (
 from swarm.telemetry.redaction import Redactor
 
 CONNECT_SECONDS: Final = 10.0
-"""For one attempt to connect, TLS included."""
+"""The time limit for one attempt to connect, including TLS."""
 
 CONNECT_PATIENCE_SECONDS: Final = 5.0
-"""An unreachable agent is tried again for this time; it may be restarting."""
+"""An unreachable agent is retried for this time, because it may be restarting."""
 
 _ERROR_BODY_BYTES: Final = 4096
 _ERROR_BODY_SECONDS: Final = 5.0
@@ -56,7 +56,7 @@ class AgentRequest:
 
 
 class Limited(httpx2.AsyncByteStream):
-    """The body of an answer. Raises GaveUp beyond ``max_bytes``."""
+    """The body of a response. Raises GaveUp beyond ``max_bytes``."""
 
     def __init__(self, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self._body = body
@@ -76,7 +76,7 @@ class Limited(httpx2.AsyncByteStream):
 
 
 def open_client(urls: Iterable[str], tls: ssl.SSLContext | None = None) -> httpx2.AsyncClient:
-    """Returns a client for these addresses. Proxies from the environment are used, but never for this machine.
+    """Returns a client for these addresses. Proxies from the environment are used, but never for the local machine.
 
     ``tls`` holds the trusted certificates; the default is the system's, or ``SSL_CERT_FILE``.
     """
@@ -84,7 +84,7 @@ def open_client(urls: Iterable[str], tls: ssl.SSLContext | None = None) -> httpx
     needs_tls = any(urlsplit(url).scheme == "https" for url in urls)
     direct = {*_LOOPBACK, *(f"all://{host}" for url in urls if _is_loopback(host := urlsplit(url).hostname or ""))}
     return httpx2.AsyncClient(
-        verify=tls or needs_tls,  # certificates take a tenth of a second to load
+        verify=tls or needs_tls,  # loading certificates takes a tenth of a second
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         mounts=dict.fromkeys(direct),
@@ -97,11 +97,11 @@ def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.IPv4Address(host).is_loopback
     except ValueError:
-        return False  # localhost and ::1 are known anyway
+        return False  # localhost and ::1 are already known
 
 
 class AgentHttpSender:
-    """Sends requests and returns answers whose bodies are not read yet."""
+    """A sender of requests. It returns responses whose bodies have not been read."""
 
     def __init__(self, client: httpx2.AsyncClient, *, patience_seconds: float = CONNECT_PATIENCE_SECONDS) -> None:
         self._client = client
@@ -110,10 +110,10 @@ class AgentHttpSender:
     async def send(
         self, call: AgentRequest, *, timeout_seconds: float, max_bytes: int, is_patient: bool = True
     ) -> httpx2.Response:
-        """Returns the answer to a request once its headers have arrived; the caller closes it.
+        """Returns the response to a request once its headers have arrived; the caller closes it.
 
-        With ``is_patient``, a request that certainly did not arrive is sent again for a while; no other request is.
-        ``timeout_seconds`` bounds the wait for the headers, and afterwards every silence. Raises GaveUp.
+        With ``is_patient``, a request that certainly did not arrive is retried for some time; no other request is.
+        ``timeout_seconds`` limits the wait for the headers, and after that every period of silence. Raises GaveUp.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -148,23 +148,23 @@ def _limited(response: httpx2.Response, max_bytes: int) -> httpx2.Response:
 
 
 async def insist_on_success(response: httpx2.Response, agent: str) -> None:
-    """Raises GaveUp for an error answer, after logging its text. The answer is then closed."""
+    """Raises GaveUp for an error response, after logging its text and closing it."""
     if response.is_success and response.headers.get("Content-Encoding", "identity").lower() in ("", "identity"):
         return
     try:
         if response.is_success:
             raise GaveUp(COMPRESSED)
         ids = {"action": "agent_refused", "agent": agent, "status": response.status_code}
-        _log.warning("An agent refuses a request.", **ids)
-        # At debug level only: many servers repeat the request, so this may be people's text.
-        _log.debug("What an agent says of its refusal.", said=_REDACTOR.text(await _beginning(response)), **ids)
+        _log.warning("An agent refused a request.", **ids)
+        # At debug level only: many servers repeat the request, so this may contain user messages.
+        _log.debug("The text of an agent's refusal.", said=_REDACTOR.text(await _beginning(response)), **ids)
         raise refused(response.status_code)
     finally:
         await response.aclose()
 
 
 async def _beginning(response: httpx2.Response) -> str:
-    """Returns the beginning of an error's text, as far as it arrives soon."""
+    """Returns the beginning of an error's text, as far as it arrives promptly."""
     body = b""
     try:
         async with asyncio.timeout(_ERROR_BODY_SECONDS):
@@ -173,12 +173,12 @@ async def _beginning(response: httpx2.Response) -> str:
                 if len(body) >= _ERROR_BODY_BYTES:
                     break
     except (httpx2.HTTPError, GaveUp, TimeoutError):
-        pass  # the answer is an error with or without text
+        pass  # the response is an error with or without text
     return body[:_ERROR_BODY_BYTES].decode(errors="replace")
 
 
 async def whole_body(response: httpx2.Response) -> bytes:
-    """Reads a whole answer and closes it. Raises GaveUp."""
+    """Reads a complete response and closes it. Raises GaveUp."""
     try:
         return b"".join([chunk async for chunk in response.aiter_raw()])
     except (httpx2.HTTPError, OSError) as error:

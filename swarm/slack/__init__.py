@@ -1,1 +1,1 @@
-"""Slack: the gateway, the only caller of Slack, with its rate limits; and Slack's payloads."""
+"""Slack: the gateway, which makes all calls to Slack and keeps its rate limits, and Slack's payloads."""

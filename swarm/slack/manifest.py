@@ -1,7 +1,7 @@
 """The app manifest, which the operator pastes into Slack, with exactly the scopes and events in use.
 
-Each method names its scopes and each event the scope that lets it through, so the manifest asks for no unused scope; a
-test compares these tables with the gateway. https://docs.slack.dev/reference/app-manifest/.
+Each method lists its scopes, and each event lists the scope that it requires, so the manifest requests no unused scope;
+a test compares these tables with the gateway. https://docs.slack.dev/reference/app-manifest/.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:r
 _READ_HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:history")
 
 METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
-    "agents.sessions.setStatus": ("chat:write",),  # for apps declared as agents only
-    "apps.connections.open": (),  # takes the app-level token with connections:write
+    "agents.sessions.setStatus": ("chat:write",),  # only for apps declared as agents
+    "apps.connections.open": (),  # uses the app-level token with connections:write
     "assistant.threads.setStatus": ("chat:write",),
     "auth.test": (),
     "bots.info": ("users:read",),
@@ -46,48 +46,50 @@ EVENT_SCOPES: Final[dict[str, str]] = {
 }
 
 AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
-"""Events for apps declared as agents only: Slack gives them this scope, and a Stop button in their threads."""
+"""Events only for apps declared as agents. Slack gives these apps this scope, and shows a Stop button in their
+threads.
+"""
 
 EMAIL_SCOPE: Final = "users:read.email"
 """Needed only to show people's e-mail addresses to agents (``share_email``)."""
 
-AGENT_DESCRIPTION: Final = "Ask for anything: an agent of the team takes it on, here or in a channel."
+AGENT_DESCRIPTION: Final = "Ask for anything. An agent of the team will handle it, here or in a channel."
 
 WHY: Final[dict[str, str]] = {
-    "app_mentions:read": "Hear mentions, also where the bot is not a member yet.",
-    "assistant:write": "Be an agent for Slack: show its state, and hear when somebody presses Stop.",
-    "channels:history": "Hear messages in public channels, and read a thread met in the middle.",
-    "channels:read": "Tell agents the name of the channel a message comes from.",
-    "chat:write": "Post, correct and take back the agents' answers.",
-    "files:read": "Hand attachments of messages to the agents.",
-    "files:write": "Put the agents' files into threads.",
-    "groups:history": "Hear messages in private channels that the bot was invited to.",
-    "groups:read": "Tell agents the name of such a channel.",
-    "im:history": "Hear direct messages to the bot.",
-    "im:read": "Tell agents with whom a direct message is.",
-    "mpim:history": "Hear direct messages among several people and the bot.",
-    "mpim:read": "Tell agents the name of such a conversation.",
+    "app_mentions:read": "Receive mentions, including in channels that the bot has not joined.",
+    "assistant:write": "Act as an agent in Slack: show its state, and learn when someone presses Stop.",
+    "channels:history": "Receive messages in public channels, and read a thread from its beginning.",
+    "channels:read": "Show agents the name of the channel that a message comes from.",
+    "chat:write": "Post, edit and delete the agents' answers.",
+    "files:read": "Pass attachments of messages to the agents.",
+    "files:write": "Upload the agents' files to threads.",
+    "groups:history": "Receive messages in private channels that the bot was invited to.",
+    "groups:read": "Show agents the name of such a channel.",
+    "im:history": "Receive direct messages to the bot.",
+    "im:read": "Show agents who a direct message is with.",
+    "mpim:history": "Receive direct messages between several people and the bot.",
+    "mpim:read": "Show agents the name of such a conversation.",
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
     "users:read": "Show agents people's and bots' names instead of ids.",
-    "users:read.email": "Tell agents people's e-mail addresses, in channels that share them.",
+    "users:read.email": "Show agents people's e-mail addresses, in channels that share them.",
 }
-"""The reason for each scope, shown in the set-up guide."""
+"""The reason for each scope, shown in the setup guide."""
 
 
 class EventTransport(StrEnum):
-    """The transport of Slack's events."""
+    """How Slack delivers events."""
 
     SOCKET = "socket"
     HTTP = "http"
 
 
 def bot_events(*, agent: bool = False) -> dict[str, str]:
-    """All subscribed events with their scopes. ``agent``: of an app declared as an agent."""
+    """Returns all subscribed events with their scopes. ``agent`` is set for an app declared as an agent."""
     return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
 
 
 def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
-    """All scopes needed by methods and events. ``emails``: and for people's e-mail addresses."""
+    """Returns all scopes needed by methods and events. ``emails`` adds the scope for people's e-mail addresses."""
     needed = set(bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
     return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
 
@@ -100,21 +102,21 @@ def manifest(
     agent: bool = False,
     emails: bool = False,
 ) -> dict[str, object]:
-    """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``.
+    """Returns the manifest of an app called ``name``. In HTTP mode Slack sends events to ``request_url``.
 
-    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan has: Slack
-    shows its state in its threads, with a Stop button. ``emails`` is for ``share_email``.
+    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
+    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``.
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
     if mode is EventTransport.HTTP:
         subscriptions["request_url"] = interactivity["request_url"] = request_url
     return {
-        "display_information": {"name": name, "description": "A team of AI agents that work in your threads"},
+        "display_information": {"name": name, "description": "A team of AI agents that works in your threads"},
         "features": {
             "app_home": {
                 "home_tab_enabled": False,
-                "messages_tab_enabled": True,  # without it nobody can write to the bot directly
+                "messages_tab_enabled": True,  # required for direct messages to the bot
                 "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": name, "always_online": True},

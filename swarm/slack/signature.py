@@ -1,7 +1,7 @@
-"""Verification of HTTP requests from Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack/.
+"""Verifies HTTP requests from Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack/.
 
-The comparison is slack_sdk's; the checks before it are missing there, since slack_sdk takes a malformed header for a
-programming error.
+slack_sdk compares the signatures. The checks before that are made here, because slack_sdk treats a malformed header as
+a programming error.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
 
 
 def verify(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> None:
-    """Return if Slack signed the body within the last five minutes.
+    """Returns if Slack signed the body within the last five minutes.
 
-    Raises Unauthorized otherwise, BadRequest for a body that is no UTF-8. A replay within the five minutes passes; its
-    ``event_id`` is recognised later.
+    Otherwise raises Unauthorized, or BadRequest for a body that is not UTF-8. A replay within the five minutes passes;
+    its ``event_id`` is recognised later.
     """
     timestamp = headers.get("x-slack-request-timestamp", "")
     signature = headers.get("x-slack-signature", "")
     if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
-        raise Unauthorized("The request carries no signature of Slack's.")
+        raise Unauthorized("The request has no Slack signature.")
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:

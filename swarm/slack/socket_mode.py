@@ -1,9 +1,9 @@
 """The Socket Mode connection: slack_sdk's client, corrected for a service that runs for months.
 
-An address from Slack opens one connection and is valid for half a minute; slack_sdk would try the same one for ever, so
-one broken handshake could cut us off from events. Here an attempt is bounded and the next one asks for a new address.
-And the first connection tells a wrong token, which only the operator can replace, from a network failure that will
-pass.
+An address from Slack opens one connection and is valid for half a minute. slack_sdk would retry the same address
+forever, so one failed handshake could cut us off from events. Here each attempt is limited, and the next attempt
+requests a new address. The first connection also distinguishes a wrong token, which only the operator can replace, from
+a temporary network failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from swarm.slack.incoming.fields import JsonObject, count_at, text_at
 from swarm.slack.outgoing.gateway import Gateway
 
 PING_SECONDS: Final = 5.0
-"""A connection whose pong is missing for half this time is closed; a closed one is replaced within this time."""
+"""A connection whose pong is missing for half this time is closed; a closed connection is replaced within this time."""
 
 _ATTEMPT_SECONDS: Final = 12.0
 BACKOFF_SECONDS: Final = 1.0
@@ -39,7 +39,9 @@ OnRequest = Callable[[AsyncBaseSocketModeClient, SocketModeRequest], Awaitable[N
 
 
 async def until_reachable(ask: Callable[[], Awaitable[T]], *, backoff_seconds: float = BACKOFF_SECONDS) -> T:
-    """Slack's answer, as soon as Slack can be asked; the pause between attempts doubles up to half a minute."""
+    """Returns Slack's answer as soon as Slack can be reached. The pause between attempts doubles up to half a
+    minute.
+    """
     while True:
         try:
             return await ask()
@@ -50,9 +52,10 @@ async def until_reachable(ask: Callable[[], Awaitable[T]], *, backoff_seconds: f
 
 
 class SocketMode(SocketModeClient):
-    """One connection to Slack, renewed on Slack's request and after a break. To be made within a running event loop.
+    """A connection to Slack that is renewed at Slack's request and after a failure. Must be created within a running
+    event loop.
 
-    Each request runs in a task of its own, so that one acknowledgement does not wait for another.
+    Each request runs in its own task, so that one acknowledgement does not wait for another.
     """
 
     def __init__(
@@ -69,53 +72,55 @@ class SocketMode(SocketModeClient):
         self.proxy = web_client.proxy
         self._gateway = gateway
         self._on_connected = on_connected
-        self._connections = 0  # of the app, by Slack's count when this one was made
+        self._connections = 0  # the app's connections, by Slack's count when this one was opened
         self.message_listeners.append(self._note_hello)
         self.socket_mode_request_listeners.append(on_request)
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that works, as far as known."""
+        """Whether there is a connection that appears to work."""
         session = self.current_session
         return not (self.closed or self.stale or session is None or session.closed)
 
     @property
     def is_only_one(self) -> bool:
-        """Whether the app had no other connection when this one was made."""
+        """Whether the app had no other connection when this one was opened."""
         return self._connections == 1
 
     async def replace(self) -> None:
-        """Connect anew, whatever the connection's state."""
+        """Reconnects, regardless of the connection's state."""
         await self.connect_to_new_endpoint(force=True)
 
     async def _note_hello(self, client: AsyncBaseSocketModeClient, message: JsonObject, raw: str | None = None) -> None:
-        """Handle Slack's first message on a connection, which brings events from then on."""
+        """Handles Slack's first message on a connection, after which the connection delivers events."""
         if text_at(message, "type") == "hello":
             self._connections = count_at(message, "num_connections") or 0
             if self._on_connected:
                 await self._on_connected()
 
     async def open(self, *, backoff_seconds: float = BACKOFF_SECONDS) -> None:
-        """Connect, trying until success. Raises ConfigurationError if Slack does not accept the app-level token."""
+        """Connects, retrying until successful. Raises ConfigurationError if Slack does not accept the app-level
+        token.
+        """
         self.wss_uri = await until_reachable(self.issue_new_wss_url, backoff_seconds=backoff_seconds)
         await self.connect()
         _log.info("Connected to Slack.", action="slack_connected")
 
     async def issue_new_wss_url(self) -> str:
-        """A new address, requested over the gateway like every call."""
+        """Returns a new address, requested over the gateway like every call."""
         return await self._gateway.socket_url(self.app_token)
 
     async def connect(self) -> None:
-        """Replace the connection, trying until success or :meth:`close`."""
+        """Replaces the connection, retrying until successful or until :meth:`close`."""
         while not self.closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ATTEMPT_SECONDS):
                     await super().connect()  # type: ignore[no-untyped-call]
                     return
-            self.wss_uri = None  # used up or too old
+            self.wss_uri = None  # already used or too old
 
     async def close(self) -> None:
-        """Close the connection, for good, without waiting for a silent Slack."""
+        """Closes the connection permanently, without waiting for a Slack server that does not respond."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await super().close()  # type: ignore[no-untyped-call]

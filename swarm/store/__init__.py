@@ -1,1 +1,1 @@
-"""The database: bridge, tables, and one module or folder an aggregate."""
+"""The database: connections, tables, and one module or package per aggregate."""

@@ -1,7 +1,7 @@
-"""Messages between agents, and which of their addressees have read them.
+"""Messages between agents, and which addressees have read them.
 
-The order of ids is the order in which messages become visible: a reader that continues after its last known id misses
-none. So messages are stored one after another, even by processes whose clocks differ.
+Messages become visible in the order of their ids, so a reader that continues after its last known id misses none.
+Messages are therefore stored one after another, even by processes whose clocks differ.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ class Scope(StrEnum):
 
     CHANNEL = "channel"
     DIRECT = "direct"  # between the reader and another agent
-    UNREAD = "unread"  # addressed to the reader and unread, in any place
+    UNREAD = "unread"  # addressed to the reader and unread, in a channel or direct
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """One row of `agent_messages`: to a recipient, or in a channel."""
+    """One row of `agent_messages`, sent to a recipient or to a channel."""
 
     id: str
     sender_id: str
     recipient_id: str | None
-    channel: str | None  # without its #
+    channel: str | None  # without the leading #
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Earlier:
-    """One of a sender's last messages, compared with the one to send."""
+    """One of a sender's most recent messages, compared with the message to send."""
 
     id: str
     created_at: int
-    same: bool  # the same text for the same place
+    same: bool  # has the same text and the same channel or recipient
 
 
 _stored = row_mapper(Stored)
@@ -123,7 +123,7 @@ _RELEASE_NOTICES = Statement(
 _FORGET = Statement(delete(agent_messages).where(_m.id.in_(_forgettable)))
 
 
-# Uses the partial index: most messages have been read.
+# Uses the partial index, because most messages have been read.
 _is_unread = _m.id.in_(
     select(agent_message_addressees.c.message_id).where(
         agent_message_addressees.c.agent_id == bindparam("reader"), agent_message_addressees.c.read_at.is_(None)
@@ -172,14 +172,15 @@ _PAGES: Final = {
 
 
 def serialize_inserts(tx: Transaction) -> None:
-    """Locks out other inserts until the transaction ends. SQLite has one writer at a time anyway."""
+    """Locks out other inserts until the transaction ends. SQLite always has a single writer."""
     if tx.dialect == "postgresql":
         tx.fetch(_LOCK, {})
 
 
 def earlier(tx: Transaction, sender_id: str, place: str, text: str, limit: int) -> list[Earlier]:
-    """Returns the sender's last messages, newest first, each compared with a text for a place (a channel or a
-    recipient).
+    """Returns the sender's most recent messages, newest first.
+
+    Each is compared with a text for a place: a channel or a recipient.
     """
     rows = _EARLIER.all(tx, sender_id=sender_id, place=place, text=text, n=limit)
     return [_earlier(row) for row in rows]
@@ -194,7 +195,7 @@ def add(
     channel: str | None = None,
     recipient_id: str | None = None,
 ) -> str:
-    """Stores a message and its addressees. Returns its id. The caller has called `serialize_inserts`."""
+    """Stores a message and its addressees. Returns its id. The caller must have called `serialize_inserts`."""
     last = _LAST.first(tx)
     message_id = _later_id(last["id"] if last else FIRST_ID)
     _ADD.run(tx, id=message_id, channel=channel, recipient_id=recipient_id, sender_id=sender_id, text=text, now=tx.now)
@@ -226,7 +227,9 @@ def page(
     newest: bool = False,
     unread_only: bool = False,
 ) -> list[AgentMessage]:
-    """Returns messages between two ids from the reader's point of view: oldest first, or ``newest`` first."""
+    """Returns messages between two ids from the reader's point of view, oldest first, or newest first with
+    ``newest``.
+    """
     place = {Scope.CHANNEL: {"channel": channel}, Scope.DIRECT: {"partner": partner_id}, Scope.UNREAD: {}}[scope]
     statement = _PAGES[scope, newest, unread_only]
     return [_message(row) for row in statement.all(tx, reader=reader_id, after=after, before=before, n=limit, **place)]
@@ -239,22 +242,22 @@ def count_unread(tx: Transaction, agent_id: str) -> int:
 
 
 def mark_read(tx: Transaction, agent_id: str, message_ids: Sequence[str]) -> None:
-    """Marks messages as read by an agent. Messages not addressed to it stay unchanged."""
+    """Marks messages as read by an agent. Messages that are not addressed to the agent are unchanged."""
     _MARK_READ.many(tx, [{"of_message": message_id, "of_agent": agent_id, "now": tx.now} for message_id in message_ids])
 
 
 def mark_notified_read(tx: Transaction, agent_id: str, lease_token: str) -> None:
-    """Marks the message as read that a finished notice reported, if any."""
+    """Marks the message reported by a finished notice as read, if there is one."""
     _MARK_HEARD.run(tx, of_agent=agent_id, of_lease=lease_token, now=tx.now)
 
 
 def has_channel(tx: Transaction, channel: str) -> bool:
-    """Whether a channel has messages."""
+    """Returns whether a channel has messages."""
     return _OF_CHANNEL.first(tx, channel=channel) is not None
 
 
 def channels(tx: Transaction, limit: int) -> list[str]:
-    """Returns up to ``limit`` names of channels in alphabetical order, with one index lookup each."""
+    """Returns up to ``limit`` channel names in alphabetical order, with one index lookup per name."""
     found: list[str] = []
     while len(found) < limit:
         row = _NEXT_CHANNEL.first(tx, after=found[-1] if found else "")
@@ -265,8 +268,9 @@ def channels(tx: Transaction, limit: int) -> list[str]:
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` messages older than the moment, read or not. Returns their number. Notices about them
-    keep the text.
+    """Deletes up to ``limit`` messages older than ``before``, read or unread. Returns the number deleted.
+
+    Notices about these messages keep the text.
     """
     if _FORGETTABLE.first(tx, before=before, n=limit) is None:
         return 0
@@ -275,7 +279,7 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
 
 
 def _later_id(last: str) -> str:
-    """Returns a new id greater than the last one, even if this machine's clock is behind."""
+    """Returns a new id greater than ``last``, even if this machine's clock is behind."""
     fresh = new_id()
     return fresh if fresh > last else str(UUID(int=UUID(last).int + 1))
 

@@ -74,10 +74,10 @@ _REVOKE_TOKENS = Statement(
 
 
 def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
-    """Registers an agent with its first token. Raises Conflict for a taken name."""
+    """Registers an agent with its first token. Raises Conflict if the name is taken."""
     if not _add(tx, agent):
         raise Conflict(
-            f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
+            f"An agent named '{agent.name}' is already registered.", hint="Choose another name, or rotate its token."
         )
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent.id, now=tx.now)
 
@@ -85,9 +85,9 @@ def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
 def ensure(
     tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
 ) -> Agent:
-    """Creates or updates an agent run by the coordinator itself, without a token. Returns the agent.
+    """Creates or updates an agent that the coordinator itself runs, without a token. Returns the agent.
 
-    Raises Conflict if the name belongs to an agent of another reach.
+    Raises Conflict if the name belongs to an agent with a different reach.
     """
     agent = Agent(
         id=new_id(),
@@ -103,11 +103,11 @@ def ensure(
         history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}, reached by {reach}")
         return agent
     there = by_name(tx, name)
-    assert there is not None  # or it would have been added
+    assert there is not None  # otherwise the agent would have been added
     if there.reach is not reach:
         raise Conflict(
             f"The name '{name}' belongs to an agent that is reached by {there.reach}, not by {reach}.",
-            hint="Choose another name for one of them, or remove the agent that is there.",
+            hint="Choose another name for one of them, or remove the existing agent.",
         )
     _REDESCRIBE.run(
         tx, agent_id=there.id, new_role=role, new_description=description, new_capabilities=_json(capabilities)
@@ -122,7 +122,7 @@ def by_token(tx: Transaction, token_hash: str) -> Agent | None:
 
 
 def ended_tokens(tx: Transaction, since: int) -> list[str]:
-    """Returns the hashes of tokens replaced or revoked after the moment."""
+    """Returns the hashes of tokens that were replaced or revoked after ``since``."""
     return [row["token_hash"] for row in _ENDED_TOKENS.all(tx, since=since)]
 
 
@@ -137,7 +137,7 @@ def by_name(tx: Transaction, name: str) -> Agent | None:
 
 
 def is_enrolled(tx: Transaction, agent_id: str) -> bool:
-    """Whether an enrolment key registered the agent, revoked or not."""
+    """Returns whether the agent was registered with an enrolment key, even if it was revoked since."""
     row = _IS_ENROLLED.first(tx, id=agent_id)
     return bool(row and row["enrolled"])
 
@@ -148,26 +148,27 @@ def everyone(tx: Transaction) -> list[Agent]:
 
 
 def signs_of_life(tx: Transaction) -> list[Row]:
-    """Returns ``id``, ``name``, ``role`` and ``last_seen_at`` of all agents that are not revoked, oldest first. Cheaper
-    than `everyone`, for queries every second.
+    """Returns ``id``, ``name``, ``role`` and ``last_seen_at`` of all agents that are not revoked, oldest first.
+
+    Cheaper than `everyone`, for queries that run every second.
     """
     return _SIGNS.all(tx)
 
 
 def count(tx: Transaction) -> tuple[int, int]:
-    """Returns the number of agents, and of those registered with an enrolment key."""
+    """Returns the number of agents, and the number registered with an enrolment key."""
     row = _COUNT.first(tx)
-    assert row is not None  # a count has one row
+    assert row is not None  # a count always returns a row
     return row["everyone"], row["enrolled"]
 
 
 def names(tx: Transaction) -> dict[str, str]:
-    """Returns the names of all agents by id, revoked ones included."""
+    """Returns the names of all agents by id, including revoked agents."""
     return {row["id"]: row["name"] for row in _NAMES.all(tx)}
 
 
 def record_seen(tx: Transaction, agent_id: str) -> None:
-    """Records a sign of life of an agent."""
+    """Records that an agent was seen."""
     _SEEN.run(tx, agent_id=agent_id, now=tx.now)
 
 
@@ -177,13 +178,13 @@ def describe(tx: Transaction, agent_id: str, description: str, capabilities: tup
 
 
 def revoke(tx: Transaction, agent_id: str) -> bool:
-    """Revokes an agent and its tokens. Returns False without one."""
+    """Revokes an agent and its tokens. Returns False if the agent does not exist."""
     _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
     return bool(_REVOKE.run(tx, agent_id=agent_id, now=tx.now))
 
 
 def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
-    """Replaces all tokens of an agent by one."""
+    """Replaces all tokens of an agent with one new token."""
     _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
 
@@ -231,8 +232,9 @@ _LOADS = Statement(
 
 
 def loads(tx: Transaction) -> Mapping[str, Load]:
-    """Returns open tasks, owned threads and running work of each agent with any, by agent id. One statement for all
-    agents.
+    """Returns the open tasks, owned threads and running work of each agent that has any, by agent id.
+
+    One statement covers all agents.
     """
     counts: dict[str, dict[str, int]] = {}
     for row in _LOADS.all(tx, now=tx.now):

@@ -1,4 +1,4 @@
-"""Deliveries: stored with the change that causes them, sent one after another within a thread."""
+"""Deliveries: stored with the change that causes them, and sent in order within each thread."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _REACTION = DeliveryKind.REACTION.value
 waits_before = exists().where(
     earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq
 )
-# Posts keep their order among themselves and wait for no reaction, since Slack's limits for those are narrow.
+# Posts keep their order but do not wait for reactions, whose rate limits in Slack are low.
 _POST_LANES = Statement(
     select(_d.thread_id)
     .where(_d.kind != _REACTION, _d.due_at <= bindparam("now"), ~waits_before.where(earlier.c.kind != _REACTION))
@@ -82,7 +82,7 @@ _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _BY_IDEMPOTENCY_KEY = Statement(select(deliveries).where(_d.idempotency_key == bindparam("idempotency_key")))
 _RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(idempotency_key=None))
-# A delivery not sent yet gets the new text itself, instead of a second delivery.
+# A delivery that was not sent yet gets the new text directly, instead of a second delivery.
 _REWORD = Statement(
     update(deliveries)
     .where(
@@ -116,13 +116,14 @@ _LOOK_LATER = Statement(
 
 
 def _move(step: DeliveryStep) -> Statement:
-    """The update of one step. ``due_at`` is the time of the next attempt or check, null once the delivery is over.
+    """Returns the update for one step. ``due_at`` is the time of the next attempt or check, and null once the delivery
+    is over.
 
     Only the current attempt may take a step, so that a late sender does not repeat the call. The exception is CONFIRM:
     a confirmation by Slack is true from any sender.
 
     ``attempts`` counts calls with an unknown outcome and failed lookups. A call that certainly was not made is
-    subtracted again. No later attempt can be mistaken for it: an attempt not settled by its own sender was in doubt,
+    subtracted again. No later attempt can be confused with it: an attempt not settled by its own sender was in doubt,
     and attempts in doubt are never subtracted.
     """
     transition = DELIVERY_TRANSITIONS[step]
@@ -169,11 +170,11 @@ def add(
     place: AnswerTarget | None = None,
     person: str | None = None,
 ) -> str | None:
-    """Queues one Slack call in this transaction. Returns its id, or None for a known ``idempotency_key``.
+    """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
     A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
     deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer. ``person`` is
-    the only user to see a post. With ``removes`` a reaction is removed, or an update replaces the Retry button by
+    the only user who sees a post. With ``removes``, a reaction is removed, or an update replaces the Retry button with
     ``text``.
     """
     delivery_id = new_id()
@@ -208,7 +209,7 @@ def add(
 def change(
     tx: Transaction, thread: Thread, idempotency_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
 ) -> bool:
-    """Queues a new text for the message posted under ``idempotency_key``. Returns False without one."""
+    """Queues a new text for the message posted under ``idempotency_key``. Returns False if there is no such message."""
     first = _BY_IDEMPOTENCY_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:
         return False
@@ -228,22 +229,24 @@ def change(
 
 
 def of_key(tx: Transaction, idempotency_key: str) -> Row | None:
-    """Returns the delivery of a key."""
+    """Returns the delivery with this idempotency key."""
     return _BY_IDEMPOTENCY_KEY.first(tx, idempotency_key=idempotency_key)
 
 
 def release_key(tx: Transaction, delivery_id: str) -> None:
-    """Frees the key of a delivery for another one."""
+    """Clears the idempotency key of a delivery, so that another delivery can use it."""
     _RELEASE_KEY.run(tx, delivery_id=delivery_id)
 
 
 def is_wanted(tx: Transaction, idempotency_key: str) -> bool:
-    """Whether a delivery with this key exists."""
+    """Returns whether a delivery with this key exists."""
     return of_key(tx, idempotency_key) is not None
 
 
 def take_down(tx: Transaction, thread: Thread, idempotency_key: str) -> bool:
-    """Queues the deletion of the message posted under the key. Returns False without one, or if queued already."""
+    """Queues the deletion of the message posted under the key. Returns False if there is none, or if it is already
+    queued.
+    """
     first = _BY_IDEMPOTENCY_KEY.first(tx, idempotency_key=idempotency_key)
     if first is None:
         return False
@@ -254,12 +257,12 @@ def take_down(tx: Transaction, thread: Thread, idempotency_key: str) -> bool:
 
 
 def set_target(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
-    """Stores the Slack message that a delivery is about."""
+    """Stores the Slack message that a delivery changes or reacts to."""
     return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
 
 
 def posted_for_task(tx: Transaction, task_id: str, since: int) -> bool:
-    """Whether a post about a task was made since the moment, apart from its progress."""
+    """Returns whether a post about a task, other than its progress, was made since ``since``."""
     return _POSTED_FOR_TASK.first(tx, task_id=task_id, since=since) is not None
 
 
@@ -269,7 +272,7 @@ def lanes_due(tx: Transaction, limit: int) -> list[str]:
 
 
 def due_in_lane(tx: Transaction, thread_id: str) -> Row | None:
-    """Returns the next post of a thread (the oldest open one), if it is due."""
+    """Returns the next post of a thread (the oldest open one) if it is due."""
     row = _FIRST_POST.first(tx, thread_id=thread_id)
     return row if row and row["due_at"] <= tx.now else None
 
@@ -319,7 +322,7 @@ def get(tx: Transaction, delivery_id: str) -> Row | None:
 
 
 def of_inbox_message(tx: Transaction, inbox_message_id: str) -> list[Row]:
-    """Returns all deliveries in answer to an inbox message, in order."""
+    """Returns all deliveries that answer an inbox message, in order."""
     return _OF_MESSAGE.all(tx, inbox_message_id=inbox_message_id)
 
 
@@ -329,12 +332,12 @@ def of_task(tx: Transaction, task_id: str) -> list[Row]:
 
 
 def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
-    """Returns the newest deliveries, of one status or of all."""
+    """Returns the newest deliveries, optionally with one status."""
     return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
 
 
 def delivery(row: Row) -> Delivery:
-    """Returns a row as the sender needs it."""
+    """Converts a row to a delivery for the sender."""
     below = below_of(row["closing"])
     shown = {"closing": below.closing, "place": below.place} if below else {"closing": None, "place": None}
     return _delivery({**row, **shown})
@@ -356,22 +359,22 @@ _BELOW: Final = TypeAdapter(Below)
 
 
 def closing_text(closing: Closing) -> str:
-    """Returns a closing as stored."""
+    """Serializes a closing for storage."""
     return _CLOSING.dump_json(closing).decode()
 
 
 def closing_of(text: str | None) -> Closing | None:
-    """Returns the stored closing, if any."""
+    """Returns the stored closing, or None."""
     return _CLOSING.validate_json(text) if text else None
 
 
 def _below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
-    """Returns the part below a delivery's text as stored; None without one."""
+    """Serializes the part below a delivery's text for storage; None if there is none."""
     if closing is None or place is None:
         return None
     return _BELOW.dump_json(Below(closing=closing, place=place)).decode()
 
 
 def below_of(text: str | None) -> Below | None:
-    """Returns the stored part below a delivery's text, if any."""
+    """Returns the stored part below a delivery's text, or None."""
     return _BELOW.validate_json(text) if text else None

@@ -1,8 +1,9 @@
-"""Elections: which process does work that only one process may do.
+"""Elections determine which process does the work that only one process may do.
 
-An elected role is one row: its holder, its expiry, and the number of its term, which grows with every change of holder.
-The database's clock decides when another process may take the role. Until then the term belongs to its holder, which
-may renew it late, so a clock set forward by a little interrupts no work. Afterwards the old term cannot be renewed.
+An elected role is one row: its holder, its expiry, and the number of its term, which increases with every change of
+holder. The database's clock determines when another process may take the role. Until another process does, the term
+belongs to its holder, which may renew it late, so setting the clock forward slightly interrupts no work. After that,
+the old term cannot be renewed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.effects import elections
 
 ELECTIONS = "elections"
-"""The topic that wakes candidates when a role was resigned."""
+"""The topic that wakes candidates when a role is resigned."""
 
 _e = elections.c
 
@@ -27,15 +28,15 @@ _e = elections.c
 class Candidacy:
     """The result of a candidacy."""
 
-    term: int | None  # ours; None while another process holds the role
+    term: int | None  # the term that this process won; None while another process holds the role
     wait_seconds: float  # until the other lease expires
 
 
 def _take(insert: postgresql.Insert) -> Executable:
-    """Of concurrent candidates the second waits for the row of the first, and then finds its lease in force."""
+    """If two candidates compete, the second waits for the first one's row and then finds its lease in force."""
     free = or_(
         _e.holder.is_(None),
-        _e.holder == bindparam("holder"),  # this process stopped by its own clock and stands again
+        _e.holder == bindparam("holder"),  # this process gave up by its own clock and is a candidate again
         _e.expires_at <= bindparam("now"),
         bindparam("at_once", type_=Boolean),
     )
@@ -61,7 +62,7 @@ _GET = Statement(select(elections).where(_e.role == bindparam("role")))
 
 
 def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_once: bool = False) -> Candidacy:
-    """Takes a free role, or with ``at_once`` one whose holder is known to be gone."""
+    """Takes a free role or, with ``at_once``, a role whose holder is known to be gone."""
     won = _TAKE.first(tx, role=role, holder=holder, now=tx.now, new_expires_at=_in(tx, lease_seconds), at_once=at_once)
     if won:
         return Candidacy(term=won["term"], wait_seconds=0)
@@ -70,13 +71,13 @@ def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_o
 
 
 def renew(tx: Transaction, role: str, holder: str, term: int, lease_seconds: float) -> bool:
-    """Extends a term, even an expired one. Returns False if the role was taken or resigned since."""
+    """Extends a term, even an expired one. Returns False if the role was taken or resigned in the meantime."""
     expires_at = _in(tx, lease_seconds)
     return bool(_RENEW.run(tx, of_role=role, of_holder=holder, of_term=term, new_expires_at=expires_at))
 
 
 def resign(tx: Transaction, role: str, holder: str) -> bool:
-    """Gives up a role early and wakes the waiting processes. Returns False if it was held by another process."""
+    """Gives up a role early and wakes the waiting processes. Returns False if another process held it."""
     resigned = bool(_RESIGN.run(tx, of_role=role, of_holder=holder, now=tx.now))
     if resigned:
         tx.wake(ELECTIONS)
@@ -84,7 +85,7 @@ def resign(tx: Transaction, role: str, holder: str) -> bool:
 
 
 def holder_of(tx: Transaction, role: str) -> str | None:
-    """Returns the present holder of a role; None without one."""
+    """Returns the current holder of a role; None if there is none."""
     row = _GET.first(tx, role=role)
     return row["holder"] if row and row["expires_at"] > tx.now else None
 

@@ -1,8 +1,8 @@
-"""Erases a message deleted in Slack from other rows; its own row is changed by `transcript.mark_deleted`.
+"""Erases the traces of a message deleted in Slack from other rows; `transcript.mark_deleted` changes its own row.
 
-Rows that follow from a message are found by reference: its notices, the messages of sessions whose runs read it, the
-stored answer behind a post of ours. Verbatim copies are searched for (`cut_copies`): in texts of agents and the system
-about its thread, and in sessions and agent messages since then.
+Rows that result from a message are found by reference: its notices, the session messages of runs that read it, and the
+stored answer behind one of Swarm's posts. Verbatim copies are found by text search (`cut_copies`): in texts of agents
+and the system about its thread, and in later session and agent messages.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ERASED: Final = "{}"
 
 _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thread_messages.c
 
-# --- Copies, word for word
+# --- Verbatim copies
 
 _thread: Final[BindParameter[str]] = bindparam("of_thread")
-_ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # a text that is still being written is left alone
+_ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # leaves out a text that is still being written
 _ended_runs = select(_t.id).where(_ended)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
@@ -65,13 +65,13 @@ def _without(column: Column[Any]) -> ColumnElement[Any]:
 
 
 def _cut(column: Column[Any], where: ColumnElement[bool]) -> Statement:
-    """Cuts a part out of longer texts."""
+    """Returns a statement that cuts a part out of longer texts."""
     statement = update(column.table).where(where, _without(column) != column)
     return Statement(statement.values({column: _without(column)}))
 
 
 def _cut_whole(column: Column[Any], where: ColumnElement[bool]) -> Statement:
-    """Cuts texts that equal the part."""
+    """Returns a statement that cuts texts equal to the part."""
     return Statement(update(column.table).where(where, column == _part).values({column: TOMBSTONE}))
 
 
@@ -107,8 +107,9 @@ _CUT_REMEMBERED: Final = Statement(update(session_messages).where(_one_message).
 
 
 def cut_copies(tx: Transaction, thread: Thread, since: int, parts: Iterable[str]) -> int:
-    """Cuts parts of a deleted message out of other texts in its thread, and of agents' texts since then. Returns the
-    number of changed texts. Messages of other people stay unchanged.
+    """Cuts parts of a deleted message out of other texts in its thread, and out of agents' later texts.
+
+    Returns the number of changed texts. Messages of other people are unchanged.
     """
     return sum(_cut_part(tx, thread, since, part) for part in parts)
 
@@ -186,14 +187,15 @@ _UNSETTLE: Final = Statement(
 
 
 def reword_notices(tx: Transaction, thread_id: str, inbox_message_id: str, text: str) -> int:
-    """Stores the new text of an edited message in its notices. Returns their number."""
+    """Stores the new text of an edited message in its notices. Returns the number of notices."""
     return _REWORD_NEWS.run(tx, of_thread=thread_id, of_inbox_message=inbox_message_id, new_text=text)
 
 
 def forget_remembered(tx: Transaction, thread_id: str, inbox_message_id: str) -> int:
-    """Erases a message from sessions, with the work and answers of the runs that read it. Returns the number of erased
-    session messages. Other messages read by such a run stay. An affected summary is deleted; the next one is made of
-    the remaining messages.
+    """Erases a message from sessions, with the work and answers of the runs that read it.
+
+    Returns the number of erased session messages. Other messages read by such a run are kept. An affected summary is
+    deleted; the next summary is created from the remaining messages.
     """
     return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, inbox_message_id))
 
@@ -201,7 +203,7 @@ def forget_remembered(tx: Transaction, thread_id: str, inbox_message_id: str) ->
 def reword_remembered(tx: Transaction, inbox_message_id: str, text: str) -> int:
     """Stores the new text of a message in sessions. Returns the number of session messages.
 
-    An affected summary is deleted. The answers stay: they answered an earlier text, as in Slack.
+    An affected summary is deleted. The answers are kept: they answered an earlier text, as in Slack.
     """
     rows = _SOURCES.all(tx, of_source=inbox_message_id)
     _unsettle(tx, rows)
@@ -211,7 +213,7 @@ def reword_remembered(tx: Transaction, inbox_message_id: str, text: str) -> int:
 
 
 def _sources(tx: Transaction, thread_id: str, inbox_message_id: str) -> list[str]:
-    """An agent reads a message as itself, or as the task it was delegated as."""
+    """Returns the sources of a message. An agent reads it either directly or as the task it was delegated as."""
     return [
         inbox_message_id,
         *(row["id"] for row in _DELEGATED_AS.all(tx, of_thread=thread_id, of_inbox_message=inbox_message_id)),
@@ -219,7 +221,9 @@ def _sources(tx: Transaction, thread_id: str, inbox_message_id: str) -> list[str
 
 
 def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:
-    """Erases the work of all runs that read a source, or of one ``run``; and the source itself, unless ``is_kept``."""
+    """Erases the work of all runs that read a source, or of one ``run``, and also the source unless ``is_kept``
+    is set.
+    """
     read = [row for row in _SOURCES.all(tx, of_source=source) if run in (None, row["agui_run_id"])]
     results = [
         result
@@ -283,9 +287,9 @@ _LAST_DELETED: Final = Statement(select(func.max(_tm.deleted_at).label("at")).wh
 
 
 def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
-    """Erases the stored answer behind a post of ours, also from sessions. Returns the number of rows.
+    """Erases the stored answer behind one of Swarm's posts, also from sessions. Returns the number of rows.
 
-    An answer that is still being written or sent stays until its end (`gone_posts`).
+    An answer that is still being written or sent is kept until it ends (`gone_posts`).
     """
     erased = _FORGET_POST.run(tx, of_thread=thread.id, at_ts=ts)
     for run in _SHOWN.all(tx, of_thread=thread.id, at_ts=ts):
@@ -294,12 +298,14 @@ def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
 
 
 def gone_posts(tx: Transaction, since: int) -> list[Row]:
-    """Returns our posts deleted in Slack since the moment: ``team``, ``channel``, ``thread_ts``, ``ts``."""
+    """Returns Swarm's posts that were deleted in Slack since ``since``: ``team``, ``channel``, ``thread_ts``,
+    ``ts``.
+    """
     return _GONE_POSTS.all(tx, since=since)
 
 
 def last_deleted(tx: Transaction) -> int:
-    """Returns when a message was last deleted, in microseconds since 1970 UTC; 0: never."""
+    """Returns when a message was last deleted, in microseconds since 1970 UTC; 0 if never."""
     row = _LAST_DELETED.first(tx)
     return int(row["at"] or 0) if row else 0
 
@@ -316,5 +322,5 @@ def _at(row: Row) -> Mapping[str, object]:
 
 
 def _as_json(part: str) -> str:
-    """Returns a text escaped as inside a JSON string."""
+    """Returns a text escaped as in a JSON string."""
     return json.dumps(part, ensure_ascii=False)[1:-1]

@@ -1,7 +1,7 @@
-"""Erases a person, given by the Slack user id.
+"""Erases a person, identified by the Slack user id.
 
-An erased person is remembered as a digest: Slack's history still has the earlier messages, and a later read of a thread
-must not store them again (`is_forgotten`).
+A digest of the person is kept: Slack's history still contains the earlier messages, and a later read of a thread must
+not store them again (`is_forgotten`).
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ _BLANK: Final = Statement(
         author_id=NOBODY,
         author_name=None,
         files="[]",
-        # A thread with a deleted root takes no answers; others may still write in this one.
+        # A thread with a deleted root accepts no answers. This thread stays open, because others may still write in it.
         text=case((_is_root & _t.deleted_at.is_(None), TOMBSTONE), else_=""),
         deleted_at=case((_is_root, _t.deleted_at), else_=func.coalesce(_t.deleted_at, bindparam("now"))),
     )
 )
 
-# --- Rows that name a person, beside their messages
+# --- Rows that name a person, except their messages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Trace:
-    """Rows that name a person: the condition, its parameter in `_name`, and the change."""
+    """Rows that name a person: the condition, its parameter in `_name`, and the change to make."""
 
     where: ColumnElement[bool]
     by: str
@@ -92,7 +92,7 @@ class _Trace:
 
     @property
     def count(self) -> Statement:
-        """Counts the rows as ``n``."""
+        """Returns the statement that counts the rows as ``n``."""
         return Statement(select(func.count().label("n")).select_from(self.change.table).where(self.where))
 
 
@@ -133,7 +133,10 @@ _COUNT_MESSAGES: Final = Statement(
 
 
 def _mentioned(column: Column[Any]) -> tuple[Statement, Statement]:
-    """Counts texts that mention a person, and removes the mention: Slack's syntax, or a string in JSON."""
+    """Returns two statements: one counts texts that mention a person, the other removes the mention.
+
+    A mention uses Slack's syntax or is a string in JSON.
+    """
     without = func.replace(func.replace(column, _mention, "@" + NOBODY), _in_json, '""')
     count = select(func.count().label("n")).select_from(column.table).where(without != column)
     return Statement(count), Statement(update(column.table).where(without != column).values({column: without}))
@@ -153,7 +156,7 @@ _NO_WORDS: Final = (
     "role",
     "digest",
 )
-"""Suffixes of columns without mentions."""
+"""Suffixes of columns that contain no mentions."""
 
 _MENTIONS: Final = [
     _mentioned(column)
@@ -169,17 +172,17 @@ def digest(person: str) -> str:
 
 
 def record(tx: Transaction, person: str) -> None:
-    """Records the erasure of a person at this moment."""
+    """Records that a person was erased at the time of the transaction."""
     _RECORD.run(tx, digest=digest(person), now=tx.now)
 
 
 def is_forgotten(tx: Transaction, person: str, ts: str) -> bool:
-    """Whether a person was erased after writing the message at ``ts``."""
+    """Returns whether a person was erased after writing the message at ``ts``."""
     return was_forgotten_since(tx, person, slack_ts_to_us(ts))
 
 
 def was_forgotten_since(tx: Transaction, person: str, moment: int) -> bool:
-    """Whether a person was erased at the moment or later."""
+    """Returns whether a person was erased at or after ``moment``."""
     row = _FORGOTTEN_AT.first(tx, digest=digest(person))
     return row is not None and moment <= row["forgotten_at"]
 
@@ -190,7 +193,7 @@ def authors(tx: Transaction, limit: int) -> list[str]:
 
 
 def messages_of(tx: Transaction, person: str, limit: int) -> list[Row]:
-    """Returns up to ``limit`` messages of a person, tombstones included."""
+    """Returns up to ``limit`` messages of a person, including tombstones."""
     return _MESSAGES.all(tx, person=person, n=limit)
 
 
@@ -200,7 +203,7 @@ def requested_by(tx: Transaction, person: str) -> list[str]:
 
 
 def blank(tx: Transaction, message: Row) -> None:
-    """Replaces a message by a tombstone without its author."""
+    """Replaces a message with a tombstone that does not name its author."""
     _BLANK.run(tx, of_team=message["team"], in_channel=message["channel"], at_ts=message["ts"], now=tx.now)
 
 
@@ -213,7 +216,7 @@ def count(tx: Transaction, person: str) -> dict[str, int]:
 
 
 def forget(tx: Transaction, person: str) -> dict[str, int]:
-    """Deletes or changes all rows that name a person, apart from messages. Returns their number by kind."""
+    """Deletes or changes all rows that name a person, except messages. Returns the number of rows by kind."""
     done = {kind: sum(one.run(tx, **_name(by, person)) for one, by in changes) for kind, changes in _CHANGES.items()}
     return done | {"mentions": sum(one.run(tx, **_written(person)) for _, one in _MENTIONS)}
 

@@ -1,4 +1,4 @@
-"""The history: every change of state with its reason, append-only, deleted after a retention time."""
+"""The history: every state change with its reason. It is append-only, and deleted after a retention time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.effects import history
 
 SET_ASIDE: Final = "route.set_aside"
-"""The change of a missed message that cannot be processed."""
+"""The change recorded for a missed message that cannot be processed."""
 
 _RECORD = Statement(insert(history).values(every_column(history, "seq")))
 _OF_THREAD = Statement(
@@ -44,7 +44,7 @@ def record(
     agent_id: str | None = None,
     reason: str | None = None,
 ) -> None:
-    """Appends one change, for example ``inbox.claim`` of an inbox message, to the history of its thread."""
+    """Appends one change, for example ``inbox.claim`` for an inbox message, to the history of its thread."""
     tx.note(Changed(change=change, subject=subject, thread_id=thread_id, agent_id=agent_id))
     _RECORD.run(tx, at=tx.now, subject=subject, thread_id=thread_id, change=change, agent_id=agent_id, reason=reason)
 
@@ -60,17 +60,18 @@ def of_subject(tx: Transaction, subject: str) -> list[Row]:
 
 
 def was_routed(tx: Transaction, channel: str, ts: str) -> bool:
-    """Whether a message has a routing decision."""
+    """Returns whether a message has a routing decision."""
     return any(str(row["change"]).startswith("route.") for row in of_subject(tx, f"{channel}:{ts}"))
 
 
 def was_set_aside(tx: Transaction, channel: str, ts: str) -> bool:
-    """Whether a missed message could not be processed."""
+    """Returns whether a missed message could not be processed."""
     return any(row["change"] == SET_ASIDE for row in of_subject(tx, f"{channel}:{ts}"))
 
 
 def forget_unconcerned(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` lines without a thread from before the moment: messages that concerned no agent, and
-    notices. Returns their number.
+    """Deletes up to ``limit`` entries without a thread that are older than ``before``. Returns the number deleted.
+
+    These entries belong to notices, and to messages that no agent received.
     """
     return _FORGET_UNCONCERNED.run(tx, before=before, n=limit)

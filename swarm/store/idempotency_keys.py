@@ -1,4 +1,4 @@
-"""Idempotency keys: events and calls that must be processed only once, with their results."""
+"""Idempotency keys: identify events and calls that must be processed only once, and store their results."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ _FORGET = Statement(
 
 
 def result(tx: Transaction, key: str) -> str | None:
-    """Returns the stored result of a key as JSON; None for an unknown key or one without a result."""
+    """Returns the stored result of a key as JSON; None if the key is unknown or has no result."""
     row = _FIND.first(tx, key=key)
     return row["result"] if row else None
 
 
 def record(tx: Transaction, key: str) -> bool:
-    """Records a key. Returns False for a key that exists already; a concurrent insert of the same key blocks until the
-    other transaction ends.
+    """Records a key. Returns False if the key already exists.
+
+    A concurrent insert of the same key blocks until the other transaction ends.
     """
     return bool(_ADD.run(tx, key=key, result=None, now=tx.now))
 
@@ -50,5 +51,7 @@ def complete(tx: Transaction, key: str, result: str) -> None:
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` keys older than ``before``. Returns their number. Slack repeats nothing after an hour."""
+    """Deletes up to ``limit`` keys older than ``before``. Returns the number deleted. Slack repeats nothing after an
+    hour.
+    """
     return _FORGET.run(tx, before=before, n=limit)

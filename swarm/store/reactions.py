@@ -1,4 +1,4 @@
-"""Reactions among the deliveries: which is next while Slack's rate limit is short, and which expires."""
+"""Reactions among the deliveries: which one is sent next under a tight Slack rate limit, and which ones expire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _reactions = with_author.where(
     _d.due_at <= bindparam("now"),
     or_(_d.expires_at.is_(None), _d.expires_at > bindparam("now")),
 )
-# A reaction waits for everything before it in its thread: ✅ comes after the answer, and after 👀.
+# A reaction waits for all earlier deliveries in its thread: ✅ follows the answer and 👀.
 _DUE = Statement(_reactions.where(~waits_before).order_by(_d.due_at, _d.seq).limit(AT_MOST_N))
 _marks_end = exists().where(
     earlier.c.thread_id == _d.thread_id,
@@ -27,7 +27,7 @@ _marks_end = exists().where(
     earlier.c.target_ts == _d.target_ts,
     earlier.c.mark == Mark.END.value,
 )
-# Under a short rate limit no reaction waits for an unsent 👀, and a message with an end mark gets no other reaction.
+# Under a tight rate limit no reaction waits for an unsent 👀, and a message with an end mark gets no other reaction.
 _MOST_URGENT = Statement(
     _reactions.where(
         _d.status == DeliveryStatus.QUEUED.value,
@@ -73,7 +73,7 @@ _EXPIRE_LATE = Statement(
 
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mark, *, lasting: bool = False) -> None:
-    """Queues a reaction on a message, at most once. No reaction without an ``emoji`` (switched off by the operator)."""
+    """Queues a reaction on a message, at most once. Does nothing if ``emoji`` is empty (disabled by the operator)."""
     if emoji:
         deliveries.add(
             tx,
@@ -88,9 +88,9 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mar
 
 
 def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str) -> None:
-    """Undoes a reaction on a message, if it was queued; afterwards it may be queued again.
+    """Reverts a reaction on a message if it was queued; the reaction can then be queued again.
 
-    A reaction not sent yet expires. Otherwise its removal is queued.
+    A reaction that was not sent yet expires. Otherwise its removal is queued.
     """
     row = deliveries.of_key(tx, _key(thread, ts, emoji))
     if row is None:
@@ -113,9 +113,9 @@ def removals(tx: Transaction, limit: int) -> list[Row]:
 
 
 def most_urgent(tx: Transaction, limit: int) -> list[Row]:
-    """Returns reactions in their order under a short rate limit: end marks first, then the others, oldest first.
+    """Returns reactions in their order under a tight rate limit: end marks first, then the others, oldest first.
 
-    A message with a waiting end mark gets only this one.
+    A message with a waiting end mark gets only that mark.
     """
     return _MOST_URGENT.all(tx, now=tx.now, n=limit, removes=False)
 
@@ -129,7 +129,7 @@ def overtaken(tx: Transaction, row: Row) -> None:
 
 
 def expire_late(tx: Transaction) -> int:
-    """Expires all late reactions, doubtful ones included. Returns their number. Writes no history."""
+    """Expires all late reactions, including doubtful ones. Returns their number. Records no history."""
     count = _EXPIRE_LATE.run(tx, now=tx.now)
     if count:
         tx.note(ReactionsExpired(count=count))
@@ -137,5 +137,5 @@ def expire_late(tx: Transaction) -> int:
 
 
 def _key(thread: Thread, ts: str, emoji: str) -> str:
-    """The idempotency key of our reaction on a message."""
+    """Returns the idempotency key of Swarm's reaction on a message."""
     return f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}"

@@ -1,7 +1,7 @@
 """Deletes messages and history of idle threads.
 
-The thread, its inbox messages and the deliveries for them stay, without their texts. A new message in such a thread
-makes it read from Slack again.
+The thread, its inbox messages and the deliveries for them are kept without their texts. If such a thread gets a new
+message, it is read from Slack again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from swarm.store.tables.effects import deliveries, history
 from swarm.store.tables.threads import thread_messages
 from swarm.store.tables.work import inbox_messages, tasks
 
-# A message with a possible further step may be read again; a dead one is, after a redrive by an operator. People may
-# retry a run only while it is stored, and no run is stored longer than its thread.
+# A message that can take another step may be read again; a dead message is read again after an operator redrives it.
+# People can retry a run only while it is stored, and no run is stored longer than its thread.
 _OPEN: Final = {
     source
     for step, transition in INBOX_TRANSITIONS.items()
@@ -68,7 +68,7 @@ _FORGET_HISTORY = Statement(
         )
     )
 )
-# By message and by task, since these are indexed; posts without either are the coordinator's own texts.
+# Selected by message and by task, because these are indexed. Posts without either contain the coordinator's own texts.
 _FORGET_ANSWERS = [
     Statement(
         update(deliveries)
@@ -90,7 +90,8 @@ _FORGET_ANSWERS = [
 
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
-    """Returns the threads behind ``after`` by id, each with whether it is idle since ``before`` and has data to delete.
+    """Returns the threads that follow ``after`` by id, each with whether it is idle since ``before`` and has data to
+    delete.
 
     The walk follows the primary key, so each step costs the same for any number of threads and needs no other index.
     """
@@ -98,7 +99,7 @@ def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str
 
 
 def is_idle(tx: Transaction, thread_id: str, before: int) -> bool:
-    """Whether a thread has no activity since ``before`` and no open work. The thread must be locked."""
+    """Returns whether a thread has no activity since ``before`` and no open work. The thread must be locked."""
     return _IDLE.first(tx, thread_id=thread_id, before=before) is not None
 
 
@@ -108,10 +109,12 @@ def forget_said(tx: Transaction, thread: Thread, limit: int) -> int:
 
 
 def forget_answers(tx: Transaction, thread_id: str, limit: int) -> int:
-    """Blanks up to ``limit`` posts for a thread's messages, and as many for its tasks. Returns the larger count."""
+    """Blanks up to ``limit`` posts for a thread's messages, and up to ``limit`` for its tasks. Returns the larger
+    count.
+    """
     return max(statement.run(tx, of_thread=thread_id, n=limit) for statement in _FORGET_ANSWERS)
 
 
 def forget_history(tx: Transaction, thread_id: str, limit: int) -> int:
-    """Deletes up to ``limit`` lines of a thread's history, oldest first. Returns their number."""
+    """Deletes up to ``limit`` entries of a thread's history, oldest first. Returns the number deleted."""
     return _FORGET_HISTORY.run(tx, of_thread=thread_id, n=limit)

@@ -73,7 +73,7 @@ _DEPENDENCIES_OF = Statement(
 
 
 def _waited_for() -> Select[tuple[str]]:
-    """All uncompleted tasks that a task transitively waits for, itself included."""
+    """Returns all uncompleted tasks that a task transitively waits for, including the task itself."""
     first = select(_t.id.label("id")).where(_t.id == bindparam("task_id"), _t.status != TaskStatus.COMPLETED.value)
     waited_for = first.cte("waited_for", recursive=True)
     further = (
@@ -90,12 +90,12 @@ _WAITED_FOR = Statement(_waited_for())
 
 
 def _newest(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """Ids are ordered by time, so this reads no more of an index than it returns."""
+    """Returns the newest tasks. Ids are ordered by time, so an index scan reads only the returned rows."""
     return select(tasks).where(*conditions).order_by(_t.id.desc()).limit(AT_MOST_N)
 
 
 def _newest_of_agent(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """The newest tasks assigned to an agent and the newest created by it, merged by id."""
+    """Returns the newest tasks assigned to an agent and the newest created by it, merged by id."""
     whose = (_t.agent_id == bindparam("agent_id"), _t.created_by == bindparam("agent_id"))
     each = [select(_newest(of_agent, *conditions).with_only_columns(_t.id).subquery()) for of_agent in whose]
     return _newest(_t.id.in_(union_all(*each)))
@@ -162,13 +162,15 @@ def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | N
 
 
 def owning_task(tx: Transaction, thread: Thread) -> Task | None:
-    """Returns the open task that made the owner of a thread its owner, if it still does."""
+    """Returns the open task that made a thread's current owner its owner, if there is one."""
     row = _HOLDER.first(tx, agent_id=thread.owner_id, thread_id=thread.id, epoch=thread.epoch)
     return task(row) if row else None
 
 
 def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
-    """Returns the tasks of a thread that wait for people's answers, ordered by agent as queue heads are locked."""
+    """Returns the tasks of a thread that wait for people's answers, ordered by agent, the order in which queue heads
+    are locked.
+    """
     return [task(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
@@ -186,7 +188,7 @@ def count_open_created(tx: Transaction, agent_id: str) -> int:
 
 
 def count_by_status(tx: Transaction, agent_id: str | None = None) -> Mapping[str, int]:
-    """Returns the number of tasks by status: of all tasks, or of one agent's open ones."""
+    """Returns the number of tasks by status: of all tasks, or of one agent's open tasks."""
     rows = _BY_STATUS_OF.all(tx, agent_id=agent_id) if agent_id else _BY_STATUS.all(tx)
     return {row["status"]: int(row["n"]) for row in rows}
 
@@ -208,7 +210,7 @@ def dependencies_of(tx: Transaction, task_ids: Sequence[str]) -> dict[str, list[
 
 
 def waited_for(tx: Transaction, task_id: str, limit: int) -> list[str]:
-    """Returns up to ``limit`` ids of uncompleted tasks: the task, its dependencies and theirs."""
+    """Returns up to ``limit`` ids of uncompleted tasks: the task and its direct and indirect dependencies."""
     return [row["id"] for row in _WAITED_FOR.all(tx, task_id=task_id, n=limit)]
 
 
@@ -218,7 +220,7 @@ def dependents(tx: Transaction, task_id: str) -> list[Task]:
 
 
 def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
-    """Returns a task, its parent and so on, up to the greatest depth."""
+    """Returns a task, its parent and further ancestors, up to the maximum depth."""
     found: list[Task] = []
     while parent_id and len(found) <= MAX_DEPTH:
         parent = get(tx, parent_id)
@@ -230,7 +232,7 @@ def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
 
 
 def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, agent_id: str | None = None) -> list[Task]:
-    """Returns the newest tasks: all, of one status, or assigned to or created by an agent."""
+    """Returns the newest tasks: all tasks, tasks with one status, or tasks assigned to or created by an agent."""
     params: dict[str, object] = {"n": limit}
     if status:
         params["status"] = status.value
@@ -240,7 +242,7 @@ def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, age
 
 
 def settled(tx: Transaction, limit: int) -> list[str]:
-    """Returns blocked tasks whose dependencies are all completed, or of which one never will be."""
+    """Returns blocked tasks whose dependencies are all completed, or which have one that can never be completed."""
     return _ids(tx, _SETTLED, n=limit)
 
 
@@ -255,12 +257,12 @@ def delayed(tx: Transaction, limit: int) -> list[str]:
 
 
 def offers_over(tx: Transaction, limit: int) -> list[str]:
-    """Returns offers whose time for an answer is over."""
+    """Returns offers whose deadline for an answer has passed."""
     return _ids(tx, _OFFERS_OVER, now=tx.now, n=limit)
 
 
 def abandoned(tx: Transaction, seen_before: int, limit: int) -> list[str]:
-    """Returns tasks of agents that are revoked or offline since ``seen_before``."""
+    """Returns tasks of agents that are revoked, or offline since ``seen_before``."""
     return _ids(tx, _ABANDONED, seen_before=seen_before, n=limit)
 
 
@@ -277,7 +279,7 @@ _OPEN_PARTS = Statement(select(tasks).where(_t.parent_id == bindparam("parent_id
 
 
 def open_parts(tx: Transaction, parent_id: str) -> list[Task]:
-    """Returns the open subtasks of a task, not locked."""
+    """Returns the open subtasks of a task without locking them."""
     return [task(row) for row in _OPEN_PARTS.all(tx, parent_id=parent_id)]
 
 
@@ -285,5 +287,5 @@ _OPEN_OF_THREAD = Statement(select(tasks).where(_t.thread_id == bindparam("threa
 
 
 def open_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
-    """Returns the open tasks of a thread, oldest first, not locked."""
+    """Returns the open tasks of a thread, oldest first, without locking them."""
     return [task(row) for row in _OPEN_OF_THREAD.all(tx, thread_id=thread_id)]

@@ -23,7 +23,7 @@ class Task(TaskFacts):
     lane_id: str
     created_by: str | None  # an agent's id; None: an operator
     depth: int
-    epoch: int | None  # of its thread, from the handover with the task
+    epoch: int | None  # epoch of the thread since it was handed over with the task
     claims: int
     order_key: int
     lease_token: str | None
@@ -94,7 +94,7 @@ _END_DELAY = Statement(
     .where(_t.id == bindparam("task_id"), _t.due_at <= bindparam("now"))
     .values(delay_reason=None, due_at=None)
 )
-# A blocked task may be assigned as well; it keeps waiting for its dependencies.
+# A blocked task can be assigned as well; it continues to wait for its dependencies.
 _GIVE = Statement(
     update(tasks)
     .where(_t.id == bindparam("task_id"), _t.ended_at.is_(None))
@@ -103,7 +103,7 @@ _GIVE = Statement(
 
 
 def _move(step: TaskStep) -> Statement:
-    """The update of one step, guarded by the state machine and, for steps of a run, by the lease."""
+    """Returns the update for one step, guarded by the state machine and, for steps of a run, by the lease."""
     transition = TASK_TRANSITIONS[step]
     guard = may(_t.status, transition)
     if transition.sources == {TaskStatus.IN_PROGRESS}:
@@ -185,7 +185,7 @@ def get(tx: Transaction, task_id: str) -> Task | None:
 
 
 def locked(tx: Transaction, task_id: str) -> Task | None:
-    """Returns a task, locked until the transaction ends. Its thread must be locked before."""
+    """Returns a task, locked until the transaction ends. Its thread must be locked first."""
     row = _GET_LOCKED.first(tx, id=task_id)
     return task(row) if row else None
 
@@ -208,7 +208,7 @@ def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
 
 
 def uncount_claim(tx: Transaction, task_id: str) -> None:
-    """Takes back the count of a claim that no agent has seen, so that the next claim may be the first."""
+    """Undoes the count of a claim that no agent has seen, so that the next claim can count as the first."""
     _UNCOUNT_CLAIM.run(tx, task_id=task_id)
 
 
@@ -223,8 +223,8 @@ def move(
 ) -> bool:
     """Takes a step of the state machine. Returns False if the task's status or its lease does not allow it.
 
-    ``said`` is the result of a completed task, or the error of a failed one; ``actor`` is the acting agent, if not the
-    task's own.
+    ``said`` is the result of a completed task, or the error of a failed one. ``actor`` is the acting agent if it is not
+    the task's own agent.
     """
     transition = TASK_TRANSITIONS[step]
     params: dict[str, object] = {"task_id": task_.id}
@@ -242,25 +242,25 @@ def move(
 
 
 def give(tx: Transaction, task_: Task, agent_id: str, epoch: int | None, reason: str) -> None:
-    """Assigns an open task to an agent; ``epoch`` is the thread's epoch since the agent owns it."""
+    """Assigns an open task to an agent. ``epoch`` is the thread's epoch since the agent became its owner."""
     _GIVE.run(tx, task_id=task_.id, new_agent_id=agent_id, new_epoch=epoch)
     history.record(tx, "task.given", task_.id, thread_id=task_.thread_id, agent_id=agent_id, reason=reason)
     _refresh(tx, replace(task_, agent_id=agent_id))
 
 
 def report(tx: Transaction, task_: Task, progress: str, percent: int | None) -> bool:
-    """Stores the progress of a running task. Returns False if it does not run."""
+    """Stores the progress of a running task. Returns False if the task is not running."""
     return bool(_PROGRESS.run(tx, task_id=task_.id, new_progress=progress, new_percent=percent))
 
 
 def delay(tx: Transaction, task_: Task, seconds: float) -> None:
-    """Delays a pending task by so many seconds."""
+    """Delays a pending task by ``seconds``."""
     _DELAY.run(tx, task_id=task_.id, new_due_at=tx.now + int(seconds * SECOND))
     _refresh(tx, task_)
 
 
 def end_delay(tx: Transaction, task_: Task) -> None:
-    """Makes a task due whose delay is over."""
+    """Makes a task due after its delay has expired."""
     if _END_DELAY.run(tx, task_id=task_.id, now=tx.now):
         _refresh(tx, task_)
 

@@ -44,11 +44,11 @@ BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
     # the HTTP answer
     "400": ((Answer(400, PLAIN, b"?"),), "it does not understand our request (HTTP 400)"),
     "401": ((Answer(401, PLAIN, b"who are you?"),), "it refuses our credentials (HTTP 401)"),
-    "403": ((Answer(403, PLAIN, b"no"),), "it does not let us in (HTTP 403)"),
+    "403": ((Answer(403, PLAIN, b"no"),), "it denies us access (HTTP 403)"),
     "404": ((Answer(404, PLAIN, b"gone"),), "there is no agent at its address (HTTP 404)"),
-    "418": ((Answer(418, PLAIN, b"tea"),), "it did not do what we asked (HTTP 418)"),
-    "429": ((Answer(429, PLAIN, b"slow"),), "it has too much to do (HTTP 429)"),
-    "500": ((answer_json({"error": "Traceback"}, 500),), "it has a problem of its own (HTTP 500)"),
+    "418": ((Answer(418, PLAIN, b"tea"),), "it rejected our request (HTTP 418)"),
+    "429": ((Answer(429, PLAIN, b"slow"),), "it is overloaded (HTTP 429)"),
+    "500": ((answer_json({"error": "Traceback"}, 500),), "it had an internal error (HTTP 500)"),
     "503": ((Answer(503, PLAIN, b""),), "it is not available (HTTP 503)"),
     "a redirect": (
         (Answer(307, {"Location": "/elsewhere"}, b""),),
@@ -56,7 +56,7 @@ BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
     ),
     "an error that never ends": (
         (Answer(500, PLAIN), Flood(b"x" * 65536, 3200)),
-        "it has a problem of its own (HTTP 500)",
+        "it had an internal error (HTTP 500)",
     ),
     "a page": ((Answer(200, {"Content-Type": "text/html"}, b"<h1>hello</h1>"),), failures.NOT_A_STREAM),
     "no content": ((Answer(204, {}, b""),), failures.NOT_A_STREAM),
@@ -68,7 +68,7 @@ BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
     "an end instead of an answer": ((Answer(0),), failures.NO_ANSWER),
     "a head without an end": ((Answer(0), HEAD, Flood(b"X-More: and more\r\n", 100_000)), failures.NO_ANSWER),
     # the body
-    "an empty body": ((), "it hung up without an answer"),
+    "an empty body": ((), "it disconnected without an answer"),
     "no end of the run": ((STARTED, *SAID), failures.BROKE_OFF),
     "half a line": ((STARTED, *SAID, b'data: {"type": "RUN_FIN', EOF), failures.BROKE_OFF),
     "an end that is not whole": (
@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[tuple[Step, ...], str]] = {
     "a broken transfer": ((Answer(0), HEAD, b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), failures.BROKE_OFF),
     "nothing but garbage": (
         (b"%PDF-1.7 \x00\xff\xfe\n\n" * 10, sse("garbage"), sse("[]")),
-        "nothing of what it sent could be understood",
+        "nothing that it sent could be understood",
     ),
     "a line without an end": ((STARTED, Flood(b"x" * 65536, 3200)), failures.EVENT_TOO_LARGE),
     "data without an end": ((STARTED, b"data: ", Flood(b"x" * 65536, 3200)), failures.EVENT_TOO_LARGE),
@@ -284,7 +284,7 @@ async def _all(agent: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("http://no-such-host.invalid/", "its address is not known"),
+        ("http://no-such-host.invalid/", "its address is unknown"),
         ("ftp://127.0.0.1/", "its address is not valid"),
         ("nonsense", "its address is not valid"),
         ("", "its address is not valid"),

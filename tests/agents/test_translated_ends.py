@@ -101,8 +101,8 @@ def test_a_long_error_is_cut() -> None:
 @pytest.mark.parametrize(
     ("events", "reason"),
     [
-        ([], "it hung up without an answer"),
-        (["garbage"], "nothing of what it sent could be understood"),
+        ([], "it disconnected without an answer"),
+        (["garbage"], "nothing that it sent could be understood"),
         ([{"type": "RUN_STARTED", **RUN}], "it stopped in the middle of its answer"),
         ([FINISHED, "garbage"], None),
     ],

@@ -141,7 +141,7 @@ def test_forms_of_older_agents(old: Fields) -> None:
 def test_a_run_that_waits_for_nothing_that_can_be_answered_has_failed(outcome: object) -> None:
     (told,) = translated({**FINISHED, "outcome": outcome})
     assert isinstance(told, Failed)
-    assert "waits for an answer" in told.message
+    assert "waiting for an answer" in told.message
 
 
 def test_several_interrupts_are_all_asked_within_reason() -> None:

@@ -63,7 +63,7 @@ async def test_caipe_answers_an_invoke_with_json(answer: object, end: object, se
     [
         pytest.param((Answer(200, {}, b"<html>"),), failures.NOT_AN_ANSWER, id="a page"),
         pytest.param((Answer(200, {}, b"[" * 100_000),), failures.NOT_AN_ANSWER, id="nested"),
-        pytest.param((Answer(500, {}, b""),), "it has a problem of its own (HTTP 500)", id="500"),
+        pytest.param((Answer(500, {}, b""),), "it had an internal error (HTTP 500)", id="500"),
         pytest.param((Answer(200, {}), Flood(b"x" * 65536, 3200)), "it sent more than 1 MiB", id="a flood"),
         pytest.param((Answer(200, {}), b'{"success"', DROP), failures.BROKE_OFF, id="half of it"),
         pytest.param((Answer(0), STALL), "it did not answer within 0.5 s", id="silence"),

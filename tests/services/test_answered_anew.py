@@ -25,7 +25,7 @@ pytestmark = pytest.mark.req("AGENT-05", "STREAM-10")
 
 HERE = "slack:C1:U1"
 OVERLOADED = Raises(ModelHTTPError(503, "scripted"))
-BROKE_OFF = "[This answer broke off: The model scripted has a problem of its own right now; try again in a moment.]"
+BROKE_OFF = "[This answer broke off: The model scripted has an internal error right now; try again in a moment.]"
 
 
 @pytest.fixture

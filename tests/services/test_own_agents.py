@@ -39,7 +39,7 @@ async def test_it_does_not_take_the_name_of_an_agent_that_is_reached_otherwise(w
         await world.services.agents.ensure("router", Role.LEAD, reach)
     assert await world.services.agents.get("router") == await world.services.agents.get(polling.id)
     await world.services.agents.ensure("other", Role.LEAD, reach)
-    with pytest.raises(Conflict, match="registered already"):
+    with pytest.raises(Conflict, match="already registered"):
         await world.services.agents.register("other", Role.LEAD)
 
 

@@ -109,7 +109,7 @@ async def test_after_a_database_error_a_transaction_takes_no_more_statements(db:
         except (sqlite3.Error, psycopg.Error):
             items.add(tx, 1)
 
-    with pytest.raises(RuntimeError, match="takes no more"):
+    with pytest.raises(RuntimeError, match="accepts no others"):
         await db.write(go_on)
     assert await db.read(items.ids) == []
 

@@ -201,7 +201,7 @@ async def test_a_function_cannot_slip_a_write_past_a_transaction_that_broke(db: 
         items.add(tx, 2)
 
     async with nearly_full_disk(db):
-        with pytest.raises(RuntimeError, match="takes no more"):
+        with pytest.raises(RuntimeError, match="accepts no others"):
             await db.write(swallow_and_go_on)
     assert await stored(path) == []
 

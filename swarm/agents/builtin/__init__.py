@@ -1,1 +1,1 @@
-"""The common parts of all built-in agents: start, limits, memory and end of a run."""
+"""Shared parts of the built-in agents: execution, limits, sessions and recording of runs."""

@@ -1,9 +1,10 @@
-"""A built-in agent behind the same interface as every other agent, and the record of its runs.
+"""Runs a built-in agent behind the interface shared by all agents, and records its runs.
 
-The agent's own work runs in a separate task and hands its events over, so that it can be cut off at any moment: by a
-time limit, by people, or because the reader has left. A run is stored in the session and its usage recorded, in tasks
-apart from the run, before its end is reported, so the next message of the conversation finds all of it: the next run
-of a session waits until earlier runs are stored. A failure of either store does not prevent the other.
+The agent's own work runs in a separate task that passes its events to the reader. The task can therefore be cancelled
+at any time: by a time limit, by a person, or because the reader has disconnected. Before the end of a run is reported,
+tasks separate from the run store it in the session and record its usage. The next run of a session waits until earlier
+runs are stored, so the next message of the conversation sees the complete history. If one store fails, the other is
+still written.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ from swarm.domain.model.models import ModelUsageRecord, RunLimits, UsageOutcome,
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 RECORD_SECONDS: Final = 30.0
-"""Attempts to store a run end after this time without the database."""
+"""Attempts to store a run stop after this time if the database is unavailable."""
 
 AGAIN_SECONDS: Final = 1.0
-"""Between two attempts."""
+"""The delay between two attempts."""
 
 CLOSING_SECONDS: Final = 5.0
-"""Unfinished stores delay the end of the coordinator for at most this time."""
+"""Unfinished writes delay the shutdown of the coordinator for at most this time."""
 
 _log = structlog.get_logger(__name__)
 
-CUT_OFF: Final = "it was stopped, as the coordinator is being restarted"
+CUT_OFF: Final = "it was stopped because the coordinator is being restarted"
 
 
 async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) -> bool:
-    """Stores a run as ``what``, "remembered" or "noted down", and retries while the database is away. Returns success.
+    """Stores a run, and retries while the database is unavailable. Returns whether the write succeeded.
 
-    Raises nothing: the answer has been given already. Failures are logged, with ``ids``.
+    ``what`` names the operation in the log: "remembered" or "noted down". Raises nothing, because the answer has
+    already been given. Failures are logged with ``ids``.
     """
     try:
         async with asyncio.timeout(RECORD_SECONDS):
@@ -73,12 +75,12 @@ async def _insist(write: Callable[[], Awaitable[None]], what: str, ids: Mapping[
 
 
 class _Recorder:
-    """The records of one agent."""
+    """The writer of one agent's runs to its stores."""
 
     def __init__(self, memory: Memory, runs: UsageRecorder) -> None:
         self._memory = memory
         self._runs = runs
-        self._before: dict[str, set[asyncio.Task[Any]]] = {}  # by session: tasks before its next run
+        self._before: dict[str, set[asyncio.Task[Any]]] = {}  # by session: tasks that the next run waits for
         self._storing: set[asyncio.Task[Any]] = set()
         self._compacting: set[asyncio.Task[Any]] = set()
         self._is_closed = False
@@ -89,28 +91,28 @@ class _Recorder:
             await asyncio.wait(set(before))
 
     def await_end(self, session_id: str, run: asyncio.Task[Any]) -> None:
-        """Makes the next run of the session wait for the end of this task."""
+        """Makes the next run of the session wait until this task has ended."""
         if run.done():
             return
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
     def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
-        """Stores a run in its session, and records its usage."""
+        """Stores a run in its session and records its usage."""
         storing = _owned(self._stored(run, block), "store a run", self._storing)
         self.await_end(run.session_id, storing)
         return storing
 
     async def compacted(self) -> None:
-        """Waits until finished runs are stored, and sessions that became too long are summarised."""
+        """Waits until finished runs are stored and sessions that grew too long are summarised."""
         while under_way := self._storing | self._compacting:
             await asyncio.wait(under_way)
 
     async def aclose(self) -> None:
-        """Waits for current stores for a limited time; summaries are left for another time."""
+        """Waits for current writes for a limited time. Pending summaries are postponed."""
         self._is_closed = True
         for task in self._compacting:
-            task.cancel()  # still records its usage
+            task.cancel()  # its usage is still recorded
         if ending := self._storing | self._compacting:
             await asyncio.wait(ending, timeout=CLOSING_SECONDS)
         while left := self._storing | self._compacting:
@@ -158,10 +160,10 @@ def _owned(work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[A
 
 
 class Works(Protocol):
-    """The behaviour of one particular agent."""
+    """The behaviour of one kind of built-in agent."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answers a run. Raises any error; `Stumbled` carries a message for people."""
+        """Answers a run. Raises any error; `Stumbled` carries a user-facing message."""
         ...
 
     async def aclose(self) -> None:
@@ -171,17 +173,17 @@ class Works(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trouble:
-    """An error in words for people."""
+    """A user-facing description of an error."""
 
     message: str
     code: str
     is_limit: bool = False
-    detail: str = ""  # for the log alone: may name files
+    detail: str = ""  # for the log only: may contain file names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStorage:
-    """The stores for runs of an agent."""
+    """The stores in which an agent's runs are saved."""
 
     memory: Memory
     runs: UsageRecorder
@@ -191,7 +193,7 @@ class RunStorage:
 class BuiltinAgent:
     """An agent that runs in the coordinator; implements `swarm.domain.answers.remote.RunsTurns`.
 
-    ``explain`` puts errors into words; None for unknown errors.
+    ``explain`` turns an error into a user-facing description; it returns None for unknown errors.
     """
 
     def __init__(
@@ -214,11 +216,11 @@ class BuiltinAgent:
         self._working: set[asyncio.Task[None]] = set()
 
     async def compacted(self) -> None:
-        """Waits until sessions that became too long are summarised: for a process with a single question."""
+        """Waits until sessions that grew too long are summarised; used by a process that asks a single question."""
         await self._recorder.compacted()
 
     async def aclose(self) -> None:
-        """Ends the current runs after recording them, and releases all resources."""
+        """Cancels the current runs, records them, and releases all resources."""
         while working := set(self._working):
             for task in working:
                 task.cancel()
@@ -227,11 +229,11 @@ class BuiltinAgent:
         await self._works.aclose()
 
     def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        """Runs the agent, event by event. Ends with a `RunEnd`, and raises nothing."""
+        """Runs the agent and yields its events. Ends with a `RunEnd`, and raises nothing."""
         return self._run(run_input)
 
     async def invoke(self, run_input: RunInput) -> RunEnd:
-        """Runs the agent for a whole answer within a minute. Raises nothing."""
+        """Runs the agent and returns the complete answer within a minute. Raises nothing."""
         try:
             async with asyncio.timeout(INVOKE_SECONDS), contextlib.aclosing(self._run(run_input)) as events:
                 return await collected(events)
@@ -239,7 +241,7 @@ class BuiltinAgent:
             return Broken(reason=not_within(INVOKE_SECONDS))
 
     async def health(self) -> Health:
-        """Reports the agent as always reachable: failures of models and tools are reported in their runs."""
+        """Reports the agent as reachable. Failures of models and tools are reported in their runs."""
         return Health(reachable=True, detail="it runs in the coordinator")
 
     async def _run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
@@ -252,7 +254,7 @@ class BuiltinAgent:
                 if isinstance(event, RunEnd):
                     return
         finally:
-            work.cancel()  # the reader has left, or the run is over
+            work.cancel()  # the reader has disconnected, or the run is over
             self._recorder.await_end(run.session_id, work)
 
     def _started(self, run: BuiltinRun) -> asyncio.Task[None]:
@@ -263,7 +265,7 @@ class BuiltinAgent:
         return work
 
     async def _work(self, run: BuiltinRun) -> None:
-        """Executes the run and records it, in success and failure."""
+        """Executes the run and records it, whether it succeeds or fails."""
         begun = self._clock.now_us()
         try:
             outcome, end, note = await self._answered(run)
@@ -290,7 +292,9 @@ class BuiltinAgent:
         return UsageOutcome.ANSWERED, Finished(), ""
 
     async def _afresh(self, run_input: RunInput) -> RunInput:
-        """Removes texts that other attempts at the same trigger showed in the thread: no attempt continues another."""
+        """Removes text that other attempts at the same trigger posted in the thread, because each attempt
+        starts over.
+        """
         if not run_input.run_id or not run_input.history:
             return run_input
         shown = await self._record.memory.shown_before(run_input.run_id)
@@ -300,7 +304,7 @@ class BuiltinAgent:
         ids = {"agent": self.name, "run_id": run.input.agui_run_id}
         trouble = self._trouble(error)
         if trouble is None:
-            _log.error("A run failed inside.", action="agent_failed", exc_info=error, **ids)
+            _log.error("A run failed with an unexpected error.", action="agent_failed", exc_info=error, **ids)
             return UsageOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
         _log.warning(
             "A run failed.", action="agent_broken", reason=trouble.detail or trouble.message, code=trouble.code, **ids
@@ -337,7 +341,7 @@ class BuiltinAgent:
 
 
 def _block(run: BuiltinRun, outcome: UsageOutcome, note: str) -> list[SessionMessage]:
-    """Returns the messages to remember of a run: the question, the work, and a note if the run ended early."""
+    """Returns the messages of a run to store: the question, the work, and a note if the run ended early."""
     block = [*questions(run.input), *run.remembered]
     if outcome is not UsageOutcome.ANSWERED:
         block.append(SessionMessage(role=MessageRole.ASSISTANT, text=f"[This answer broke off: {note}]"))

@@ -1,6 +1,6 @@
-"""The assistant: one run of pydantic-ai's agent over the messages of the session, and its tools.
+"""The assistant: runs a pydantic-ai agent with its tools over the messages of the session.
 
-Calls of tools are checked, counted, cut, shown and remembered.
+Tool calls are validated, counted, shortened, shown and stored.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
-"""The arguments are checked by us, against the tool's own schema."""
+"""Accepts any arguments: the toolset validates them against the tool's own schema."""
 
 _TOOL_RETRIES: Final = 3
-"""The number of consecutive calls of unknown tools allowed to a model."""
+"""The number of consecutive calls to unknown tools allowed for a model."""
 
 _THREAD_CHARACTERS: Final = 20_000
 
 _Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
-"""Renders the system prompt for a run. Raises a SwarmError whose message is for people."""
+"""Renders the system prompt for a run. Raises a SwarmError with a user-facing message."""
 
 
 class _RunTools(AbstractToolset[None]):
-    """The tools of one run, unchanged from its start."""
+    """The tools of one run. They do not change during the run."""
 
     def __init__(self, run: BuiltinRun, tools: Sequence[Tool], *, most_characters: int) -> None:
         self._run = run
@@ -60,13 +60,15 @@ class _RunTools(AbstractToolset[None]):
         return None
 
     async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
-        """Returns all tools at every step: some providers refuse a conversation whose tools have disappeared."""
+        """Returns all tools at every step, because some providers reject a conversation whose tools have
+        disappeared.
+        """
         return {name: self._offered(tool, ctx) for name, tool in self._tools.items()}
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
     ) -> str:
-        """Returns the tool's answer, or the reason why it was not called."""
+        """Returns the tool's answer, or the reason why the tool was not called."""
         call_id = ctx.tool_call_id or f"{self._run.input.agui_run_id}-{ctx.run_step}"
         chosen = self._tools[name]
         arguments = mended(chosen.parameters, tool_args)
@@ -76,7 +78,7 @@ class _RunTools(AbstractToolset[None]):
         return answer.text
 
     def conclude(self, ctx: RunContext[None]) -> str:
-        """Returns an extra instruction to conclude, once every call of the last step was over the limit."""
+        """Returns an additional instruction to conclude if every call of the last step exceeded the limit."""
         last = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
         return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
@@ -102,13 +104,13 @@ class _RunTools(AbstractToolset[None]):
 
 
 def _wrong(tool: Tool, found: Checked) -> str:
-    """Words the errors for the model, which then tries again with better arguments."""
+    """Describes the validation errors for the model, which then retries with corrected arguments."""
     problems = [*(f"{name} is missing" for name in found.missing), *found.problems]
     return f"{tool.name} was not called, because its arguments do not fit: {'; '.join(problems)}."
 
 
 class Assistant:
-    """A built-in agent that thinks and calls tools; implements `swarm.agents.builtin.agent.Works`.
+    """A built-in agent that reasons and calls tools; implements `swarm.agents.builtin.agent.Works`.
 
     ``usage_of`` returns the usage of a run with its cost.
     """
@@ -135,10 +137,10 @@ class Assistant:
         self._most_characters = most_characters
 
     async def aclose(self) -> None:
-        """Does nothing: the assistant owns no resources."""
+        """Does nothing: the assistant has no resources to release."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answers one run: thinks, calls tools and writes, within the limits."""
+        """Answers one run within its limits: calls the model and tools, and writes the answer."""
         tools = self._tools()
         toolset = _RunTools(run, tools, most_characters=self._most_characters)
         prompt = await self._prompt(run.input, tools)
@@ -167,7 +169,7 @@ class Assistant:
             raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
     def _question(self, run_input: RunInput, remembered: Sequence[SessionMessage]) -> str:
-        """Returns the new messages, preceded by messages of the thread that the session does not have."""
+        """Returns the new messages, preceded by messages of the thread that are missing from the session."""
         said = asked(run_input, with_author=self._has_authors)
         thread = unheard(run_input, remembered)
         if not thread:
@@ -176,16 +178,16 @@ class Assistant:
 
 
 def _label(events: AgentRunEvents[str]) -> str:
-    """Returns the model that answered last; empty if none has."""
+    """Returns the name of the model that answered last; empty if none has answered."""
     try:
         said = [label_of(message) for message in events.new_messages() if isinstance(message, ModelResponse)]
-    except UserError:  # the run had not begun
+    except UserError:  # the run had not started
         return ""
     return next((label for label in reversed(said) if label), "")
 
 
 async def _show(run: BuiltinRun, events: AsyncIterable[Any]) -> None:
-    """Shows the model's texts, each as one message; tools are shown where they are called."""
+    """Shows each text of the model as one message. Tools are shown when they are called."""
     count = 0
     async for event in events:
         match event:

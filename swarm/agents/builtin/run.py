@@ -1,4 +1,4 @@
-"""A run of a built-in agent while it goes on: its events, its session, the messages to remember, and its usage."""
+"""A run of a built-in agent in progress: its events, its session, the messages to store, and its usage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScop
 from swarm.domain.prompts.fences import said_by
 
 WAITING_EVENTS: Final = 256
-"""The number of events that may wait for the reader; then the agent waits."""
+"""The number of events that may be queued for the reader. When the queue is full, the agent waits."""
 
 _TERMINAL_PREFIX = "cli:"
 
@@ -34,7 +34,7 @@ ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.A
 
 
 class Stumbled(Exception):
-    """The agent cannot go on. ``message`` is for people: the problem, and the remedy."""
+    """An error after which the agent cannot continue. ``message`` tells the user about the problem and its remedy."""
 
     def __init__(self, message: str, code: str = "failed") -> None:
         super().__init__(message)
@@ -54,15 +54,15 @@ class BuiltinRun:
         self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
         self._room = asyncio.Semaphore(WAITING_EVENTS)
         self._is_over = False
-        self._message_id = ""  # of the unfinished text; empty: none
+        self._message_id = ""  # of the unfinished text; empty if there is none
 
     async def say(self, event: AgentEvent) -> None:
-        """Shows an event; waits while the queue is full."""
+        """Shows an event. Waits while the queue is full."""
         await self._room.acquire()
         self._events.put_nowait(event)
 
     def end(self, event: RunEnd) -> None:
-        """Ends the run. The first end counts, and needs no space in the queue, so the reader never waits in vain."""
+        """Ends the run. Only the first end counts. It needs no space in the queue, so the reader always receives it."""
         if not self._is_over:
             self._is_over = True
             self._events.put_nowait(event)
@@ -74,7 +74,7 @@ class BuiltinRun:
         return event
 
     async def write(self, text: str, message_id: str) -> None:
-        """Writes more of a text message, and remembers it; another id begins a new message."""
+        """Appends to a text message and stores the text. A different id begins a new message."""
         if not text:
             return
         last = self.remembered[-1] if self.remembered else None
@@ -86,47 +86,47 @@ class BuiltinRun:
         await self.say(TextDelta(text=text, message_id=message_id))
 
     async def written(self, message_id: str) -> None:
-        """Ends a text message; does nothing if no text was written."""
+        """Ends a text message. Does nothing if no text was written."""
         if message_id == self._message_id:
             self._message_id = ""
             await self.say(TextEnded(message_id=message_id))
 
     async def write_whole(self, text: str, message_id: str) -> None:
-        """Writes a whole text message."""
+        """Writes a complete text message."""
         await self.write(text, message_id)
         await self.written(message_id)
 
     def remember(self, *messages: SessionMessage) -> None:
-        """Remembers messages that are not shown, or shown differently."""
+        """Stores messages that are not shown, or are shown in a different form."""
         self.remembered.extend(messages)
 
     async def begin_call(self, id: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Shows the start of a tool's call."""
+        """Shows the start of a tool call."""
         await self.say(ToolStarted(id=id, name=tool, arguments=json.dumps(dict(arguments), ensure_ascii=False)))
 
     async def end_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
-        """Remembers a tool's call with its result, and shows its end."""
+        """Stores a tool call with its result, and shows the end of the call."""
         self.remember_call(id, tool, arguments, answer)
         await self.say(ToolEnded(id=id, failed=answer.failed, result=answer.text))
 
     def remember_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
-        """Remembers a tool's call together with its result: never one without the other."""
+        """Stores a tool call together with its result, so that neither is ever stored alone."""
         self.remember(
             SessionMessage(role=MessageRole.TOOL_USE, call_id=id, tool=tool, arguments=arguments),
             SessionMessage(role=MessageRole.TOOL_RESULT, call_id=id, tool=tool, text=answer.text, failed=answer.failed),
         )
 
     def used(self, usage: ModelUsage) -> None:
-        """Adds to the usage."""
+        """Adds to the usage of the run."""
         self.usage = self.usage + usage
 
 
 def session_of(run_input: RunInput, scope: SessionScope) -> str:
-    """Returns the id of a run's session.
+    """Returns the session id of a run.
 
-    ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` with the scope of a thread and for an unknown user;
-    ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, as named by the terminal;
-    ``agui:{client id}:{conversation}`` for other clients, so that none reaches another's session.
+    The id is ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` if the scope is a thread or the user is
+    unknown; ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, chosen by the terminal;
+    and ``agui:{client id}:{conversation}`` for other clients, so that no client can reach another client's session.
     """
     origin = run_input.origin
     if origin.door is Door.CLI:
@@ -150,18 +150,19 @@ def door_of(session_id: str) -> Door:
 
 
 def asked(run_input: RunInput, *, with_author: bool = False) -> str:
-    """Joins the new messages into one text. ``with_author`` names the authors, for conversations of several people.
+    """Joins the new messages into one text. ``with_author`` adds the authors' names, for conversations with several
+    people.
 
     Raises Stumbled if no message has text.
     """
     said = [message for message in run_input.messages if message.text.strip()]
     if not said:
-        raise Stumbled("There is no text in this message, and text is all that I can read. Write what I should do.")
+        raise Stumbled("This message contains no text, and I can only read text. Please write what I should do.")
     return "\n\n".join(_named(message) if with_author else message.marked for message in said)
 
 
 def questions(run_input: RunInput) -> Iterator[SessionMessage]:
-    """Yields the new messages to remember, each with its author and source."""
+    """Yields the new messages to store, each with its author and source."""
     in_slack = run_input.origin.door is Door.SLACK
     for message in run_input.messages:
         yield SessionMessage(
@@ -173,10 +174,10 @@ def questions(run_input: RunInput) -> Iterator[SessionMessage]:
 
 
 def unheard(run_input: RunInput, told: Iterable[SessionMessage]) -> str:
-    """Returns the thread's earlier messages that are not in ``told``, a line each; empty if people wrote none.
+    """Returns the thread's earlier messages that are not in ``told``, one per line; empty if people wrote none.
 
-    A session has the messages to the agent, and its answers. A thread has more: messages among people, messages to
-    other agents, and, where a client sends a whole conversation, messages older than the session.
+    A session contains the messages to the agent and its answers. A thread also contains messages between people,
+    messages to other agents, and, if a client sends the complete conversation, messages older than the session.
     """
     remembered = [(message.role, _letters(message.text)) for message in told]
     by_people = {text for role, text in remembered if role is MessageRole.USER}
@@ -190,7 +191,7 @@ def unheard(run_input: RunInput, told: Iterable[SessionMessage]) -> str:
 
 
 def _letters(text: str) -> str:
-    """Returns a text without characters that Slack may write differently: markup, spaces, punctuation."""
+    """Returns the text without characters that Slack may change: markup, spaces and punctuation."""
     return "".join(filter(str.isalnum, text)) or text
 
 

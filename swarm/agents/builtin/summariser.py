@@ -1,5 +1,7 @@
-"""Summarises the older part of a session. A summary costs without a person's request, so each one is a run of its own,
-limited as answers are, and recorded in success and failure.
+"""Summarises the older part of a session.
+
+A summary costs tokens that nobody requested. Each summary is therefore a separate run, with the same limits as an
+answer, and is recorded whether it succeeds or fails.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from swarm.domain.model.sessions import SessionMessage
 
 
 class _NotSummarised(Unavailable):
-    """The summary failed. The message gives the reason, without any text of the session."""
+    """A failed summary. The message gives the reason and contains no text of the session."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _Spent:
-    """The usage of a run up to now."""
+    """The usage of a run so far."""
 
     begun: int
     usage: RunUsage = field(default_factory=RunUsage)
@@ -40,9 +42,11 @@ class _Spent:
 
 
 class Summariser:
-    """The `swarm.domain.model.sessions.Summarise` of one agent, recorded under the agent's name.
+    """The implementation of `swarm.domain.model.sessions.Summarise` for one agent. Usage is recorded under the agent's
+    name.
 
-    ``instructions`` is read anew each time; ``explain`` puts errors into words, None for unknown errors.
+    ``instructions`` is read for each summary. ``explain`` turns errors into descriptions; it returns None for unknown
+    errors.
     """
 
     def __init__(
@@ -65,7 +69,9 @@ class Summariser:
         self._clock = clock or SystemClock()
 
     async def __call__(self, session_id: str, messages: Sequence[SessionMessage]) -> str:
-        """Returns the summary. Raises NotSummarised for errors that can be explained, otherwise the original error."""
+        """Returns the summary. Raises NotSummarised for errors that can be explained, and otherwise the
+        original error.
+        """
         spent = _Spent(begun=self._clock.now_us())
         try:
             summary = await self._written(messages, spent)
@@ -104,7 +110,7 @@ class Summariser:
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
     async def _note(self, session_id: str, spent: _Spent, outcome: UsageOutcome, note: str) -> None:
-        """Records the usage; takes up to half a minute while the database is away."""
+        """Records the usage. Takes up to half a minute if the database is unavailable."""
         run = ModelUsageRecord(
             id=new_id(),
             agent=self._agent,
@@ -124,6 +130,6 @@ class Summariser:
 
 
 def _label(messages: Sequence[ModelMessage]) -> str:
-    """Returns the model that answered last; empty if none did."""
+    """Returns the name of the model that answered last; empty if none has answered."""
     labels = (label_of(message) for message in reversed(messages) if isinstance(message, ModelResponse))
     return next(filter(None, labels), "")

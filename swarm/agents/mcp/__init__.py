@@ -1,1 +1,1 @@
-"""MCP servers of built-in agents: their configuration, their connections and their tools."""
+"""MCP servers of built-in agents: their configuration, connections and tools."""

@@ -1,6 +1,6 @@
-"""One call of an MCP server's tool: its result as text for a model, and its failures.
+"""Calls an MCP server's tool once, and converts its result to text for a model, or explains its failure.
 
-Failures are sentences for models and people, and clauses for operators: a reason is a clause that follows the server's
+Failures are sentences for models and users, and clauses for operators: a reason is a clause that follows the server's
 name, "it cannot be reached".
 
 https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-result
@@ -27,10 +27,10 @@ from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.telemetry.redaction import HIDDEN
 
 _MOST_CHARACTERS: Final = 1_000
-"""A server's error message is cut at this length."""
+"""A server's error message is cut to this length."""
 
-_GONE: Final = ("Connection closed", "SSE stream ")  # the library's words
-_SPARE_SECONDS: Final = 30.0  # the library's own limit comes after ours: its timeout does not notify the server
+_GONE: Final = ("Connection closed", "SSE stream ")  # wording of the library
+_SPARE_SECONDS: Final = 30.0  # the library's own limit applies later: its timeout does not notify the server
 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -39,14 +39,14 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
 MAX_CHARACTERS: Final = 1024 * 1024
 """Longer results are cut."""
 
-_NOTHING: Final = "The tool has done its work and says nothing about it."
-_NOTHING_FAILED: Final = "The tool has failed and does not say why."
+_NOTHING: Final = "The tool succeeded without output."
+_NOTHING_FAILED: Final = "The tool failed without giving a reason."
 
 _log = structlog.get_logger(__name__)
 
 
 class McpServerUnusable(Exception):
-    """The server cannot be used; the message is the reason."""
+    """An error that makes a server unusable; the message is the reason."""
 
 
 def failed(text: str) -> ToolAnswer:
@@ -55,12 +55,14 @@ def failed(text: str) -> ToolAnswer:
 
 
 def unavailable(tool: str, server: str) -> ToolAnswer:
-    """The tool is missing or not allowed, or its server is away; callers are not told which."""
-    return failed(f"The tool {tool!r} of the server {server!r} is not available at the moment.")
+    """Returns the answer if the tool is missing or not allowed, or the server is unavailable; callers are not told
+    which.
+    """
+    return failed(f"The tool {tool!r} of the server {server!r} is not available now.")
 
 
 def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
-    """The call has timed out."""
+    """Returns the answer for a call that timed out."""
     return failed(
         f"The tool {tool!r} of the server {server!r} did not answer within {seconds:g} s. "
         "It may or may not have been carried out."
@@ -68,20 +70,22 @@ def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
 
 
 def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
-    """The server has answered with an error of the protocol, or has gone away."""
+    """Returns the answer if the server sent a protocol error or has disconnected."""
     if _is_gone(error):
-        return failed(f"The server {server!r} went away during the call; it may or may not have been carried out.")
+        return failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
     message = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
     return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
 
 
 def _is_gone(error: MCPError) -> bool:
-    """Whether the connection has ended. Servers use this error code for other purposes too, so the words count."""
+    """Returns whether the connection has ended. Servers also use this error code for other purposes, so the wording is
+    checked.
+    """
     return error.code == CONNECTION_CLOSED and error.message.startswith(_GONE)
 
 
 def _not_understood(tool: str, server: str) -> ToolAnswer:
-    """The answer breaks the protocol."""
+    """Returns the answer for a response that violates the protocol."""
     return failed(
         f"The server {server!r} answered the call of the tool {tool!r} in a form that cannot be understood; "
         "it may or may not have been carried out."
@@ -89,22 +93,22 @@ def _not_understood(tool: str, server: str) -> ToolAnswer:
 
 
 def _asks_back(tool: str, server: str) -> ToolAnswer:
-    """The server requests input from a person or a model."""
-    return failed(f"The tool {tool!r} of the server {server!r} asks something back, which is not possible here.")
+    """Returns the answer if the server requests input from a person or a model."""
+    return failed(f"The tool {tool!r} of the server {server!r} asks for more input, which is not possible here.")
 
 
 def _our_fault(tool: str, server: str) -> ToolAnswer:
-    """An error of the coordinator; the log has the details."""
+    """Returns the answer for an error of the coordinator; the log has the details."""
     return failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
 
 
 def reason(error: BaseException) -> str:
-    """Returns the reason why a server cannot be used, without any text from the server."""
+    """Returns the reason why a server cannot be used, without text from the server."""
     return next((words for cause in leaves(error) if (words := _reason(cause))), OUR_FAULT)
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yields the errors of a group and its subgroups, or the error itself."""
+    """Yields the errors in a group and its subgroups, or the error itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from leaves(part)
@@ -129,7 +133,7 @@ def _reason(error: BaseException) -> str | None:
         case MCPError(code=code):
             return f"it answered with an error (code {code})"
         case ValidationError() | RuntimeError():
-            return "what it answered could not be understood"
+            return "its answer could not be understood"
         case TimeoutError():
             return "it did not answer in time"
         case _:
@@ -139,7 +143,7 @@ def _reason(error: BaseException) -> str | None:
 async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]) -> tuple[ToolAnswer, bool]:
     """Calls the tool once. Returns its answer, and whether the connection still works.
 
-    The server is notified of a cancellation or a timeout. Raises nothing but CancelledError.
+    The server is notified of a cancellation or a timeout. Raises only CancelledError.
     """
     try:
         async with asyncio.timeout(server.timeout_seconds):
@@ -186,7 +190,7 @@ def _hidden(answer: ToolAnswer, server: McpServer) -> ToolAnswer:
 
 
 def answer_of(result: types.CallToolResult) -> ToolAnswer:
-    """Returns the result as text: readable content unchanged, one line for each other content."""
+    """Returns the result as text: readable content is unchanged, and other content is described in one line each."""
     texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
     parts = [_words(block) for block in result.content]
     if result.structured_content is not None and not _says(texts, result.structured_content):
@@ -208,7 +212,7 @@ def _words(block: types.ContentBlock) -> str:
             return f"[resource: {_listed([resource.uri, resource.mime_type])}]\n{resource.text}"
         case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
             return _unreadable(f"resource: {resource.uri}", resource.mime_type, resource.blob)
-        case _:  # content types of later versions of the protocol
+        case _:  # content types from later versions of the protocol
             return f"[{block.type}]"
 
 
@@ -222,7 +226,9 @@ def _listed(parts: Iterable[str | None]) -> str:
 
 
 def _says(texts: Sequence[str], structured: Any) -> bool:
-    """Whether the texts repeat the structured content: servers should send both, for clients that know only one."""
+    """Returns whether the texts repeat the structured content. Servers should send both, for clients that support only
+    one.
+    """
     values = [structured]
     if isinstance(structured, dict) and len(structured) == 1:
         values += structured.values()  # {"result": …}, around a value other than a mapping

@@ -1,10 +1,10 @@
-"""The connection to one MCP server: kept up, and opened again when it breaks.
+"""The connection to one MCP server, which is kept open and reopened when it breaks.
 
-One task owns the connection, because a client must be left by the task that entered it. Other tasks call tools. A
-changed list of tools, the end of the program and a failed call wake the owner, which reads the list again and so
-checks the server. Notifications are hints: without any, the owner checks at an interval.
+One task owns the connection, because a client must be closed by the task that opened it. Other tasks call tools. A
+changed list of tools, the exit of the program and a failed call wake the owner, which reads the list again and thereby
+checks the server. Notifications are hints: without any, the owner checks periodically.
 
-A call is never repeated: a broken call may have been carried out.
+A call is never repeated, because an interrupted call may have been executed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SETTLE_SECONDS: Final = 0.1
 _NOT_TRIED: Final = "it has not been reached yet"
 _BROKEN: Final = "the connection has broken off"
 _CLOSED: Final = "the connection is closed"
-_MODES: Final = ("auto", "legacy")  # servers that know only "legacy" should answer "auto", but some break
+_MODES: Final = ("auto", "legacy")  # servers that support only "legacy" should answer "auto", but some fail
 
 _MOST_PAGES: Final = 100
 """A list with more pages counts as endless."""
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 
 
 class McpConnection:
-    """The connection to one server. Call `begin` once, `leave` at the end."""
+    """The connection to one server. Callers call `begin` once, and `leave` at the end."""
 
     def __init__(self, server: McpServer, timeouts: Timeouts) -> None:
         self.server = server
@@ -53,9 +53,9 @@ class McpConnection:
         self._timeouts = timeouts
         self._client: Client | None = None  # None while disconnected
         self._detail = _NOT_TRIED
-        self._logged: object = None  # the status of the tools as last logged
-        self._mode = 0  # index in `_MODES` of the last mode that worked, or the next one to try
-        self._scope: anyio.CancelScope | None = None  # around everything that the client opens
+        self._logged: object = None  # the status of the tools that was last logged
+        self._mode = 0  # index in `_MODES` of the last mode that worked, or of the next one to try
+        self._scope: anyio.CancelScope | None = None  # covers everything that the client opens
         self._closing = asyncio.Event()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -66,10 +66,12 @@ class McpConnection:
         return self._task
 
     def leave(self) -> None:
-        """Starts to leave the server and to end its program, at once; this takes a few seconds at most."""
+        """Starts to disconnect from the server and to terminate its program, without delay; this takes a few seconds at
+        most.
+        """
         self._closing.set()
         self._wake.set()
-        if self._scope:  # the current step may go on briefly; an attempt to connect is cut off
+        if self._scope:  # the current step may continue briefly; an attempt to connect is aborted
             is_away = self._client is None
             self._scope.deadline = anyio.current_time() + (0 if is_away else self._timeouts.close_seconds)
 
@@ -83,7 +85,7 @@ class McpConnection:
         )
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Calls a tool once, if it is allowed and available now. Raises nothing but CancelledError."""
+        """Calls a tool once if it is currently allowed and available. Raises only CancelledError."""
         client = self._client
         if client is None or tool not in self.server.allowed or tool not in self.tools:
             return unavailable(tool, self.server.name)
@@ -93,7 +95,7 @@ class McpConnection:
         return answer
 
     async def _keep(self) -> None:
-        """Connects, and reconnects after each loss with growing pauses."""
+        """Connects, and reconnects after each loss with increasing pauses."""
         now = asyncio.get_running_loop().time
         pause_seconds = self._timeouts.first_pause_seconds
         while not self._closing.is_set():
@@ -101,17 +103,17 @@ class McpConnection:
             self._note_down(await self._connect_once())
             self.settled.set()
             if now() - began > self._timeouts.longest_pause_seconds:
-                pause_seconds = self._timeouts.first_pause_seconds  # the connection had lasted
+                pause_seconds = self._timeouts.first_pause_seconds  # the connection lasted for some time
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_seconds)
             pause_seconds = min(pause_seconds * 2, self._timeouts.longest_pause_seconds)
 
     async def _connect_once(self) -> str:
-        """Connects and stays connected. Returns the reason for the end of the connection."""
+        """Connects and stays connected. Returns the reason why the connection ended."""
         refusals = Refusals()
-        self._wake.clear()  # from an earlier connection; from here on every wake-up is handled
+        self._wake.clear()  # set by an earlier connection; from here on every wake-up is handled
         try:
-            # The outermost scope of everything that the client opens, so this scope can end any part.
+            # This scope encloses everything that the client opens, so it can end any part of it.
             with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.connect_seconds) as scope:
                 self._scope = scope
                 async with self._open(refusals) as client:
@@ -137,12 +139,12 @@ class McpConnection:
         ids = {"action": "mcp_down", "server": self.server.name}
         if why == OUR_FAULT:
             _log.error("The connection to an MCP server failed.", exc_info=error, **ids)
-        else:  # the traceback would show the library's internals; the error may quote the server
-            _log.debug("Why an MCP server is away.", errors=[repr(cause) for cause in leaves(error)], **ids)
+        else:  # the traceback would show the library's internals, and the error may quote the server
+            _log.debug("Details of an unavailable MCP server.", errors=[repr(cause) for cause in leaves(error)], **ids)
         return why
 
     def _open(self, refusals: Refusals) -> Client:
-        """Returns a client to enter. When one mode fails, the next client tries the other."""
+        """Returns a client to open. If one mode fails, the next client tries the other mode."""
         reached = self.server.reached
         mode, self._mode = _MODES[self._mode], (self._mode + 1) % len(_MODES)
         return Client(
@@ -157,7 +159,7 @@ class McpConnection:
         )
 
     async def _stay(self, client: Client) -> None:
-        """Looks after a connection until closing. Raises the library's error when the connection breaks."""
+        """Maintains a connection until it is closed. Raises the library's error if the connection breaks."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, client)
             while not self._closing.is_set():
@@ -170,7 +172,7 @@ class McpConnection:
             tasks.cancel_scope.cancel()
 
     async def _listen(self, client: Client) -> None:
-        """Subscribes to changes where the protocol requires this; older versions send them unasked, see `_hear`."""
+        """Subscribes to changes if the protocol requires this; older versions send them unsolicited, see `_hear`."""
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as changes:
@@ -192,7 +194,7 @@ class McpConnection:
     def _note_up(self, client: Client, tools: Mapping[str, types.Tool]) -> None:
         self._client, self._detail = client, ""
         self._mode = (self._mode - 1) % len(_MODES)  # this mode worked
-        _log.info("An MCP server is there.", action="mcp_up", server=self.server.name)
+        _log.info("An MCP server is connected.", action="mcp_up", server=self.server.name)
         self._note_tools(tools)
         self.settled.set()
 
@@ -200,7 +202,7 @@ class McpConnection:
         is_news = why not in (self._detail, _CLOSED)
         self._detail = why
         level = logging.WARNING if is_news else logging.DEBUG
-        _log.log(level, "An MCP server is away.", action="mcp_down", server=self.server.name, why=why)
+        _log.log(level, "An MCP server is unavailable.", action="mcp_down", server=self.server.name, why=why)
 
     def _note_tools(self, tools: Mapping[str, types.Tool]) -> None:
         self.tools = tools
@@ -221,7 +223,7 @@ class McpConnection:
 
 
 async def _read_tools(client: Client) -> dict[str, types.Tool]:
-    """Reads all tools of a server, by name; of two with one name, the first.
+    """Reads all tools of a server by name. If two have the same name, the first is used.
 
     Raises MCPError, ValidationError or McpServerUnusable.
     """
@@ -234,7 +236,7 @@ async def _read_tools(client: Client) -> dict[str, types.Tool]:
         if page.next_cursor is None:
             return tools
         cursor = page.next_cursor
-    raise McpServerUnusable("its list of tools has no end")
+    raise McpServerUnusable("its list of tools is endless")
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
@@ -242,5 +244,5 @@ async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
         return await client.list_tools(cursor=cursor)
     except MCPError as error:
         if error.code == types.METHOD_NOT_FOUND and cursor is None:
-            return types.ListToolsResult(tools=[])  # a server may have resources only
+            return types.ListToolsResult(tools=[])  # a server may have only resources
         raise

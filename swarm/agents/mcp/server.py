@@ -1,4 +1,4 @@
-"""An MCP server as configured by the operator, and ``servers_config.json``, the format of other programs."""
+"""An MCP server as configured by the operator, and ``servers_config.json``, a format shared with other programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Names = list[Annotated[str, Field(min_length=1)]]
 _EXPECTED: Final = {
     "url": "an address that begins with http:// or https:// is expected",
     "timeout": f"seconds are expected, more than 0 and at most {_LONGEST_CALL_SECONDS:g}",
-    "allowedTools": "a list of the names of tools is expected, at the top also one for each server",
+    "allowedTools": "a list of tool names is expected; at the top level, also one for each server",
     "mcpServers": "a mapping from the name of each server to its settings is expected",
     "args": "a list of texts is expected",
     "env": "a mapping of texts is expected",
@@ -38,11 +38,11 @@ _EXPECTED: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """A server that runs as a program; messages go over its stdin and stdout."""
+    """A server that runs as a program and exchanges messages over its stdin and stdout."""
 
     command: str
-    args: tuple[str, ...] = field(default=(), repr=False)  # arguments may hold secrets as well
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # the only variables beside PATH and HOME
+    args: tuple[str, ...] = field(default=(), repr=False)  # arguments may also contain secrets
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # the only variables in addition to PATH and HOME
     cwd: Path | None = None  # None: the coordinator's working directory
 
 
@@ -50,20 +50,20 @@ class Program:
 class Address:
     """A server reached over streamable HTTP."""
 
-    url: str = field(repr=False)  # may hold a password, or a key in the query
+    url: str = field(repr=False)  # may contain a password, or a key in the query
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class McpServer:
-    """A server and its allowed use."""
+    """A server and how agents may use it."""
 
     name: str
     reached: Program | Address
-    allowed: tuple[str, ...] = ()  # exact names of the tools that may be used; empty: none
-    shares_list: bool = False  # the list is shared by all servers, so this server need not have each of its tools
-    timeout_seconds: float = _CALL_SECONDS  # of one call
-    secrets: tuple[str, ...] = field(default=(), repr=False)  # in the program or address
+    allowed: tuple[str, ...] = ()  # exact names of the tools that may be used; empty for none
+    shares_list: bool = False  # all servers share the list, so this server need not have all of its tools
+    timeout_seconds: float = _CALL_SECONDS  # for one call
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # secrets in the program or address
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,14 +81,14 @@ class ServerStatus:
 class Timeouts:
     """Time limits for servers."""
 
-    start_seconds: float = 5.0  # the start of the coordinator waits this long for all servers
-    connect_seconds: float = 30.0  # until a server has listed its tools
+    start_seconds: float = 5.0  # how long the start of the coordinator waits for all servers
+    connect_seconds: float = 30.0  # the time until a server must have listed its tools
     first_pause_seconds: float = 1.0  # before the first new attempt to reach a server; doubled after each attempt
     longest_pause_seconds: float = 60.0
-    refresh_seconds: float = 60.0  # between two reads of the list without a notification
+    refresh_seconds: float = 60.0  # between two reads of the list if there are no notifications
     close_seconds: float = 5.0  # for closing the connection to an HTTP server
-    end_seconds: float = 1.0  # for a program to end after its stdin is closed
-    term_seconds: float = 2.0  # then until SIGKILL follows SIGTERM
+    end_seconds: float = 1.0  # how long a program may take to exit after its stdin is closed
+    term_seconds: float = 2.0  # the time between SIGTERM and SIGKILL
 
 
 USUAL_TIMEOUTS: Final = Timeouts()
@@ -99,7 +99,7 @@ class _Part(BaseModel):
 
 
 class _Server(_Part):
-    """One server."""
+    """The settings of one server in the file."""
 
     command: str | None = Field(None, min_length=1)
     args: list[str] = []
@@ -122,10 +122,10 @@ _ENTRY: Final = TypeAdapter(_Server)
 
 
 def read(path: Path, environment: Mapping[str, str]) -> tuple[McpServer, ...]:
-    """Reads the servers of a file in its order, without the disabled ones.
+    """Reads the enabled servers in a file, in order.
 
     ``${NAME}`` in a server's program or address is replaced from ``environment``. Unknown keys are only logged. Raises
-    ConfigurationError with the file, the key and the expected value; never with the value found, which may be a
+    ConfigurationError with the file, the key and the expected value, but never with the actual value, which may be a
     secret.
     """
     document = _validated(_DOCUMENT, _text(path), path, ())
@@ -143,7 +143,7 @@ def _text(path: Path) -> bytes:
 
 def _validated(adapter: TypeAdapter[Any], value: bytes | dict[str, Any], path: Path, where: tuple[str, ...]) -> Any:
     try:
-        # JSON's own rules: a strict mapping takes no list, a strict number no text
+        # Follows JSON's rules: in strict mode, a mapping does not accept a list, and a number does not accept text.
         return adapter.validate_json(value) if isinstance(value, bytes) else adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -151,11 +151,11 @@ def _validated(adapter: TypeAdapter[Any], value: bytes | dict[str, Any], path: P
         expected = _EXPECTED.get(_steps(first["loc"])[0] if first["loc"] else "", first["msg"])
         if first["type"] == "missing":
             expected = f"this is missing; {expected}"
-        raise ConfigurationError(f"{path}: {f'{key}: ' if key else ''}{expected}") from None  # it shows values
+        raise ConfigurationError(f"{path}: {f'{key}: ' if key else ''}{expected}") from None  # its cause shows values
 
 
 def _steps(loc: tuple[int | str, ...]) -> list[str]:
-    """Returns the path of an error in the file, without pydantic's names for the members of a union."""
+    """Returns the path of an error in the file, without pydantic's names for union members."""
     return [str(step) for step in loc if not (isinstance(step, str) and "[" in step)]
 
 
@@ -179,7 +179,7 @@ def _servers(path: Path, document: _Document, environment: Mapping[str, str]) ->
 
 
 def _allowed(name: str, entry: _Server, document: _Document) -> tuple[str, ...]:
-    """The server's own list takes precedence, even if empty."""
+    """Returns the tools allowed for a server. The server's own list takes precedence, even if it is empty."""
     if entry.allowed is not None:
         names = entry.allowed
     else:
@@ -192,13 +192,13 @@ def _is_shared(document: _Document) -> bool:
 
 
 class _Filled:
-    """Replaces variables with their values from the environment."""
+    """The replacement of variables with their values from the environment."""
 
     def __init__(self, path: Path, key: str, environment: Mapping[str, str]) -> None:
         self._path = path
         self._key = key
         self._environment = environment
-        self.secrets: set[str] = set()  # from the values filled in so far
+        self.secrets: set[str] = set()  # from the values replaced so far
 
     def reached(self, entry: _Server) -> Program | Address:
         """Returns the server's program or address. Raises ConfigurationError."""
@@ -214,7 +214,7 @@ class _Filled:
         )
 
     def _folder(self, cwd: str) -> Path:
-        """A relative path starts at the folder of the file."""
+        """Returns a server's working directory. A relative path is relative to the file's folder."""
         return self._path.parent.resolve() / Path(self._text("cwd", cwd)).expanduser()
 
     def _mapping(self, key: str, values: Mapping[str, str]) -> dict[str, str]:
@@ -231,24 +231,29 @@ class _Filled:
         }
         filled = _PLACEHOLDER.sub(lambda found: self._environment[found.group(1)], text)
         if "\0" in filled or (key.startswith("headers.") and not filled.isprintable()):
-            raise ConfigurationError(f"{self._path}: {self._key}.{key}: a text of one line is expected")
+            raise ConfigurationError(f"{self._path}: {self._key}.{key}: a single line of text is expected")
         return filled
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Whether a log would hide the value, or part of it."""
+    """Returns whether a log would hide the value or part of it."""
     return len(value) >= MIN_SECRET_CHARACTERS and _REDACTOR.value(value, name) != value
 
 
 def _name_unknown(path: Path, part: _Part, where: tuple[str, ...]) -> None:
     keys = [".".join([*where, key]) for key in part.model_extra or ()]
     if keys:
-        _log.warning("Keys that are not known are not used.", action="mcp_unknown_keys", file=str(path), keys=keys)
+        _log.warning("Unknown keys are ignored.", action="mcp_unknown_keys", file=str(path), keys=keys)
 
 
 def _name_unused(path: Path, document: _Document) -> None:
-    """Warns of tools allowed for unknown servers: probably a misspelt name."""
+    """Warns about tools allowed for unknown servers, which are probably misspelt."""
     named = document.allowed if isinstance(document.allowed, dict) else {}
     keys = [f"allowedTools.{name}" for name in named if name not in document.servers]
     if keys:
-        _log.warning("These servers are not there.", action="mcp_unknown_keys", file=str(path), keys=keys)
+        _log.warning(
+            "Tools are allowed for servers that are not configured.",
+            action="mcp_unknown_keys",
+            file=str(path),
+            keys=keys,
+        )

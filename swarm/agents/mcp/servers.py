@@ -1,4 +1,4 @@
-"""All MCP servers of the built-in agents, their available tools, and the names under which models get these."""
+"""All MCP servers of the built-in agents, their available tools, and the names of the tools for models."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _HASH_CHARACTERS: Final = 8
 
 
 class McpServers:
-    """Connections to servers, each kept up independently. `start` once, `aclose` at the end, or ``async with``.
+    """Connections to servers, each maintained independently. Callers call `start` once and `aclose` at the end, or use
+    ``async with``.
 
-    ``reserved`` are names that no tool may get: the names of other tools of the same agents.
+    ``reserved`` are names that no tool may get, because they belong to other tools of the same agents.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class McpServers:
     async def start(self) -> None:
         """Begins to connect to all servers. Returns when each attempt has succeeded or failed, or after a few seconds.
 
-        A server that is down blocks nothing: its tools are offered once it is up.
+        An unavailable server blocks nothing: its tools are offered once it is available.
         """
-        from swarm.agents.mcp.connection import McpConnection  # loading takes half a second, and is not always needed
+        from swarm.agents.mcp.connection import McpConnection  # importing takes half a second, and is not always needed
 
         self._connections = self._connections or tuple(
             McpConnection(server, self._timeouts) for server in self._servers
@@ -73,7 +74,8 @@ class McpServers:
                     waiting.cancel()
 
     async def aclose(self) -> None:
-        """Leaves all servers at once, and ends their programs with all child processes. Running calls break off.
+        """Disconnects from all servers at once, and terminates their programs with all child processes. Running calls
+        are aborted.
 
         On cancellation, programs are killed without waiting.
         """
@@ -82,9 +84,9 @@ class McpServers:
         await _ended(self._owners)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Returns the tools that are allowed and available now, in the order of the configuration.
+        """Returns the tools that are currently allowed and available, in the order of the configuration.
 
-        A call of a tool that has disappeared fails, even if its name belongs to another tool by then.
+        A call to a tool that has disappeared fails, even if its name then belongs to another tool.
         """
         return tuple(tool for connection in self._connections for tool in self._tools(connection))
 
@@ -108,7 +110,7 @@ class McpServers:
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Waits for tasks that are asked to end; cancels them repeatedly if the wait is cancelled."""
+    """Waits for tasks that were asked to end; cancels them repeatedly if the wait is cancelled."""
     if not tasks:
         return
     try:
@@ -116,18 +118,19 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     except asyncio.CancelledError:
         while waiting := [task for task in tasks if not task.done()]:
             for task in waiting:
-                task.cancel()  # once to leave the current step, once more to skip the closing time
+                task.cancel()  # the first cancellation ends the current step, the second skips the closing time
             await asyncio.wait(waiting, timeout=_INSIST_SECONDS)
         raise
 
 
 class OfferedNames:
-    """The names under which allowed tools are offered. A name stays with its tool, and is unique.
+    """The names under which allowed tools are offered. A name is unique and always refers to the same tool.
 
-    A tool keeps its own name if no other server has a tool of this name and models accept it; otherwise the server's
-    name precedes it. With allowed tools per server, the names depend on nothing else: a server that comes or goes
-    renames no tool of another. With a list for all servers, the owner of a tool is unknown beforehand, and the first
-    server asked for keeps the tool's own name. Names in ``reserved`` are never given.
+    A tool keeps its own name if no other server has a tool with this name and models accept it; otherwise it is
+    prefixed with the server's name. If allowed tools are listed per server, the names depend on nothing else:
+    connecting or disconnecting a server renames no tool of another server. If one list applies to all servers, the
+    owner of a tool is not known in advance, and the first server whose tool is requested keeps the tool's own name.
+    Names in ``reserved`` are never given.
     """
 
     def __init__(self, servers: Sequence[McpServer], reserved: Collection[str] = ()) -> None:
@@ -140,7 +143,7 @@ class OfferedNames:
                 self._give(key, _free(key, self._taken))
 
     def of(self, server: str, tool: str) -> str:
-        """Returns the offered name of a server's tool."""
+        """Returns the name under which a server's tool is offered."""
         key = (server, tool)
         if key not in self._names:
             self._give(key, tool if _is_free(tool, self._taken) else _free(key, self._taken))
@@ -156,7 +159,7 @@ def _is_free(tool: str, taken: Collection[str]) -> bool:
 
 
 def _free(key: tuple[str, str], taken: Collection[str]) -> str:
-    """Joins the server's name and the tool's, cleaned up; a hash of both makes a taken name unique."""
+    """Joins the cleaned names of the server and the tool. If the name is taken, a hash of both makes it unique."""
     plain = "_".join(_INVALID.sub("_", part).strip("_") or "x" for part in key)
     if plain not in taken and len(plain) <= _LONGEST_NAME:
         return plain

@@ -1,10 +1,10 @@
-"""The transports of the MCP client: a program's stdin and stdout, one message per line, and streamable HTTP.
+"""The transports of the MCP client: a program's stdin and stdout with one message per line, and streamable HTTP.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
-The client's own transport over stdio passes on more of our environment, leaves child processes alive when their parent
-ends by itself, accepts lines without a limit, and logs unexpected output unchanged. Hence this one. HTTP goes through a
-client of our own.
+This module replaces the client's own stdio transport, which passes on more of our environment, leaves child processes
+running when their parent exits by itself, accepts lines of unlimited length, and logs unexpected output unchanged. HTTP
+uses a client configured here.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 LINE_BYTES: Final = 16 * 1024 * 1024
-"""The longest message of a server; messages with pictures are long."""
+"""The maximum length of a server's message; messages with images are long."""
 
 _LAST_WORDS_SECONDS: Final = 0.2
-"""The time for reading the rest of the output after a program's end."""
+"""The time for reading the remaining output after a program has exited."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _INHERITED: Final = ("PATH", "HOME")
@@ -49,7 +49,7 @@ _LOGGED_LINES_PER_MINUTE: Final = 120
 _log = structlog.get_logger(__name__)
 
 _MAX_BYTES: Final = LINE_BYTES
-"""The longest message of a server."""
+"""The maximum length of a server's message."""
 
 _WRITE_SECONDS: Final = 30.0
 
@@ -58,9 +58,9 @@ _WRITE_SECONDS: Final = 30.0
 async def over_stdio(
     server: McpServer, program: Program, timeouts: Timeouts, on_end: Callable[[], None]
 ) -> AsyncGenerator[TransportStreams]:
-    """Connects to a program, which starts on entering and ends with all its children on leaving.
+    """Connects to a program, which starts on entry and is terminated with all its children on exit.
 
-    ``on_end`` is called when the program ends by itself. Raises McpServerUnusable if it does not start.
+    ``on_end`` is called if the program exits by itself. Raises McpServerUnusable if it does not start.
     """
     child = await _started(program, timeouts)
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -103,7 +103,7 @@ async def _started(program: Program, timeouts: Timeouts) -> Child:
 
 
 async def _end(child: Child, timeouts: Timeouts) -> None:
-    """Closes stdin, then sends SIGTERM, then kills the program; on cancellation kills at once."""
+    """Closes stdin, then sends SIGTERM, then kills the program; on cancellation kills it immediately."""
     try:
         child.stdin.close()
         if not await child.is_gone_within(timeouts.end_seconds):
@@ -119,7 +119,7 @@ async def _read(
     log_pump: _LogPump,
     on_end: Callable[[], None],
 ) -> None:
-    """Hands on every message; afterwards reads on, since a program with a full pipe could not end."""
+    """Passes on every message. After that, it continues to read, because a program with a full pipe could not exit."""
     try:
         while line := await stdout.readline():
             message = _message(line, log_pump)
@@ -128,9 +128,9 @@ async def _read(
     except ValueError:
         log_pump.tell(b"(a line of more than %d bytes)" % LINE_BYTES)
     except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        pass  # the client has left
+        pass  # the client has disconnected
     except ConnectionError:
-        pass  # equals the end of the program
+        pass  # treated like the exit of the program
     to_client.close()
     on_end()
     while await stdout.read(_CHUNK_BYTES):
@@ -138,7 +138,7 @@ async def _read(
 
 
 def _message(line: bytes, log_pump: _LogPump) -> SessionMessage | None:
-    """Returns the line's message, or None: programs print other lines as well, though they should not."""
+    """Returns the message in the line, or None: programs also print other lines, although they should not."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
@@ -152,13 +152,13 @@ async def _write(stdin: asyncio.StreamWriter, from_client: MemoryObjectReceiveSt
         try:
             await stdin.drain()
         except ConnectionError:
-            return  # the program has stopped reading: `_watch` and `_read` notice its end
+            return  # the program has stopped reading; `_watch` and `_read` detect its exit
 
 
 async def _watch(
     child: Child, to_client: MemoryObjectSendStream[SessionMessage | Exception], on_end: Callable[[], None]
 ) -> None:
-    """Ends the connection with the program, even if a child process keeps its stdout open."""
+    """Ends the connection when the program exits, even if a child process keeps its stdout open."""
     await child.ended.wait()
     await anyio.sleep(_LAST_WORDS_SECONDS)
     to_client.close()
@@ -166,7 +166,7 @@ async def _watch(
 
 
 class _LogPump:
-    """Logs a program's output beside its messages at debug level, limited in length and rate."""
+    """A log of a program's stderr and other unexpected output at debug level, limited in length and rate."""
 
     def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:
         self._server = server.name
@@ -178,7 +178,7 @@ class _LogPump:
         self._untold = 0
 
     async def follow(self, stream: asyncio.StreamReader) -> None:
-        """Reads a stream to its end, also beyond the limits: its writer must not block."""
+        """Reads a stream to its end, even beyond the limits, because its writer must not block."""
         rest = b""
         while chunk := await stream.read(_CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
@@ -195,7 +195,7 @@ class _LogPump:
             return
         untold, self._untold = self._untold, 0
         _log.debug(
-            "An MCP server says something.",
+            "Output of an MCP server.",
             action="mcp_said",
             server=self._server,
             pid=self._pid,
@@ -212,19 +212,19 @@ class _LogPump:
 
 
 class Refusals:
-    """The status with which a server refused the last request, if any; the library does not report it."""
+    """The status with which a server refused the last request, if any. The library does not report it."""
 
     def __init__(self) -> None:
         self.last: int | None = None
 
     @property
     def reason(self) -> str | None:
-        """Returns the reason for the refusal, as far as the status tells; None without a refusal."""
+        """The reason for the refusal, as far as the status reveals it; None if there was no refusal."""
         match self.last:
             case None:
                 return None
             case 401 | 403:
-                return f"it does not let us in (HTTP {self.last}): look at its headers"
+                return f"it denies access (HTTP {self.last}): check its headers"
             case 404 | 405:
                 return f"there is no MCP server at its address (HTTP {self.last})"
             case _:
@@ -243,7 +243,7 @@ async def over_http(address: Address, refusals: Refusals) -> AsyncGenerator[Tran
             response.stream = Limited(response.stream, _MAX_BYTES)
 
     async with open_client([address.url]) as client:
-        # The caller limits the time of an answer.
+        # The caller limits the time for a response.
         client.timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=_WRITE_SECONDS)
         client.headers.update(address.headers)
         client.event_hooks = {"response": [look]}

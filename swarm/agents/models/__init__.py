@@ -1,1 +1,1 @@
-"""Language models: the access to each provider, its errors, and the costs of use."""
+"""Language models: access to each provider, its errors, and the cost of its use."""

@@ -1,4 +1,4 @@
-"""Models ready for requests: one for each provider, and a list of models as one."""
+"""Builds models that are ready for requests, one for each provider, and combines a list of models into one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ OPENAI_ADDRESS: Final = "https://api.openai.com/v1"
 ANTHROPIC_ADDRESS: Final = "https://api.anthropic.com"
 
 COMPATIBLE: Final = "openai-compatible"
-"""pydantic-ai's name for servers other than OpenAI with OpenAI's protocol: pydantic-ai then assumes fewer abilities."""
+"""pydantic-ai's name for servers other than OpenAI that use OpenAI's protocol. pydantic-ai then assumes fewer
+capabilities.
+"""
 
 KEY_VARIABLES: Final[Mapping[Provider, str]] = {
     Provider.OPENAI: "OPENAI_API_KEY",
@@ -32,15 +34,15 @@ KEY_VARIABLES: Final[Mapping[Provider, str]] = {
 
 
 class Models:
-    """The models of a list in order, as one model, with their connections, which close with it.
+    """A list of models combined into one, in order, with their connections, which close with it.
 
     Nothing is sent before the first request. Raises ConfigurationError for a missing key or region.
     """
 
     def __init__(self, specs: Sequence[ModelSpec], *, retries: RetryPolicy = DEFAULT_RETRIES) -> None:
         if not specs:
-            raise ConfigurationError("There is no model.", hint="Set LLM_MODEL (model.name).")
-        pydantic_ai.BANNER_ENABLED = False  # the coordinator writes its log, and nothing else
+            raise ConfigurationError("No model is configured.", hint="Set LLM_MODEL (model.name).")
+        pydantic_ai.BANNER_ENABLED = False  # the coordinator writes only its log
         self.specs = tuple(specs)
         self._open = AsyncExitStack()
         for spec in specs:
@@ -61,7 +63,7 @@ class Models:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections; running requests break off. May be called twice."""
+        """Closes the connections and aborts running requests. May be called twice."""
         await self._open.aclose()
 
     def _build(self, spec: ModelSpec) -> Model:
@@ -140,7 +142,7 @@ def _ollama(spec: ModelSpec, settings: ModelSettings, opened: AsyncExitStack) ->
     http = open_http(spec, address)
     opened.push_async_callback(http.aclose)
     provider = OllamaProvider(openai_client=openai_client(spec, address, http))
-    # Ollama knows this limit by its older name only, and ignores unknown settings.
+    # Ollama knows this limit only by its older name, and ignores unknown settings.
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
     return OllamaModel(spec.name, provider=provider, profile=profile, settings=settings)
 

@@ -1,4 +1,4 @@
-"""A test request to each model at the start, so that people in Slack are not the first to learn of a wrong key."""
+"""Sends a test request to each model at startup, so that a wrong key is not first discovered by people in Slack."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
 CHECK_SECONDS: Final = 10.0
-"""For a model to answer. A model that is still starting, such as Ollama's after a restart, is no error."""
+"""The time limit for a model to answer. A model that is still starting, such as Ollama's after a restart, is not an
+error.
+"""
 
 QUESTION: Final = "Answer with the single word OK."
 
 ANSWER_TOKENS: Final = 256
-"""Enough for a model that thinks before it answers: some treat the end of their tokens as an error."""
+"""Enough for a model that thinks before it answers, because some treat reaching the token limit as an error."""
 
 _log = structlog.get_logger(__name__)
 
@@ -33,14 +35,14 @@ _log = structlog.get_logger(__name__)
 async def check(
     specs: Sequence[ModelSpec], *, limits: RunLimits | None = None, within_seconds: float = CHECK_SECONDS
 ) -> None:
-    """Asks each model for one word, all at the same time.
+    """Asks all models for one word, concurrently.
 
     Raises ConfigurationError, with a hint for the operator, if no model answers and waiting will not help. Logs a
-    warning for a model that does not answer now, and for limits that cannot hold because the provider reports no usage
-    or the price is unknown.
+    warning for a model that does not answer now, and for limits that cannot be enforced because the provider reports no
+    usage or the price is unknown.
     """
     async with AsyncExitStack() as opened:
-        # All clients are built before the first request: a missing key needs no request.
+        # All clients are built before the first request, because a missing key is detected without a request.
         models = [await opened.enter_async_context(Models([spec], retries=RetryPolicy(attempts=1))) for spec in specs]
         found = await asyncio.gather(*(_checked(each, limits or RunLimits(), within_seconds) for each in models))
     troubles = [(spec, trouble) for spec, trouble in zip(specs, found, strict=True) if trouble]
@@ -60,7 +62,7 @@ async def check(
 
 
 def _hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
-    """Returns a hint for the operator that solves this trouble; empty if our settings are not the cause."""
+    """Returns a hint for the operator that solves this problem; empty if Swarm's settings are not the cause."""
     hint = _hint(spec, trouble)
     return f"{hint} {spec.guess}".strip() if hint else ""
 
@@ -69,7 +71,7 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
     match trouble.code:
         case "authentication" | "credentials" if spec.provider is Provider.BEDROCK:
             return (
-                "Check AWS's credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
+                "Check the AWS credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
                 f"use the model {spec.name} in {ADDRESS_VARIABLES[spec.provider]}."
             )
         case "authentication":
@@ -82,7 +84,7 @@ def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
         case "region" | "connection" | "timeout":
             return f"Check {ADDRESS_VARIABLES[spec.provider]}."
         case "quota":
-            return "Look at the account's billing page."
+            return "Check the account's billing page."
     return ""
 
 
@@ -113,7 +115,7 @@ def _warn_of_limits(spec: ModelSpec, response: ModelResponse, limits: RunLimits)
         without_hold.append("limits.cost_dollars")
     if without_hold:
         _log.warning(
-            "A limit cannot hold: what this model uses, or what it costs, is not known.",
+            "A limit cannot be enforced: the usage or cost of this model is not known.",
             action="model_limits",
             model=spec.label,
             limits=without_hold,

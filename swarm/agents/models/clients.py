@@ -1,6 +1,6 @@
-"""The libraries of the providers, set up to neither hang nor repeat requests.
+"""Creates the providers' clients, configured to neither hang nor repeat requests.
 
-Requests are not repeated here: repetition is decided once for all providers (`in_order`).
+Requests are not repeated here, because retries are handled in one place for all providers (`in_order`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 CONNECT_SECONDS: Final = 5.0
-"""For one attempt to connect, TLS included."""
+"""The time limit for one attempt to connect, including TLS."""
 
 IDLE_CONNECTIONS: Final = 20
 
 NO_KEY: Final = "no-key"
-"""Sent to the operator's own servers that need no key. Without a value, the libraries would send a key from their
-environment variables, and so to the wrong server.
+"""Sent to the operator's own servers that need no key. Otherwise the libraries would read a key from their environment
+variables and send it to the wrong server.
 """
 
 _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -34,13 +34,13 @@ _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 def open_http(spec: ModelSpec, address: str) -> httpx2.AsyncClient:
     """Opens connections to one provider; the caller closes them.
 
-    Redirects are not followed: a key in a header would go with them. Proxies from the environment are used, but never
-    for this machine.
+    Redirects are not followed, because a key in a header would be sent along. Proxies from the environment are used,
+    but never for the local machine.
     """
     silence = spec.timeout_seconds
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(silence, connect=min(CONNECT_SECONDS, silence)),
-        verify=address.lower().startswith("https:"),  # certificates take a tenth of a second to load
+        verify=address.lower().startswith("https:"),  # loading certificates takes a tenth of a second
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS),
         mounts=dict.fromkeys(_LOOPBACK),
@@ -48,7 +48,7 @@ def open_http(spec: ModelSpec, address: str) -> httpx2.AsyncClient:
 
 
 def openai_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> AsyncOpenAI:
-    """Returns OpenAI's client, for every server with OpenAI's protocol."""
+    """Returns OpenAI's client, used for every server with OpenAI's protocol."""
     from openai import AsyncOpenAI
 
     return AsyncOpenAI(
@@ -66,7 +66,7 @@ def anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) ->
 
 
 def bedrock_region(spec: ModelSpec) -> str | None:
-    """Returns the configured region, or AWS_REGION, which most of AWS's programs read but boto3 does not."""
+    """Returns the configured region, or AWS_REGION, which most AWS programs read but boto3 does not."""
     return spec.region or os.environ.get("AWS_REGION")
 
 
@@ -87,19 +87,19 @@ def bedrock_client(spec: ModelSpec) -> Any:
         return session.client("bedrock-runtime", config=config, endpoint_url=spec.base_url)
     except (NoRegionError, InvalidRegionError) as error:
         raise ConfigurationError(
-            f"The model {spec.label} needs a region of AWS's, as eu-central-1.",
+            f"The model {spec.label} needs an AWS region, such as eu-central-1.",
             hint="Set providers.bedrock.region or AWS_REGION.",
         ) from error
     except ProfileNotFound as error:
         raise ConfigurationError(
-            f"The profile of AWS's for the model {spec.label} is not there.", hint="Check AWS_PROFILE."
+            f"The AWS profile for the model {spec.label} does not exist.", hint="Check AWS_PROFILE."
         ) from error
 
 
 def _late_session() -> Any:
-    """Returns a session that looks for credentials when the first request is signed, in the request's thread.
+    """Returns a session that looks up credentials when the first request is signed, in the request's thread.
 
-    The search may use the network, and outside AWS waits for an answer that never comes.
+    The lookup may use the network. Outside AWS it waits for a response that never arrives.
     """
     from botocore.credentials import Credentials, ReadOnlyCredentials  # type: ignore[import-untyped]
     from botocore.exceptions import NoCredentialsError

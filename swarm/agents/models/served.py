@@ -1,18 +1,19 @@
-"""Texts cleaned for a model: the last step before the provider, for every built-in agent.
+"""Cleans text before it is sent to a model, and asks the models of a list until one answers.
 
-The models of a list as one, and the errors after which the next is asked, or the same one again.
+Cleaning is the last step before the provider, for every built-in agent. These rules determine after which errors the
+next model, or the same model again, is asked:
 
-- The next model of the list is asked after every failure of a provider: unreachable, overloaded, key refused, model
-  unknown, answer incomprehensible. A refusal to answer is an answer, and is not taken to a less strict model. Our own
-  errors, and limits of the operator, end the run.
-- The last model of the list, often the only one, is asked again, as `RetryPolicy` says, if the failure is temporary and
-  came quickly. A silent model is not asked again: this would double the longest silence.
-- A provider's request to wait is obeyed, by all runs; a longer wait than the policy's is reported as an error.
-- A model that could not be reached, or did not answer, is skipped for a while where another model can answer: to find
-  this out takes seconds to minutes.
+- The next model in the list is asked after every failure of a provider: unreachable, overloaded, key refused, model
+  unknown, answer malformed. A refusal to answer is an answer, and is not passed to a less strict model. Swarm's own
+  errors, and limits set by the operator, end the run.
+- The last model in the list, often the only one, is asked again according to `RetryPolicy` if the failure is temporary
+  and occurred quickly. A silent model is not asked again, because this would double the longest silence.
+- If a provider requests a wait, all runs wait; a wait longer than the policy's limit is reported as an error.
+- A model that could not be reached, or did not answer, is skipped for some time if another model can answer, because
+  detecting this takes seconds to minutes.
 - Once the first piece of an answer has been shown, nothing is repeated.
 
-Every model signs its answers and its errors with its name.
+Every model marks its answers and its errors with its name.
 """
 
 from __future__ import annotations
@@ -54,16 +55,20 @@ from swarm.domain.text.characters import data_for_model, for_model
 _Part = TypeVar("_Part")
 
 _READ: Final = ("content", "args")
-"""The fields of a message's part that a model reads; the others are our names and ids."""
+"""The fields of a message part that a model reads. The others are Swarm's names and ids."""
 
 
 def messages_for_model(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Returns the messages with clean texts: instructions, texts of people and tools, the model's texts and calls."""
+    """Returns the messages with cleaned texts: instructions, texts of people and tools, and the model's texts and
+    calls.
+    """
     return [_message(message) for message in messages]
 
 
 def _parameters_for_model(parameters: ModelRequestParameters) -> ModelRequestParameters:
-    """Returns the instructions and the tools, whose descriptions an MCP server may have written, with clean texts."""
+    """Returns the instructions and the tools with cleaned texts. An MCP server may have written the tools'
+    descriptions.
+    """
     instructions = parameters.instruction_parts
     return replace(
         parameters,
@@ -82,7 +87,7 @@ def _message(message: ModelMessage) -> ModelMessage:
 
 
 def _part(part: _Part) -> _Part:
-    """Returns the same part if it is clean already. Thinking is signed by the provider, and stays unchanged."""
+    """Returns the same part if it is already clean. Thinking is signed by the provider, and is unchanged."""
     if isinstance(part, ThinkingPart):
         return part
     changed = part
@@ -112,13 +117,13 @@ _log = structlog.get_logger(__name__)
 class RetryPolicy:
     """How often and how soon models are asked again."""
 
-    attempts: int = 3  # of the last model of a list; the others are asked once
+    attempts: int = 3  # for the last model in a list; the others are asked once
     pause_seconds: float = 0.5  # before the second attempt; four times as long before the third
-    longest_wait_seconds: float = 5.0  # that a provider may request
-    rest_seconds: float = 60.0  # for which a model is skipped that could not be reached
+    longest_wait_seconds: float = 5.0  # the longest wait that a provider may request
+    rest_seconds: float = 60.0  # how long a model that could not be reached is skipped
 
     def allows(self, error: BaseException) -> bool:
-        """Whether the same model may succeed in a moment."""
+        """Returns whether the same model may succeed shortly."""
         if _kept_silent(error) or not isinstance(error, _PASSING):
             return False
         if isinstance(error, ModelHTTPError) and error.provider_retry_hint is False:
@@ -130,11 +135,12 @@ DEFAULT_RETRIES: Final = RetryPolicy()
 
 
 class Served(WrapperModel):
-    """A model under its name. Its input is cleaned here, for all agents and all providers (SEC-04)."""
+    """A model with its name. Its input is cleaned here, for all agents and all providers (SEC-04)."""
 
     def __init__(self, wrapped: Model, spec: ModelSpec, *, retries: RetryPolicy, is_last: bool) -> None:
         super().__init__(wrapped)
-        # Gives a stream away after its first event: some providers report an error as the first thing in the stream.
+        # Returns a stream only after its first event, because some providers report an error as the first event of a
+        # stream.
         self._primed = FallbackModel(wrapped, fallback_on=_never)
         self.spec = spec
         self._retries = retries
@@ -148,7 +154,7 @@ class Served(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Sends a request to the model, once a wait requested by the provider is over."""
+        """Sends a request to the model, after any wait requested by the provider."""
         messages, parameters = messages_for_model(messages), _parameters_for_model(model_request_parameters)
         async for attempt in self._attempts():
             with attempt, self._signing():
@@ -167,7 +173,7 @@ class Served(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Streams an answer, otherwise as `request`. Only the beginning of the stream is repeated."""
+        """Streams an answer; otherwise like `request`. Only the beginning of the stream is retried."""
         messages, parameters = messages_for_model(messages), _parameters_for_model(model_request_parameters)
         with self._signing():
             async with AsyncExitStack() as stack:
@@ -183,7 +189,7 @@ class Served(WrapperModel):
                 except BaseException:
                     mark_if_free(response.usage, self.spec)
                     raise
-                mark(response.get(), self.spec)  # the usage is the stream's own, and is read after this
+                mark(response.get(), self.spec)  # the usage belongs to the stream and is read later
 
     def _attempts(self) -> AsyncRetrying:
         return AsyncRetrying(
@@ -225,7 +231,7 @@ class Served(WrapperModel):
 
 
 def in_order(models: Sequence[Served]) -> Model:
-    """Combines the models into one: the first is asked, and after a failure the next."""
+    """Combines the models into one: the first is asked, and after a failure the next one."""
     last = models[-1]
 
     def goes_on(error: Exception) -> bool:
@@ -245,7 +251,7 @@ def in_order(models: Sequence[Served]) -> Model:
 
 
 def is_for_another(error: Exception) -> bool:
-    """Whether another model may succeed after this error."""
+    """Returns whether another model may succeed after this error."""
     if isinstance(error, ContentFilterError) or is_refusal(error):
         return False
     known = (ModelAPIError, UnexpectedModelBehavior, FallbackExceptionGroup)
@@ -254,7 +260,7 @@ def is_for_another(error: Exception) -> bool:
 
 @contextmanager
 def _understanding() -> Generator[None]:
-    """Converts failed assertions of pydantic-ai about malformed answers into UnexpectedModelBehavior."""
+    """Converts pydantic-ai's failed assertions about malformed answers into UnexpectedModelBehavior."""
     try:
         yield
     except AssertionError as error:
@@ -262,12 +268,12 @@ def _understanding() -> Generator[None]:
 
 
 def _kept_silent(error: BaseException) -> bool:
-    """Whether nothing arrived within the time limit."""
+    """Returns whether nothing arrived within the time limit."""
     return isinstance(error, ModelTimeoutError | ModelRequestTimeout)
 
 
 def _was_out_of_reach(error: Exception) -> bool:
-    """Whether no connection could be made."""
+    """Returns whether no connection could be made."""
     return isinstance(error, ModelConnectionError) and error.phase in ("connect", "pool")
 
 

@@ -1,7 +1,7 @@
-"""Errors of models, each as one sentence for people and with a code.
+"""Explains errors of models, each as one user-facing sentence with a code.
 
-No text of a provider is repeated: it may hold people's messages, addresses, or parts of a key. Errors of the libraries
-below pydantic-ai that are not wrapped are recognised without loading these libraries.
+No text from a provider is repeated, because it may contain user messages, addresses, or parts of a key. Unwrapped
+errors of the libraries used by pydantic-ai are recognised without importing these libraries.
 """
 
 from __future__ import annotations
@@ -43,52 +43,52 @@ from swarm.agents.failures import NO_ANSWER, unreached
 from swarm.domain.model.models import ModelSpec, Provider
 
 SIGNED: Final = "swarm_model"
-"""The key of the model's name in an answer's metadata."""
+"""The key of the model's name in a response's metadata."""
 
 _SPEC: Final = "_swarm_spec"
 
 _NOW: Final = "; try again in a moment"
-_OPERATOR: Final = "; whoever runs this has to change that"
+_OPERATOR: Final = "; the operator has to fix this"
 _SHORTER: Final = "; start a new conversation, or ask for less at once"
 
 
 class Passed(ModelAPIError):
-    """This model was not asked, because it could not be reached a moment ago."""
+    """The model was not asked, because it could not be reached a short time ago."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelTrouble:
-    """Why a model did not answer."""
+    """The reason why a model did not answer."""
 
-    message: str  # one sentence for people, or several where several models were asked
+    message: str  # one user-facing sentence, or several if several models were asked
     code: str  # see `TROUBLES`
-    is_lasting: bool = False  # repetition will not help, only another key, model or region
+    is_lasting: bool = False  # retrying will not help, only another key, model or region
     is_limit: bool = False  # a limit of the operator has ended the run
-    model: str = ""  # "provider:name"; empty: not known
+    model: str = ""  # "provider:name"; empty if unknown
 
 
 TROUBLES: Final[Mapping[str, str]] = {
     "authentication": f"does not accept our credentials{_OPERATOR}",
-    "credentials": f"needs credentials of AWS's, and none were found{_OPERATOR}",
-    "region": f"cannot be reached: there is nothing in the region that is configured{_OPERATOR}",
-    "not_found": f"is not known at its address, or not open to us{_OPERATOR}",
-    "quota": f"refuses to answer, because our account with its provider is used up{_OPERATOR}",
+    "credentials": f"needs AWS credentials, and none were found{_OPERATOR}",
+    "region": f"cannot be reached: the configured region does not offer it{_OPERATOR}",
+    "not_found": f"is unknown at its address, or not available to us{_OPERATOR}",
+    "quota": f"refuses to answer, because our account with its provider has no credit left{_OPERATOR}",
     "rate_limit": f"is asked too often right now{_NOW}",
     "overloaded": f"is overloaded right now{_NOW}",
     "unavailable": f"is not available right now{_NOW}",
-    "server": f"has a problem of its own right now{_NOW}",
+    "server": f"has an internal error right now{_NOW}",
     "timeout": f"did not answer in time{_NOW}",
-    "connection": f"broke off its answer{_NOW}",  # or was never reached, see `_connection`
-    "context_window": f"cannot take in as much as was said here{_SHORTER}",
-    "refused": "declines to answer this; put it differently",
-    "output_limit": f"did not get to the end of its answer, which became too long{_SHORTER}",
-    "rejected": "does not accept this request; put it differently, or start a new conversation",
+    "connection": f"broke off its answer{_NOW}",  # or could not be reached, see `_connection`
+    "context_window": f"cannot process a conversation this long{_SHORTER}",
+    "refused": "declines to answer this; rephrase it",
+    "output_limit": f"did not finish its answer, which became too long{_SHORTER}",
+    "rejected": "does not accept this request; rephrase it, or start a new conversation",
     "incomprehensible": f"answered in a way that could not be understood{_NOW}",
     "busy": f"has too many questions waiting{_NOW}",
     "cancelled": "was stopped",
     "internal": "could not be asked: something went wrong on our side",
 }
-"""The meaning of each code, as it goes on after "The model …". The code "limit" is worded by `_limit`."""
+"""The meaning of each code, as a continuation of "The model …". The code "limit" is worded by `_limit`."""
 
 _LASTING: Final = frozenset({"authentication", "credentials", "region", "not_found"})
 
@@ -104,9 +104,10 @@ _SIGNATURE: Final = re.compile(rf'"{SIGNED}":\s*"([^"\\]+)"')
 
 
 def trouble_of(error: BaseException, specs: Sequence[ModelSpec] = ()) -> ModelTrouble:
-    """Explains an error of a run or of a request to a model.
+    """Explains an error of a run or of a model request.
 
-    ``specs`` are the models that were asked; an error without a model's name is attributed to the only one.
+    ``specs`` are the models that were asked. An error without a model's name is attributed to the only model, if there
+    is just one.
     """
     if isinstance(error, FallbackExceptionGroup):
         return _of_several(error, specs)
@@ -122,7 +123,7 @@ def trouble_of(error: BaseException, specs: Sequence[ModelSpec] = ()) -> ModelTr
 
 
 def _model(error: BaseException) -> str:
-    """Returns the name of the model noted in an error; empty if unknown."""
+    """Returns the name of the model recorded in an error; empty if unknown."""
     for cause in _causes(error):
         if spec := spec_of(cause):
             return spec.label
@@ -163,7 +164,7 @@ def _soon(seconds: float) -> str:
 
 
 def _of_several(group: FallbackExceptionGroup, specs: Sequence[ModelSpec]) -> ModelTrouble:
-    """Combines the troubles of the last attempt at each model."""
+    """Combines the problems of the last attempt at each model."""
     by_model = {trouble.model: trouble for trouble in (trouble_of(leaf, specs) for leaf in _leaves(group))}
     *others, last = by_model.values()
     if not others:
@@ -184,7 +185,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _limit(error: UsageLimitExceeded) -> ModelTrouble:
-    """Explains the limit named by pydantic-ai, under the operator's name for it."""
+    """Explains the limit named by pydantic-ai, using the operator's name for it."""
     found = _LIMIT.search(error.message)
     if found is None:
         message = "This took more than a limit allows (limits)."
@@ -195,19 +196,21 @@ def _limit(error: UsageLimitExceeded) -> ModelTrouble:
 
 
 def sign(error: Exception, spec: ModelSpec) -> None:
-    """Notes the model in an error; a signed error stays unchanged."""
+    """Records the model in an error. An error that already names a model is unchanged."""
     if not hasattr(error, _SPEC):
         setattr(error, _SPEC, spec)
 
 
 def spec_of(error: BaseException) -> ModelSpec | None:
-    """Returns the model noted in an error; None if unknown."""
+    """Returns the model recorded in an error; None if unknown."""
     spec = getattr(error, _SPEC, None)
     return spec if isinstance(spec, ModelSpec) else None
 
 
 def label_of(response: ModelResponse) -> str:
-    """Returns the answering model's label: "provider:name" as configured, or as the provider names it if unsigned."""
+    """Returns the label of the model that answered: "provider:name" as configured, or the provider's name for it if
+    none is recorded.
+    """
     signed = (response.metadata or {}).get(SIGNED)
     return str(signed) if signed else ":".join(filter(None, (response.provider_name, response.model_name)))
 
@@ -233,7 +236,7 @@ _CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (RunCancelled, "cancelled"),
     (TimeoutError, "timeout"),
 )
-"""More specific kinds come first."""
+"""More specific types come first."""
 
 _STATUSES: Final[Mapping[int, str]] = {
     402: "quota",
@@ -249,16 +252,16 @@ _STATUSES: Final[Mapping[int, str]] = {
 _REFUSALS: Final = ("content_filter", "content_policy_violation", "content filtering policy", "guardrail")
 
 _TOO_LONG: Final = ("exceed_context_size", "context length", "context window", "context size")
-"""Wordings of servers that pydantic-ai does not know, such as llama.cpp's."""
+"""Error messages of servers that pydantic-ai does not know, such as llama.cpp."""
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a provider, or its filter, refuses to answer."""
+    """Returns whether a provider, or its filter, refused to answer."""
     return _says(error, _REFUSALS)
 
 
 def _says(error: BaseException, words: Iterable[str]) -> bool:
-    """Whether a request was turned down with one of these words."""
+    """Returns whether a request was rejected with one of these phrases."""
     if not isinstance(error, ModelAPIError) or not _is_bad_request(error):
         return False
     said = f"{error.provider_error_code} {error.body}".lower()
@@ -270,7 +273,7 @@ def _is_bad_request(error: ModelAPIError) -> bool:
 
 
 def _code_of(error: BaseException) -> str:
-    """Returns the code of an error of a single model, see `TROUBLES`."""
+    """Returns the code for an error of a single model, see `TROUBLES`."""
     if is_refusal(error):
         return "refused"
     if _says(error, _TOO_LONG):
@@ -290,14 +293,16 @@ def _code_of(error: BaseException) -> str:
 
 
 def _of_status(status: int) -> str:
-    """Returns the code of an HTTP status that pydantic-ai does not classify; redirects, for one, are not followed."""
+    """Returns the code for an HTTP status that pydantic-ai does not classify, such as a redirect, which is not
+    followed.
+    """
     if status < 400:
         return "incomprehensible"
     return _STATUSES.get(status, "rejected" if status < 500 else "server")
 
 
 def _is_region(error: BaseException) -> bool:
-    """Whether an address of AWS does not exist, in a region that boto3 does not know either."""
+    """Returns whether an AWS address does not exist, in a region that boto3 does not know."""
     spec = spec_of(error)
     if spec is None or spec.provider is not Provider.BEDROCK or spec.base_url or not isinstance(error, ModelAPIError):
         return False
@@ -312,12 +317,12 @@ def _is_known_region(spec: ModelSpec) -> bool:
     from swarm.agents.models.clients import bedrock_region
 
     region = bedrock_region(spec)
-    return region is None or region in _regions()  # a region from AWS's own configuration is taken as valid
+    return region is None or region in _regions()  # a region from AWS's own configuration is assumed to be valid
 
 
 @cache
 def _regions() -> frozenset[str]:
-    """Returns all regions in which boto3 knows Bedrock."""
+    """Returns all regions in which boto3 lists Bedrock."""
     import boto3  # type: ignore[import-untyped]
 
     session = boto3.Session()
@@ -340,21 +345,21 @@ _CREDENTIALS: Final = frozenset(
         "UnauthorizedSSOTokenError",
     }
 )
-"""Errors of botocore without credentials to sign a request."""
+"""Errors that botocore raises without credentials to sign a request."""
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """Whether an error comes from a transport library."""
+    """Returns whether an error comes from a transport library."""
     return _library(error) in _TRANSPORTS
 
 
 def _lacks_credentials(error: BaseException) -> bool:
-    """Whether AWS's credentials were not found."""
+    """Returns whether AWS credentials were not found."""
     return _library(error) == "botocore" and not _CREDENTIALS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
 def _timed_out(error: BaseException) -> bool:
-    """Whether an error is a timeout of a transport library."""
+    """Returns whether an error is a timeout of a transport library."""
     return is_transport_error(error) and any("Timeout" in kind.__name__ for kind in type(error).__mro__)
 
 

@@ -1,9 +1,9 @@
-"""Usage, cost and limits of models' calls.
+"""Usage, cost and limits of model calls.
 
-Costs are those known without a request. Prices come from the installed version of genai-prices. The operator's own
-Ollama is free, which counts as a known cost of 0; Ollama's cloud is not the operator's own. Another server with
-OpenAI's protocol counts as a proxy: a model with a name of OpenAI's has OpenAI's price, and any other has no known
-price.
+Only costs that are known without a request are counted. Prices come from the installed version of genai-prices. The
+operator's own Ollama is free, which counts as a known cost of 0; Ollama's cloud is not the operator's own. Another
+server with OpenAI's protocol counts as a proxy: a model with one of OpenAI's names has OpenAI's price, and any other
+model has no known price.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from swarm.domain.model.models import ModelSpec, ModelUsage, Provider, RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 _UNPRICED: Final = "unpriced_requests"
-"""The counter of answers without a known price in a usage. pydantic-ai also adds up counters unknown to it, so a run's
-usage shows whether its cost covers all answers.
+"""The counter of unpriced answers in a usage. pydantic-ai also adds up counters that it does not know, so a run's usage
+shows whether its cost covers all answers.
 """
 
 
@@ -36,13 +36,13 @@ def mark(response: ModelResponse, spec: ModelSpec) -> None:
 
 
 def mark_if_free(usage: RequestUsage, spec: ModelSpec) -> None:
-    """As `mark`, for an answer without an end."""
+    """Like `mark`, for an incomplete answer."""
     if is_free(spec):
         usage.cost = Decimal(0)
 
 
 def is_free(spec: ModelSpec) -> bool:
-    """Whether use of this model is free."""
+    """Returns whether the use of this model is free."""
     if spec.provider is not Provider.OLLAMA:
         return False
     host = urlsplit(spec.base_url or "").hostname or ""
@@ -51,7 +51,7 @@ def is_free(spec: ModelSpec) -> bool:
 
 
 def is_priced(response: ModelResponse) -> bool:
-    """Whether the cost of this answer is known."""
+    """Returns whether the cost of this answer is known."""
     if response.usage.cost is not None:
         return True
     try:
@@ -62,11 +62,11 @@ def is_priced(response: ModelResponse) -> bool:
 
 
 def _cost_of(usage: RunUsage | RequestUsage) -> Decimal | None:
-    """Returns the cost of a usage in US dollars; None if the cost of a part is unknown."""
+    """Returns the cost of a usage in US dollars; None if part of the cost is unknown."""
     if getattr(usage, _UNPRICED, 0) or usage.unmeasured_requests:
         return None
     if usage.cost is None and isinstance(usage, RunUsage) and not usage.requests and not usage.total_tokens:
-        return Decimal(0)  # no usage
+        return Decimal(0)  # nothing was used
     return usage.cost
 
 
@@ -74,7 +74,7 @@ def usage_of(used: RunUsage | RequestUsage | ModelResponse) -> ModelUsage:
     """Returns the usage of a run, or of one answer.
 
     The cost is None if the price of an answer is unknown, or if a provider does not report tokens. Charges for an
-    answer that broke off are not counted unless the provider reports them.
+    interrupted answer are not counted unless the provider reports them.
     """
     if isinstance(used, ModelResponse):
         return _of_answer(used)
@@ -104,24 +104,26 @@ def _microdollars(dollars: Decimal | None) -> int | None:
 
 
 class _QuietUsageLimits(UsageLimits):
-    """pydantic-ai's limits, without warnings where they cannot hold: `check` logs this once, at the start."""
+    """pydantic-ai's limits, without its warnings about limits that cannot be enforced: `check` logs them once, at
+    startup.
+    """
 
     def check_tokens(self, usage: RunUsage) -> None:
-        """As pydantic-ai's."""
+        """Checks the tokens as pydantic-ai does."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UsageLimitUnavailableWarning)
             super().check_tokens(usage)
 
     def check_cost(self, usage: RunUsage, *, warn_if_cost_unavailable: bool = False) -> None:
-        """As pydantic-ai's."""
+        """Checks the cost as pydantic-ai does."""
         super().check_cost(usage, warn_if_cost_unavailable=False)
 
 
 def limits_of(limits: RunLimits) -> UsageLimits:
-    """Returns the run's limits for pydantic-ai, without the time, which the caller limits.
+    """Returns the run's limits for pydantic-ai, without the time limit, which the caller enforces.
 
-    Tokens and cost are known after an answer, so the answer that exceeds a limit is still paid for; it ends the run.
-    The cost covers the answers with a known price.
+    Tokens and cost are known only after an answer, so the answer that exceeds a limit still has to be paid for; it ends
+    the run. The cost covers the answers with a known price.
     """
     return _QuietUsageLimits(
         request_limit=limits.requests,

@@ -1,10 +1,10 @@
-"""The prompts of the built-in agents before rendering, and their files: the built-in ones, and an operator's.
+"""The prompts of the built-in agents before rendering, read from the built-in files and the operator's files.
 
 An operator's prompts take precedence, key by key. ``prompts_config.yaml`` has the keys of `Prompts`. A text is given
-directly, or in another file of the same folder, named by ``{file: name}``. Files are read unchanged, to the last
-newline.
+directly, or in another file in the same folder, named by ``{file: name}``. Files are read unchanged, including the
+final newline.
 
-An operator's edit takes effect at the next run. While a file cannot be used, the last valid prompts stay in force.
+An operator's edit takes effect at the next run. While a file cannot be used, the last valid prompts are used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FILE_KEYS: Final = ("file",)
 _SERVERS: Final = "server_prompts"
 
 _Stamp = tuple[int, int, int] | None
-"""A file's time of change, size and inode. None: no such file."""
+"""A file's modification time, size and inode. None if the file does not exist."""
 
 _log = structlog.get_logger(__name__)
 
@@ -39,19 +39,20 @@ _log = structlog.get_logger(__name__)
 class Template:
     """A system prompt as written by its author."""
 
-    name: str  # for errors: the file, and the key in it
+    name: str  # for error messages: the file and its key
     text: str
 
     @property
     def is_plain(self) -> bool:
-        """Whether the text is plain and stays unchanged, to the last newline."""
+        """Whether the text contains no markup and is used unchanged, including the final newline."""
         return not any(marker in self.text for marker in _MARKERS)
 
 
 class PromptError(SwarmError):
-    """A prompt cannot be rendered.
+    """An error in a prompt that cannot be rendered.
 
-    ``name`` is the template's. ``line`` counts from 1; None: no particular line. ``problem`` is a clause.
+    ``name`` is the template's name. ``line`` counts from 1; None if no particular line is known. ``problem`` is a
+    clause.
     """
 
     def __init__(self, name: str, problem: str, *, line: int | None = None) -> None:
@@ -64,35 +65,37 @@ class PromptError(SwarmError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RefusalWords:
-    """The fixed parts of a refusal, around the tools' descriptions."""
+    """The fixed parts of a refusal, before and after the tools' descriptions."""
 
     intro: str  # before the list of tools
-    outro: str  # after it
-    no_tools: str  # instead of both, while no tool is available
+    outro: str  # after the list of tools
+    no_tools: str  # used instead of both if no tool is available
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RouterPrompts:
     """The prompts of the tool router."""
 
-    decide: Template  # the system prompt of the deciding call
-    result: str  # for wording a tool's result, where its server has no text of its own
+    decide: Template  # the system prompt of the call that makes the decision
+    result: str  # for summarising a tool's result if its server has no prompt of its own
     refuse: _RefusalWords
     ask: str  # the question, if the model asks without a question
-    stopped: str  # the answer to a person who cancels the request
+    stopped: str  # the answer to a user who cancels the request
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompts:
-    """All prompts. Templates are rendered for each run; other texts stay unchanged."""
+    """All prompts. Templates are rendered for each run; other texts are used unchanged."""
 
     assistant: Template  # the assistant's system prompt
     router: _RouterPrompts
-    server_prompts: Mapping[str, str]  # for wording results, by the name of the MCP server
+    server_prompts: Mapping[str, str]  # for summarising results, by the name of the MCP server
     summary: str  # for summarising the older part of a conversation
 
     def result_of(self, server: str) -> str:
-        """Returns the prompt for results of an MCP server's tools; the empty name is for tools without a server."""
+        """Returns the prompt for results of an MCP server's tools. The empty name is used for tools without a
+        server.
+        """
         return self.server_prompts.get(server, self.router.result)
 
 
@@ -100,25 +103,27 @@ class PromptFiles:
     """The current prompts."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """``path`` is the operator's file, which need not exist yet. Raises ConfigurationError if it cannot be used."""
+        """Reads the operator's file ``path``, which need not exist yet. Raises ConfigurationError if the file cannot be
+        used.
+        """
         self._path = path
         self._stamps: dict[Path, _Stamp] = {}
         self._prompts = self._read()
 
     def current(self) -> Prompts:
-        """Returns the prompts, read again if a file has changed. Errors are logged once per change."""
+        """Returns the prompts, and reads them again if a file has changed. Errors are logged once per change."""
         if all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
             return self._prompts
         try:
             self._prompts = self._read()
         except ConfigurationError as error:
-            _log.warning("The prompts stay as they are.", action="prompts", error=error.message)
+            _log.warning("The previous prompts are kept.", action="prompts", error=error.message)
         else:
             _log.info("The prompts were read again.", action="prompts")
         return self._prompts
 
     def _read(self) -> Prompts:
-        stamps: dict[Path, _Stamp] = {}  # replaced as a whole: runs may ask on threads of their own
+        stamps: dict[Path, _Stamp] = {}  # replaced as one object, because runs may call this from their own threads
         try:
             return _load(self._path, stamps)
         finally:
@@ -126,7 +131,7 @@ class PromptFiles:
 
 
 def load(path: Path | None = None) -> Prompts:
-    """Returns the prompts of the operator's file, completed by the built-in ones; a missing file counts as empty.
+    """Returns the operator's prompts, completed with the built-in ones. A missing file counts as empty.
 
     Raises ConfigurationError with the file, the key, and the expected value.
     """
@@ -140,7 +145,7 @@ def _load(path: Path | None, stamps: dict[Path, _Stamp]) -> Prompts:
 
 
 class _ConfigFile:
-    """One file with prompts, its keys checked, and the files named in it."""
+    """One file with prompts, with validated keys, and the files named in it."""
 
     def __init__(self, path: Path, stamps: dict[Path, _Stamp]) -> None:
         self._path = path
@@ -149,7 +154,7 @@ class _ConfigFile:
         router = self._mapping("router", top.pop("router", {}), _ROUTER_KEYS)
         refuse = self._mapping("router.refuse", router.pop("refuse", {}), _REFUSE_KEYS)
         servers = self._mapping(_SERVERS, top.pop(_SERVERS, {}), None)
-        self.texts: dict[str, Template] = {}  # by key, whose steps are joined by dots
+        self.texts: dict[str, Template] = {}  # by key, with its parts joined by dots
         for within, values in (("", top), ("router.", router), ("router.refuse.", refuse)):
             self.texts |= {within + name: self._text(within + name, value) for name, value in values.items()}
         self.servers = {name: self._text(f"{_SERVERS}.{name}", value).text for name, value in servers.items()}
@@ -163,7 +168,7 @@ class _ConfigFile:
             raise ConfigurationError(f"{self._path} cannot be read: {_reason(error)}") from error
 
     def _mapping(self, key: str, value: object, known: Iterable[str] | None) -> dict[str, object]:
-        if not isinstance(value, dict | None):  # empty: all its keys may be commented out
+        if not isinstance(value, dict | None):  # None if the section is empty: all its keys may be commented out
             raise self._wrong(key, f"a mapping is expected, not {_kind(value)}")
         found = {str(name): part for name, part in (value or {}).items()}
         for name in found:
@@ -180,7 +185,7 @@ class _ConfigFile:
             case _:
                 raise self._wrong(key, f"a text or {{file: name}} is expected, not {_kind(value)}")
         if not template.text.strip():
-            raise self._wrong(key, "a text is expected, and this one is empty")
+            raise self._wrong(key, "a non-empty text is expected")
         return template
 
     def _from_file(self, key: str, value: object) -> Template:
@@ -194,9 +199,9 @@ class _ConfigFile:
 
     def _content(self, path: Path) -> str | None:
         """Returns the content of a file; None if the file is missing."""
-        self._stamps[path] = _stamp(path)  # before the file is read: a write meanwhile counts as a change
+        self._stamps[path] = _stamp(path)  # before the file is read, so that a concurrent write counts as a change
         try:
-            return path.read_bytes().decode()  # reading as text would change the ends of lines
+            return path.read_bytes().decode()  # text mode would change the line endings
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:

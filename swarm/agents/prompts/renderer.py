@@ -1,10 +1,11 @@
-"""Renders system prompts, in a separate process and within limits.
+"""Renders system prompts in a separate process with limits.
 
-Who may act: any caller, at any time; a few renderings run at once, and the others wait. Time counts from a rendering's
-own start. Of one template only half as many run at once, so that a slow one cannot take every place.
+Who may act: any caller, at any time; a few renderings run concurrently, and the others wait. A rendering's time limit
+starts with the rendering itself. For each template only half as many may run concurrently, so that a slow template
+cannot occupy every slot.
 
-Guarantee: the text or a PromptError, within two seconds of the start of the rendering (`limits`). On failure: a lost
-process is replaced, and its renderings are repeated once; they have no effects.
+Guarantee: the text or a PromptError, within two seconds after the rendering starts (`limits`). On failure: a lost
+process is replaced, and its renderings are repeated once; they have no side effects.
 """
 
 from __future__ import annotations
@@ -46,23 +47,23 @@ main()
 """
 
 _INHERITED: Final = ("LD_LIBRARY_PATH",)
-"""The only variables passed on: Python may need them, and other variables may hold secrets."""
+"""The only variables passed on. Python may need them, and other variables may contain secrets."""
 
 AT_ONCE: Final = 8
 OF_ONE_TEMPLATE: Final = AT_ONCE // 2
 _TEMPLATES_KEPT: Final = 32
 _IN_TEMPLATE: Final = re.compile(rb'File "<prompt>", line (\d+)')
-_STUCK: Final = b"Stack ("  # the beginning of a requested dump; other dumps are of crashes
+_STUCK: Final = b"Stack ("  # the beginning of a requested dump; other dumps result from crashes
 
 _log = structlog.get_logger(__name__)
 
 
 class _Lost(Exception):
-    """The process is gone or does not react; the request may be repeated."""
+    """The process is gone or does not respond; the request may be repeated."""
 
 
 class _ForkServer:
-    """One process, in its own session, that forks a child for each rendering."""
+    """A process, in its own session, that forks a child for each rendering."""
 
     def __init__(self, process: Child, control: socket.socket, limits: RenderLimits) -> None:
         self._process = process
@@ -100,7 +101,7 @@ class _ForkServer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still holds its end."""
+        """Whether the process still holds its end of the socket."""
         try:
             return bool(self._control.recv(1, socket.MSG_PEEK))
         except BlockingIOError:
@@ -109,7 +110,9 @@ class _ForkServer:
             return False
 
     async def ask(self, request: bytes) -> bytes:
-        """Returns the answer of a rendering; empty if the rendering was killed. Raises Lost if the deadline passes."""
+        """Returns the response of a rendering; empty if the rendering was killed. Raises Lost if the deadline
+        passes.
+        """
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)
@@ -119,7 +122,7 @@ class _ForkServer:
                 async with asyncio.timeout(self._limits.deadline_seconds):
                     return await _exchange(ours, request)
             except TimeoutError as error:
-                raise _Lost("it did not react") from error
+                raise _Lost("it did not respond") from error
             except ConnectionError:
                 return b""
 
@@ -137,7 +140,9 @@ class _ForkServer:
 
 
 async def _process(control: socket.socket, limits: RenderLimits) -> Child:
-    """Starts the process isolated (-I): neither the environment nor the working directory changes its imports."""
+    """Starts the process in isolated mode (-I), so that neither the environment nor the working directory affects its
+    imports.
+    """
     return await Child.start(
         [sys.executable, "-I", "-c", _PROGRAM, _ROOT, json.dumps(asdict(limits))],
         stdin=control.fileno(),
@@ -161,7 +166,9 @@ async def _exchange(connection: socket.socket, request: bytes) -> bytes:
 
 
 class Renderer:
-    """Renders all templates of a coordinator. Its process starts with the first template that is not plain text."""
+    """The renderer of all templates of a coordinator. Its process starts with the first template that is not plain
+    text.
+    """
 
     def __init__(self, limits: RenderLimits = LIMITS) -> None:
         self._limits = limits
@@ -169,25 +176,25 @@ class Renderer:
         self._starting = asyncio.Lock()
         self._closed = False
         self._places = asyncio.Semaphore(AT_ONCE)
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by template's name
-        self._codes: OrderedDict[str, str] = OrderedDict()  # by template's text, the last used last
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by the template's name
+        self._codes: OrderedDict[str, str] = OrderedDict()  # by the template's text, most recently used last
 
     async def render(self, template: Template, variables: Mapping[str, object]) -> str:
-        """Returns the prompt's text. ``variables`` are JSON values; markers in them have no effect.
+        """Returns the prompt's text. ``variables`` are JSON values; markup in them has no effect.
 
-        Plain text is returned unchanged. Raises PromptError, with the line where there is one.
+        Plain text is returned unchanged. Raises PromptError, with the line if known.
         """
         if template.is_plain:
             return template.text
         return (await self._rendered(template, variables, only_check=False)).text
 
     async def check(self, template: Template) -> None:
-        """Checks that a template compiles, without rendering. Raises PromptError."""
+        """Checks that a template compiles without rendering it. Raises PromptError."""
         if not template.is_plain:
             await self._rendered(template, {}, only_check=True)
 
     async def aclose(self) -> None:
-        """Ends the process and the running renderings. Idempotent."""
+        """Terminates the process and the running renderings. Idempotent."""
         self._closed = True
         async with self._starting:
             await self._discard()
@@ -213,7 +220,9 @@ class Renderer:
         return json.dumps(asked).encode()
 
     def _keep(self, template: Template, rendered: Rendered) -> None:
-        """Keeps compiled code, which is sent along the next time: compiling takes much longer than rendering."""
+        """Stores compiled code, which is sent with the next request, because compiling takes much longer than
+        rendering.
+        """
         if rendered.code:
             self._codes[template.text] = rendered.code
         if template.text in self._codes:
@@ -222,7 +231,7 @@ class Renderer:
             self._codes.popitem(last=False)
 
     async def _answer(self, template: Template, request: bytes) -> bytes:
-        """Returns the process's answer. A request lost with its process is repeated once."""
+        """Returns the process's response. A request lost with its process is repeated once."""
         for _ in range(2):
             try:
                 fork_server = await self._running(template)
@@ -231,7 +240,7 @@ class Renderer:
             except _Lost as error:
                 _log.warning("The process that renders prompts was lost.", action="prompts", error=str(error))
                 await self._replace(fork_server)
-        raise PromptError(template.name, "its process was ended from outside, twice; perhaps memory is short")
+        raise PromptError(template.name, "its process was killed twice; the machine may be out of memory")
 
     async def _running(self, template: Template) -> _ForkServer:
         async with self._starting:
@@ -287,20 +296,20 @@ class Rendered:
     """The result of a rendering."""
 
     text: str
-    code: str  # of the template, opaque, for the next time; empty if known already or not worth keeping
+    code: str  # the template's compiled code, opaque, for the next request; empty if already known or not worth storing
 
 
 def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered:
-    """Reads the result from a rendering's answer, which is not empty. Raises PromptError for any other answer."""
+    """Reads the result from a rendering's non-empty response. Raises PromptError for any other response."""
     if not answer.startswith(b"{"):
         raise _dumped(answer, template, limits)
     try:
         result = json.loads(answer)
-    except ValueError as error:  # the process was killed while it wrote
-        raise PromptError(template.name, "it was ended before it was done") from error
+    except ValueError as error:  # the process was killed while writing
+        raise PromptError(template.name, "it was stopped before it had finished") from error
     if "problem" in result:
         raise PromptError(template.name, result["problem"], line=result["line"])
-    text = result["text"].encode("utf-8", "replace").decode()  # no halves of characters, which no model takes
+    text = result["text"].encode("utf-8", "replace").decode()  # replaces unpaired surrogates, which no model accepts
     return Rendered(text=text, code=result.get("code", ""))
 
 
@@ -308,5 +317,5 @@ def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptEr
     """Returns the error for a traceback dump, with the innermost line of the template (most recent call first)."""
     found = _IN_TEMPLATE.search(answer)
     late = answer.startswith(_STUCK)
-    problem = f"it takes longer than {limits.seconds:g} s" if late else "it makes the interpreter crash"
+    problem = f"it takes longer than {limits.seconds:g} s" if late else "it crashes the interpreter"
     return PromptError(template.name, problem, line=int(found[1]) if found else None)

@@ -1,13 +1,12 @@
-"""The limits of a rendering. Both processes read this module, which needs only the standard library.
+"""Renders a template in a sandbox and within limits.
 
-One rendering, from a template's text to its output, or to the problem and its line; and the sandbox of templates.
+A rendering turns a template's text into its output, or into a problem and its line. Both processes import this module,
+which needs only the standard library. A template's compiled code contains the template's own line numbers, so every
+traceback names them: an exception's, and the watchdog's if the interpreter is stuck.
 
-A template's code carries the template's own line numbers, so every traceback names them: an exception's, and the
-watchdog's of a stuck interpreter.
-
-The sandbox is Jinja2's immutable one, narrowed to texts: forbidden access is an error instead of an empty value, data
-comes before methods of mappings (a context may have a key ``items``), compiling computes no expressions, and a
-template is one text.
+The sandbox is Jinja2's immutable sandbox, restricted to text: forbidden access is an error instead of an empty value,
+data takes precedence over methods of mappings (a context may have a key ``items``), constant expressions are not
+evaluated at compile time, and a template is a single text.
 """
 
 from __future__ import annotations
@@ -35,27 +34,27 @@ MEBIBYTE: Final = 1024 * 1024
 class RenderLimits:
     """The limits of one rendering.
 
-    Time is wall-clock time. The later stages are for code that cannot be interrupted: each applies if the stage before
-    did not work, and the last is still within two seconds.
+    Time is wall-clock time. The later stages are for code that cannot be interrupted: each applies if the previous
+    stage did not work, and the last stage still ends within two seconds.
     """
 
-    seconds: float = 1.4  # then an exception ends the rendering, with the line
+    seconds: float = 1.4  # after this time, an exception ends the rendering and reports the line
     output_bytes: int = 256 * 1024  # of the rendered text, as UTF-8
     memory_bytes: int = 96 * MEBIBYTE  # of address space, beyond the process's size at the start
 
     @property
     def watchdog_seconds(self) -> float:
-        """After this time, a signal that needs no interpreter writes a traceback and ends the process."""
+        """The time after which a signal that does not need the interpreter writes a traceback and ends the process."""
         return self.seconds + 0.2
 
     @property
     def kill_seconds(self) -> float:
-        """After this time, the parent kills the process."""
+        """The time after which the parent kills the process."""
         return self.seconds + 0.4
 
     @property
     def deadline_seconds(self) -> float:
-        """After this time, the coordinator kills the parent with all its children."""
+        """The time after which the coordinator kills the parent with all its children."""
         return self.seconds + 0.6
 
 
@@ -63,8 +62,8 @@ LIMITS: Final = RenderLimits()
 
 MOST_TEMPLATE_BYTES: Final = 256 * 1024
 MOST_VARIABLE_BYTES: Final = MEBIBYTE  # as JSON
-MOST_ANSWER_BYTES: Final = 16 * MEBIBYTE  # text as JSON, code of the template, or the dump of a watchdog
-MOST_CODE_BYTES: Final = 256 * 1024  # of a template's code that is kept for the next time
+MOST_ANSWER_BYTES: Final = 16 * MEBIBYTE  # text as JSON, the template's code, or the dump of a watchdog
+MOST_CODE_BYTES: Final = 256 * 1024  # the maximum size of a template's code that is stored for the next request
 
 
 _READING: Final = frozenset({"get", "items", "keys", "values"})
@@ -74,14 +73,16 @@ _FILE: Final = "<prompt>"
 """The file name of a template in tracebacks."""
 
 _STAND_IN: Final = "t_"
-"""The prefix of functions that Jinja2 substitutes for missing filters and tests; they belong to no line."""
+"""The prefix of functions that Jinja2 substitutes for missing filters and tests; they belong to no line of the
+template.
+"""
 
 _OTHER_FILES: Final = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 _MOST_WORDS: Final = 300
 
 
 class _Method(ChainableUndefined):
-    """A method of a mapping: callable, and otherwise a missing key."""
+    """A method of a mapping, which can be called and otherwise behaves like a missing key."""
 
     __slots__ = ()
 
@@ -90,7 +91,9 @@ class _Method(ChainableUndefined):
 
 
 class _NothingComputed(CodeGenerator):
-    """Compiles without computing constant expressions: their errors would belong to no line of the template."""
+    """A compiler that does not evaluate constant expressions, because their errors would belong to no line of the
+    template.
+    """
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if isinstance(node, nodes.TemplateData):
@@ -99,7 +102,9 @@ class _NothingComputed(CodeGenerator):
 
 
 class PromptEnvironment(ImmutableSandboxedEnvironment):
-    """Missing keys are falsy at any depth and render as nothing; the last newline stays."""
+    """An environment in which missing keys are falsy at any depth and render as empty text. The final newline
+    is kept.
+    """
 
     code_generator_class = _NothingComputed
 
@@ -113,7 +118,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
         return self._key(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Returns ``obj[argument]``; the filters that take an attribute call this too."""
+        """Returns ``obj[argument]``. Filters that take an attribute also call this."""
         if isinstance(obj, dict) and isinstance(argument, str):
             return self._key(obj, argument)
         return super().getitem(obj, argument)
@@ -126,27 +131,27 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
         return (_Method if key in _READING else self.undefined)(obj=obj, name=key)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
-        """Raises SecurityError: a chainable undefined would be ignored silently."""
-        raise SecurityError(f"'{attribute}' of a {type(obj).__name__} is out of bounds for templates")
+        """Raises SecurityError, because a chainable undefined would be ignored silently."""
+        raise SecurityError(f"'{attribute}' of a {type(obj).__name__} is not allowed in templates")
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
-    """The filter ``tojson``. Jinja2's own is for web pages: it writes ``'`` and ``<`` as numbers."""
+    """The filter ``tojson``. Jinja2's own filter is for web pages: it escapes ``'`` and ``<``."""
     return json.dumps(value, indent=indent, ensure_ascii=False, default=_nothing)
 
 
 def _nothing(value: object) -> None:
-    """Writes a missing value as ``null``. Raises TypeError for values that JSON cannot express."""
+    """Returns ``null`` for a missing value. Raises TypeError for values that JSON cannot express."""
     if not isinstance(value, ChainableUndefined):
         raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 class OutOfTime(BaseException):
-    """The rendering takes too long. Not an Exception, since Jinja2 catches exceptions in places."""
+    """The time limit of a rendering is exceeded. Not an Exception, because Jinja2 catches exceptions in some places."""
 
 
 class _TooMuchText(Exception):
-    """The rendering makes too much text."""
+    """The size limit for the text of a rendering is exceeded."""
 
 
 def compiled(environment: PromptEnvironment, text: str) -> CodeType:
@@ -159,12 +164,12 @@ def compiled(environment: PromptEnvironment, text: str) -> CodeType:
     generator.visit(tree)
     try:
         return _with_its_own_lines(generator.stream.getvalue(), generator.debug_info)  # type: ignore[attr-defined]
-    except SyntaxError as error:  # Python has limits of its own
+    except SyntaxError as error:  # Python's own limits were exceeded
         raise TemplateSyntaxError(error.msg, error.lineno or 1) from error
 
 
 def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
-    """Compiles Python code with the template's line numbers. ``lines`` has pairs: template's line, source's line."""
+    """Compiles Python code with the template's line numbers. ``lines`` contains pairs: template line, source line."""
     starts = [line for _, line in lines]
 
     def own(line: int) -> int:
@@ -184,7 +189,9 @@ def _with_its_own_lines(source: str, lines: list[tuple[int, int]]) -> CodeType:
 
 
 def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[str, Any], most_bytes: int) -> str:
-    """Returns the template's output. Raises any error of the template; TooMuchText at the line beyond the limit."""
+    """Returns the template's output. Raises any error of the template, and TooMuchText at the line that exceeds the
+    limit.
+    """
     template = Template.from_code(environment, code, environment.make_globals(None))
     running = template.root_render_func(template.new_context(dict(variables)))
     parts, left = [], most_bytes
@@ -197,7 +204,7 @@ def rendered(environment: PromptEnvironment, code: CodeType, variables: Mapping[
 
 
 def line_of(error: BaseException) -> int | None:
-    """Returns the template's line of an error; None if the error belongs to no line."""
+    """Returns the template line of an error; None if the error belongs to no line."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
     found, reading = None, None
@@ -210,7 +217,7 @@ def line_of(error: BaseException) -> int | None:
 
 
 def _line_read(frame: FrameType) -> int | None:
-    """Returns the line at which Jinja2 parses or compiles a template."""
+    """Returns the line that Jinja2 is parsing or compiling."""
     mine, node = frame.f_locals.get("self"), frame.f_locals.get("node")
     if isinstance(mine, Parser):
         return mine.stream.current.lineno
@@ -218,16 +225,16 @@ def _line_read(frame: FrameType) -> int | None:
 
 
 def words(error: BaseException, limits: RenderLimits) -> str:
-    """Words an error as a clause, with names from the template and types of values, but no values."""
+    """Describes an error as a clause, with names from the template and types of values, but no values."""
     match error:
         case OutOfTime():
             reason = f"it takes longer than {limits.seconds:g} s"
         case _TooMuchText():
-            reason = f"it makes more than {limits.output_bytes // 1024} KiB of text"
+            reason = f"it produces more than {limits.output_bytes // 1024} KiB of text"
         case MemoryError():
             reason = "it needs too much memory"
         case RecursionError():
-            reason = "it is nested too deeply, or calls itself without end"
+            reason = "it is nested too deeply, or recurses endlessly"
         case TemplateError():
             reason = error.message or type(error).__name__
         case ArithmeticError() | TypeError():

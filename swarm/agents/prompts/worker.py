@@ -1,11 +1,11 @@
 """The separate process that renders templates: waits, forks a child for each rendering, and watches it.
 
-Who may act: only the coordinator, over the socket on standard input; each byte there brings one connection. Guarantee:
-a rendering ends within its limits, even when stuck; it affects no other, since it has its own process; and when the
-coordinator ends, or closes a connection, its renderings are killed. The stages are in `limits.RenderLimits`. On
-failure the connection ends without an answer, or with the dump of the watchdog.
+Who may act: only the coordinator, over the socket on standard input; each byte received there comes with one
+connection. Guarantee: a rendering ends within its limits, even if it is stuck, and affects no other rendering, because
+it has its own process. When the coordinator ends or closes a connection, its renderings are killed. The stages are in
+`limits.RenderLimits`. On failure the connection ends without a response, or with the dump of the watchdog.
 
-Forking a prepared process takes a millisecond or two; starting a process takes a hundred and fifty.
+Forking a prepared process takes one or two milliseconds; starting a process takes a hundred and fifty.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from swarm.agents.prompts.rendering import (
     words,
 )
 
-_CONNECTION: Final = 0  # the file descriptor, in place of the parent's control socket
+_CONNECTION: Final = 0  # the file descriptor; replaces the parent's control socket
 
 _STUCK: Final = signal.SIGUSR1
-"""Asks a child to report its position and to end."""
+"""Asks a child to report its position and to exit."""
 
 _AGAIN_SECONDS: Final = 0.05
-_SPARE_BYTES: Final = 32 * MEBIBYTE  # for the message that memory was short
+_SPARE_BYTES: Final = 32 * MEBIBYTE  # reserved for the message that memory was exhausted
 _MOST_DESCRIPTORS: Final = 65536
 _READY: Final = b"+"
 _CONTROL: Final = 0  # the file descriptor
 
 _NEEDED_LATE: Final = (pprint, random, textwrap)
-"""Modules that filters import on use; a child can open no file."""
+"""Modules that filters import when used; a child cannot open files."""
 
 
 def _render_and_exit(descriptor: int, environment: PromptEnvironment, limits: RenderLimits) -> NoReturn:
-    """Answers the request on the connection. Never returns: the process ends."""
+    """Answers the request on the connection, then ends the process. Never returns."""
     try:
         with _alone_with(descriptor) as connection:
             _answer(connection, environment, limits)
@@ -67,7 +67,7 @@ def _render_and_exit(descriptor: int, environment: PromptEnvironment, limits: Re
 
 
 def _alone_with(descriptor: int) -> socket.socket:
-    """Returns the connection. Closes every other file descriptor of the parent, and resets its signal handlers."""
+    """Returns the connection. Closes all other file descriptors of the parent, and resets its signal handlers."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(descriptor, _CONNECTION)
@@ -77,7 +77,7 @@ def _alone_with(descriptor: int) -> socket.socket:
 
 def _answer(connection: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
     asked = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
-    faulthandler.enable(_CONNECTION)  # a crash of the interpreter is reported with its position as well
+    faulthandler.enable(_CONNECTION)  # also reports the position of an interpreter crash
     _start_clocks(limits)
     result: dict[str, str | int | None]
     try:
@@ -87,7 +87,7 @@ def _answer(connection: socket.socket, environment: PromptEnvironment, limits: R
         result = {"problem": words(error, limits), "line": line_of(error)}
     _stop_clocks()
     connection.sendall(json.dumps(result).encode())
-    connection.shutdown(socket.SHUT_RDWR)  # ends the connection before this process is gone
+    connection.shutdown(socket.SHUT_RDWR)  # ends the connection before this process exits
 
 
 def _result(
@@ -109,10 +109,10 @@ def _loaded(code: str) -> CodeType:
 
 def _start_clocks(limits: RenderLimits) -> None:
     signal.signal(signal.SIGALRM, _out_of_time)
-    # Repeatedly, since Python can ignore an exception, for instance in a destructor.
+    # The timer repeats, because Python can ignore an exception, for example in a destructor.
     signal.setitimer(signal.ITIMER_REAL, limits.seconds, _AGAIN_SECONDS)
     # The parent sends this signal; C code writes the traceback, and the signal then ends the process. A waiting thread
-    # would do the same, but starting and joining a thread takes longer than most templates.
+    # would have the same effect, but starting and joining a thread takes longer than most templates.
     faulthandler.register(_STUCK, file=_CONNECTION, all_threads=False, chain=True)
     memory = _memory_bytes() + limits.memory_bytes
     _limit(resource.RLIMIT_AS, memory, memory + _SPARE_BYTES)
@@ -123,7 +123,7 @@ def _start_clocks(limits: RenderLimits) -> None:
 
 
 def _limit(kind: int, soft: int, hard: int) -> None:
-    """Sets a limit, unless a lower one exists."""
+    """Sets a limit unless a lower limit exists."""
     most = resource.getrlimit(kind)[1]
     if most != resource.RLIM_INFINITY:
         soft, hard = min(soft, most), min(hard, most)
@@ -139,7 +139,7 @@ def _stop_clocks() -> None:
 
 
 def _out_of_time(_number: int, frame: FrameType | None) -> None:
-    """Ends the rendering if it is still running; later steps are not disturbed."""
+    """Ends the rendering if it is still running. Does not interrupt later steps."""
     while frame is not None:
         if frame.f_code is _result.__code__:
             raise OutOfTime
@@ -153,13 +153,13 @@ def _memory_bytes() -> int:
 
 
 def main() -> None:
-    """Serves until the coordinator goes away. The last argument has the limits, as JSON."""
+    """Serves until the coordinator disconnects. The last argument contains the limits as JSON."""
     limits = RenderLimits(**json.loads(sys.argv[-1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     environment = PromptEnvironment()
     _warm(environment)
     gc.collect()
-    gc.freeze()  # existing objects stay shared with the children
+    gc.freeze()  # existing objects remain shared with the children
     gc.disable()
     with socket.socket(fileno=_CONTROL) as control:
         control.sendall(_READY)
@@ -167,30 +167,30 @@ def main() -> None:
 
 
 def _warm(environment: PromptEnvironment) -> None:
-    """Prepares everything that the first template needs: lexer, tables, regular expressions."""
+    """Prepares everything that the first template needs: lexer, tables and regular expressions."""
     text = "{% for x in client_context.items() %}{{ x|join('\\n')|tojson }}{% endfor %}{{ user.a.b }}"
     rendered(environment, compiled(environment, text), {"client_context": {"a": 1}}, 1000)
 
 
 class _Children:
-    """The running renderings: a process and a connection each."""
+    """The running renderings, each with a process and a connection."""
 
     def __init__(self, control: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
         self._control = control
         self._limits = limits
         self._environment = environment
-        self._processes: dict[int, tuple[socket.socket, float]] = {}  # connection and start, by process id
+        self._processes: dict[int, tuple[socket.socket, float]] = {}  # connection and start time, by process id
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._ended, self._wakeup = socket.socketpair()
         for end in (self._ended, self._wakeup):
             end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # an ignored signal would wake nothing
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # an ignored signal would not wake the poll
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         self._poll.register(self._ended, select.POLLIN)
 
     def serve(self) -> None:
-        """Accepts one connection after the other; at the end kills the remaining children."""
+        """Accepts connections one at a time; at the end kills the remaining children."""
         coming = True
         while coming:
             events = {descriptor for descriptor, _ in self._poll.poll(self._wait_ms())}
@@ -203,7 +203,7 @@ class _Children:
         self._kill(self._processes)
 
     def _take(self) -> bool:
-        """Forks a child for the next connection. False: no more connections will come."""
+        """Forks a child for the next connection. Returns False if there will be no more connections."""
         data, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
         if not data or not descriptors:
             return bool(data)
@@ -212,11 +212,11 @@ class _Children:
         if process == 0:
             _render_and_exit(connection.fileno(), self._environment, self._limits)
         self._processes[process] = (connection, time.monotonic())
-        self._poll.register(connection, 0)  # only a hang-up is of interest
+        self._poll.register(connection, 0)  # only a hang-up is relevant
         return True
 
     def _reap(self) -> None:
-        """Removes ended children. Their connections end, even if another process has a copy."""
+        """Removes children that have exited. Their connections end, even if another process has a copy."""
         with contextlib.suppress(BlockingIOError):
             self._ended.recv(4096)
         for process in list(self._processes):
@@ -227,7 +227,9 @@ class _Children:
                     connection.shutdown(socket.SHUT_RDWR)
 
     def _kill_abandoned(self, hung_up: Container[int]) -> None:
-        """Kills children whose connection is closed: the coordinator has left, or the answer is complete."""
+        """Kills children whose connection is closed, because the coordinator has disconnected or the response is
+        complete.
+        """
         self._kill(number for number, (connection, _) in self._processes.items() if connection.fileno() in hung_up)
 
     def _end_overdue(self) -> None:
@@ -240,12 +242,12 @@ class _Children:
 
     def _kill(self, processes: Iterable[int]) -> None:
         for process in processes:
-            os.kill(process, signal.SIGKILL)  # our child is not waited for yet, so the number is still its own
+            os.kill(process, signal.SIGKILL)  # the child has not been reaped yet, so the process id is still its own
 
     def _wait_ms(self) -> float | None:
-        """Returns the time until the next stage of a child; None: wait for events only."""
+        """Returns the time until the next stage of a child; None to wait for events only."""
         now = time.monotonic()
         ages = [now - started for _, started in self._processes.values()]
         stages = (self._limits.watchdog_seconds, self._limits.kill_seconds)
         ahead = [stage - age for age in ages for stage in stages if stage > age]
-        return min(ahead) * 1000 + 1 if ahead else None  # the end of a killed child wakes us
+        return min(ahead) * 1000 + 1 if ahead else None  # the end of a killed child wakes this process

@@ -1,1 +1,1 @@
-"""Remote agents over AG-UI: requests, credentials, events, and the meaning of their answers."""
+"""Remote agents over AG-UI: requests, credentials, events, and the interpretation of answers."""

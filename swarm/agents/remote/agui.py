@@ -1,8 +1,9 @@
-"""A remote agent over AG-UI: runs, answers and health. Every run ends with exactly one event that tells how.
+"""Runs a remote agent over AG-UI and checks its health. Every run ends with exactly one event that gives its outcome.
 
-Guarantees: a run owns one connection, which closes when the run ends, its reader leaves, or it is cancelled. A request
-is repeated only if it certainly did not arrive, or was refused with HTTP 401 and another token is available. When a
-run is left before its end, the agent is notified, where its dialect allows; this is tried once, in the background.
+Guarantees: each run has its own connection, which closes when the run ends, when its reader disconnects, or when the
+run is cancelled. A request is repeated only if it certainly did not arrive, or if it was refused with HTTP 401 and a
+different token is available. If a run is abandoned before its end, the agent is notified if its dialect allows; the
+notification is attempted once, in the background.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from swarm.domain.answers.events import AgentEvent, Broken, RunInput
 
 _HEALTH_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 2.0
-"""The time limit for notifying an agent that its run was left."""
+"""The time limit for notifying an agent that its run was abandoned."""
 
 _log = structlog.get_logger(__name__)
 
 
 class AguiAgent:
-    """An agent that is a separate service; implements `swarm.domain.answers.remote.RunsTurns`.
+    """An agent that runs as a separate service; implements `swarm.domain.answers.remote.RunsTurns`.
 
-    ``tls`` holds the trusted certificates, the system's by default. An address without an answer is tried again for
-    ``connect_patience_seconds``.
+    ``tls`` holds the trusted certificates; the default is the system's certificates. An address that does not respond
+    is retried for ``connect_patience_seconds``.
     """
 
     def __init__(
@@ -53,17 +54,17 @@ class AguiAgent:
         self._is_closed = False
 
     async def aclose(self) -> None:
-        """Closes all connections, after the agent was notified of the runs that were left; current runs break off."""
+        """Notifies the agent of abandoned runs, then closes all connections. Current runs are cut off."""
         self._is_closed = True
         await asyncio.gather(*self._farewells, return_exceptions=True)
         await self._exchange.aclose()
 
     def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        """Runs the agent, event by event. Ends with a `RunEnd`, and raises nothing."""
+        """Runs the agent and yields its events. Ends with a `RunEnd`, and raises nothing."""
         return self._run(run_input, self._agent.longest_run_seconds)
 
     async def invoke(self, run_input: RunInput) -> RunEnd:
-        """Runs the agent for a whole answer within ``invoke_seconds``. Raises nothing."""
+        """Runs the agent and returns the complete answer within ``invoke_seconds``. Raises nothing."""
         try:
             return await self._invoke(run_input, self._agent.invoke_seconds)
         except GaveUp as error:
@@ -72,7 +73,7 @@ class AguiAgent:
             return self._our_fault(run_input)
 
     async def health(self) -> Health:
-        """Whether a run would reach the agent. Takes a few seconds at most, and raises nothing."""
+        """Returns whether a run would reach the agent. Takes a few seconds at most, and raises nothing."""
         try:
             async with asyncio.timeout(_HEALTH_SECONDS):
                 status = await self._exchange.look(self._requests.health(), _HEALTH_SECONDS)
@@ -82,7 +83,9 @@ class AguiAgent:
         except TimeoutError:
             return Health(reachable=False, detail=not_within(_HEALTH_SECONDS))
         except Exception:  # noqa: BLE001 - nothing may come of a question but an answer
-            _log.exception("The health of an agent cannot be told.", action="agent_health", agent=self._agent.name)
+            _log.exception(
+                "The health of an agent cannot be determined.", action="agent_health", agent=self._agent.name
+            )
             return Health(reachable=False, detail=OUR_FAULT)
 
     async def _invoke(self, run_input: RunInput, seconds: float) -> RunEnd:
@@ -118,7 +121,7 @@ class AguiAgent:
                 self._say_farewell(run_input)
 
     async def _data(self, run_input: RunInput, deadline: RunDeadline) -> AsyncGenerator[str, None]:
-        """Yields the data of one run's events. Raises GaveUp."""
+        """Yields the data of each event of one run. Raises GaveUp."""
         silence_seconds = min(self._agent.timeout_seconds, deadline.seconds)
         try:
             async with asyncio.timeout_at(deadline.at):
@@ -134,7 +137,7 @@ class AguiAgent:
 
     def _broken(self, run_input: RunInput, reason: str) -> Broken:
         _log.warning(
-            "A run broke off.",
+            "A run was interrupted.",
             action="agent_broken",
             agent=self._agent.name,
             run_id=run_input.agui_run_id,
@@ -154,13 +157,22 @@ class AguiAgent:
             farewell.add_done_callback(self._farewells.discard)
 
     async def _farewell(self, call: AgentRequest, run_id: str) -> None:
-        """Notifies the agent that its run was left; without success, the closed connection has to suffice."""
+        """Notifies the agent that its run was abandoned. If the notification fails, only the closed connection tells
+        the agent.
+        """
         ids = {"agent": self._agent.name, "run_id": run_id}
         try:
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 status = await self._exchange.look(call, _FAREWELL_SECONDS)
-                _log.info("An agent was told that its run was left.", action="agent_cancel", status=status, **ids)
+                _log.info(
+                    "An agent was notified that its run was abandoned.", action="agent_cancel", status=status, **ids
+                )
         except (GaveUp, TimeoutError) as error:
-            _log.info("An agent was not told that its run was left.", action="agent_cancel", why=str(error), **ids)
+            _log.info(
+                "An agent could not be notified that its run was abandoned.",
+                action="agent_cancel",
+                why=str(error),
+                **ids,
+            )
         except Exception:  # noqa: BLE001 - it runs beside everything else
-            _log.exception("An agent was not told that its run was left.", action="agent_cancel", **ids)
+            _log.exception("An agent could not be notified that its run was abandoned.", action="agent_cancel", **ids)

@@ -1,8 +1,8 @@
-"""The requests to remote agents, in both dialects: pure functions of a run's input.
+"""Builds the requests to remote agents in both dialects, as pure functions of a run's input.
 
-Agents that accept only the new message get the earlier messages of the thread as one text. Authors cannot leave the
-fence or pose as others, as in the prompts of polling agents (`swarm.domain.prompts.prompt_fences`): the marker is new
-for each run, names stay on their line, and texts stand behind bars.
+Agents that accept only the new message receive the earlier messages of the thread as one text. Authors cannot close the
+fence or impersonate others, as in the prompts of polling agents (`swarm.domain.prompts.prompt_fences`): each run has a
+new marker, each name stays on its own line, and the lines of each text are prefixed with bars.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ _TOOL_APPROVAL: Final = "tool_approval"
 """The reason of CAIPE's interrupts that ask for permission to call a tool."""
 
 _PROTOCOL: Final = "agui"
-"""The format of CAIPE's events: a query parameter at first, and since 0.4 in the body; the default is "custom"."""
+"""The format of CAIPE's events: originally a query parameter, and part of the body since 0.4. The default is
+"custom".
+"""
 
 _JSON: Final = {"Content-Type": "application/json"}
 _EVENTS: Final = {**_JSON, "Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -58,7 +60,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 
 
 def _thread_text(run_input: RunInput) -> str:
-    """Returns a run's history between two lines that no author could predict; empty without history."""
+    """Returns a run's history between two unpredictable marker lines; empty without history."""
     if not run_input.history:
         return ""
     lines = [line for message in run_input.history for line in _said(message)]
@@ -80,19 +82,19 @@ class Requests(Protocol):
         ...
 
     def invoke(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns the request for a run with a whole answer; None if the dialect has none."""
+        """Returns the request for a run with a single complete answer; None if the dialect does not support it."""
         ...
 
     def cancel(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns the request that ends a run; None if only closing the connection does."""
+        """Returns the request that stops a run; None if closing the connection is the only way."""
         ...
 
     def health(self) -> AgentRequest:
-        """Returns the request for a sign of life."""
+        """Returns the request that checks whether the agent is reachable."""
         ...
 
     def health_of(self, status: int) -> Health:
-        """Interprets the HTTP status of the answer to `health`."""
+        """Interprets the HTTP status of the response to `health`."""
         ...
 
 
@@ -102,13 +104,13 @@ def requests_of(agent: RemoteAgent) -> Requests:
 
 
 class _AguiRequests:
-    """AG-UI 1.0: one address, and a ``RunAgentInput`` with everything. https://docs.ag-ui.com/sdk/python/core/types"""
+    """AG-UI 1.0: one address, and a ``RunAgentInput`` with all data. https://docs.ag-ui.com/sdk/python/core/types"""
 
     def __init__(self, agent: RemoteAgent) -> None:
         self._agent = agent
 
     def run(self, run_input: RunInput) -> AgentRequest:
-        """Returns a run's request. Fields that only 1.0 made optional are always included, for older agents."""
+        """Returns a run's request. Fields that became optional in 1.0 are always included for older agents."""
         asked = RunAgentInput(
             thread_id=run_input.conversation_id,
             run_id=run_input.agui_run_id,
@@ -130,15 +132,15 @@ class _AguiRequests:
         return None
 
     def cancel(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns None: an agent notices the closed connection."""
+        """Returns None: the agent detects the closed connection."""
         return None
 
     def health(self) -> AgentRequest:
-        """Returns a GET: AG-UI has no health check, so any answer counts as a sign of life."""
+        """Returns a GET request. AG-UI has no health check, so any response shows that the agent is running."""
         return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
 
     def health_of(self, status: int) -> Health:
-        """A refused GET (404, 405) is healthy for an address of runs; refused credentials and server errors are not."""
+        """Treats a refused GET (404, 405) as healthy, but not refused credentials or server errors."""
         return _health(status, is_well=status < 500 and status not in (401, 403))
 
     def _props(self, run_input: RunInput) -> dict[str, object]:
@@ -151,8 +153,8 @@ class _AguiRequests:
 
 
 class _CaipeRequests:
-    """CAIPE's chat API. A key that does not apply is absent, never null; the message is the person's text only, unless
-    the settings put the thread before it.
+    """CAIPE's chat API. A key that does not apply is omitted, never null. The message contains only the person's text,
+    unless the settings prepend the thread.
 
     https://github.com/cnoe-io/ai-platform-engineering
     """
@@ -162,26 +164,26 @@ class _CaipeRequests:
         self._base = agent.url.rstrip("/")
 
     def run(self, run_input: RunInput) -> AgentRequest:
-        """Returns a resume if people have decided an interrupt; the agent keeps the conversation itself."""
+        """Returns a resume request if people have answered an interrupt. The agent stores the conversation itself."""
         if not run_input.decided:
             return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(run_input))
         return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(run_input))
 
     def invoke(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns the same body for a JSON answer."""
+        """Returns a request with the same body that asks for a JSON answer."""
         return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(run_input))
 
     def cancel(self, run_input: RunInput) -> AgentRequest | None:
-        """Returns a request by conversation, which has one run at a time."""
+        """Returns a request that cancels by conversation, because each conversation has one run at a time."""
         body = _present(agent_id=self._agent.agent_id, conversation_id=run_input.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
 
     def health(self) -> AgentRequest:
-        """Returns the request of CAIPE's own health check."""
+        """Returns a request to CAIPE's own health check."""
         return AgentRequest(method="GET", url=f"{self._base}/healthz")
 
     def health_of(self, status: int) -> Health:
-        """Only a success status (200 to 299) is healthy."""
+        """Treats only a success status (200 to 299) as healthy."""
         return _health(status, is_well=200 <= status < 300)
 
     def _message(self, run_input: RunInput) -> dict[str, object]:
@@ -190,7 +192,7 @@ class _CaipeRequests:
             return self._present(run_input, run_input.client_context, message=message)
         if self._agent.thread_context is ThreadContext.MESSAGE:
             return self._present(run_input, run_input.client_context, message=f"{thread}\n\n{message}")
-        # A client context without its source would be refused.
+        # CAIPE rejects a client context without its source.
         return self._present(
             run_input, {"source": SOURCE, **run_input.client_context, THREAD_CONTEXT: thread}, message=message
         )
@@ -231,7 +233,7 @@ def _messages(run_input: RunInput) -> list[Message]:
 def _message(message: InputMessage) -> Message:
     if message.speaker is Speaker.ASSISTANT:
         return AssistantMessage(id=message.id, role="assistant", content=message.text)
-    # Model services refuse names with blanks and some other characters.
+    # Model services reject names with spaces and some other characters.
     name = _NOT_IN_NAMES.sub("_", message.author)[:64] or None
     return UserMessage(id=message.id, role="user", content=message.marked, name=name)
 
@@ -251,7 +253,7 @@ def _resume(decided: Decided) -> ResumeEntry:
 
 
 def _form_data(decided: tuple[Decided, ...]) -> str:
-    """Returns all answers of people as one JSON text, or a sentence without answers."""
+    """Returns all answers of people as one JSON text, or a sentence if they gave none."""
     answers = [one.values for one in decided if one.values is not None]
     if not answers:
         return DISMISSED
@@ -259,7 +261,7 @@ def _form_data(decided: tuple[Decided, ...]) -> str:
 
 
 def _resume_data(decided: tuple[Decided, ...]) -> str:
-    """Returns the answers as JSON text with their type: a form, or a tool's approval."""
+    """Returns the answers as JSON text with their type: a form or a tool approval."""
     answers = [one.values for one in decided if one.values is not None]
     values = {name: value for answer in answers for name, value in answer.items()}
     if any(one.raw.get("reason") == _TOOL_APPROVAL for one in decided):
@@ -276,10 +278,10 @@ def _words(value: object) -> str:
 
 
 def _json(value: object | Mapping[str, Any]) -> bytes:
-    """Encodes a value as JSON, cleaned for the agent's model."""
+    """Encodes a value as JSON without characters that the agent's model cannot read."""
     return orjson.dumps(data_for_model(value), default=_plain)
 
 
 def _plain(value: object) -> object:
-    """Encodes mappings other than dict."""
+    """Converts mappings other than dict."""
     return dict(value) if isinstance(value, Mapping) else str(value)

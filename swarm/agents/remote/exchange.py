@@ -1,7 +1,7 @@
-"""Requests to one agent, with its credentials, and the events of an answer.
+"""Sends requests to one agent with its credentials, and reads the events of an answer.
 
-Credentials are a bearer token, fixed or from an OAuth2 token service (client credentials,
-https://www.rfc-editor.org/rfc/rfc6749#section-4.4), and never reach a log or a repr. Events are server-sent events:
+The credential is a bearer token, either fixed or from an OAuth2 token service (client credentials,
+https://www.rfc-editor.org/rfc/rfc6749#section-4.4). It never reaches a log or a repr. Events are server-sent events:
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -40,10 +40,10 @@ from swarm.clock import SECOND, MeasuredClock, SystemClock
 from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 
 _RENEW_SECONDS: Final = 60
-"""A token is no longer used this long before its end."""
+"""A token is not used after this long before its expiry."""
 
 _UNSAID_SECONDS: Final = 300
-"""The lifetime of a token if its service does not report one."""
+"""The assumed lifetime of a token if its service does not report one."""
 
 _TOKEN_SECONDS: Final = 15.0
 _ANSWER_BYTES: Final = 64 * 1024
@@ -54,16 +54,16 @@ _log = structlog.get_logger(__name__)
 _LOOK_BYTES: Final = 64 * 1024
 
 EVENT_BYTES: Final = 1024 * 1024
-"""The largest event, and so the longest line."""
+"""The maximum size of an event, and therefore of a line."""
 
 BODY_BYTES: Final = 64 * 1024 * 1024
 
 _EVENTS_AT_A_STRETCH: Final = 50
-"""After so many events, other tasks of the process may run, even if more events are waiting."""
+"""After this many events, other tasks of the process may run, even if more events are waiting."""
 
 
 class _Grant(BaseModel):
-    """The needed part of a token service's answer (RFC 6749, section 5.1)."""
+    """The required fields of a token response (RFC 6749, section 5.1)."""
 
     access_token: Annotated[str, Field(pattern=r"^[\x21-\x7e]+$", repr=False)]
     expires_in: float = _UNSAID_SECONDS
@@ -76,27 +76,27 @@ class _Token:
 
 
 class _BearerTokenSource:
-    """The bearer token of one agent, for all of its runs."""
+    """The bearer token of one agent, shared by all its runs."""
 
     def __init__(self, agent: RemoteAgent, sender: AgentHttpSender, clock: MeasuredClock) -> None:
         self._agent = agent
         self._sender = sender
         self._elapsed_us = clock.elapsed_us
         self._token: _Token | None = None
-        self._fetching = asyncio.Lock()  # others wait, and use the first one's token
+        self._fetching = asyncio.Lock()  # other requests wait, and use the token that the first one fetched
 
     @property
     def are_renewable(self) -> bool:
-        """Whether a refused token can be replaced."""
+        """Returns whether a refused token can be replaced."""
         return self._agent.oauth is not None
 
     async def headers(self) -> dict[str, str]:
-        """Returns the headers to send. Raises GaveUp if a token is needed and not available."""
+        """Returns the headers to send. Raises GaveUp if a token is required but unavailable."""
         token = await self._renewable(self._agent.oauth) if self._agent.oauth else self._agent.token
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def forget(self, refused: dict[str, str]) -> None:
-        """Discards the token of these headers; a newer one stays."""
+        """Discards the token in these headers. A newer token is kept."""
         if self._token and refused.get("Authorization") == f"Bearer {self._token.value}":
             self._token = None
 
@@ -110,8 +110,8 @@ class _BearerTokenSource:
         asked_at_us = self._elapsed_us()
         try:
             grant = _Grant.model_validate_json(await self._ask(oauth))
-        except ValidationError:  # without its text, which would repeat the token
-            raise self._no_token("the answer of its service makes no sense") from None
+        except ValidationError:  # the error's text is omitted because it would repeat the token
+            raise self._no_token("its token service sent an invalid response") from None
         except (GaveUp, TimeoutError) as error:
             raise self._no_token(str(error)) from error
         seconds = min(max(grant.expires_in - _RENEW_SECONDS, 0), 365 * 86_400)
@@ -142,7 +142,7 @@ class _BearerTokenSource:
 
 
 class Exchange:
-    """The HTTP exchange with one agent."""
+    """A client for HTTP requests to one agent."""
 
     def __init__(
         self,
@@ -162,9 +162,9 @@ class Exchange:
         await self._client.aclose()
 
     async def open(self, call: AgentRequest, timeout_seconds: float, max_bytes: int) -> httpx2.Response:
-        """Returns a successful answer whose body is not read yet; the caller closes it.
+        """Returns a successful response whose body has not been read; the caller closes it.
 
-        A request refused for an expired token is sent once more with a new one. Raises GaveUp.
+        A request refused because of an expired token is sent once more with a new token. Raises GaveUp.
         """
         try:
             return await self._open(call, timeout_seconds, max_bytes)
@@ -174,7 +174,7 @@ class Exchange:
             return await self._open(call, timeout_seconds, max_bytes)
 
     async def look(self, call: AgentRequest, timeout_seconds: float) -> int:
-        """Returns the HTTP status of an answer without reading its body. Raises GaveUp."""
+        """Returns the HTTP status of a response without reading its body. Raises GaveUp."""
         headers = await self._credentials.headers()
         response = await self._send(call, headers, timeout_seconds, _LOOK_BYTES, is_patient=False)
         await response.aclose()
@@ -206,7 +206,7 @@ class Exchange:
 
 
 class RunDeadline:
-    """The time limit of a run, by the clock of the event loop."""
+    """The time limit of a run, measured by the clock of the event loop."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -216,14 +216,14 @@ class RunDeadline:
 async def event_data(
     response: httpx2.Response, *, silence_seconds: float, deadline: RunDeadline
 ) -> AsyncGenerator[str, None]:
-    """Yields the data of each event until the body ends; an incomplete last event is dropped.
+    """Yields the data of each event until the body ends. An incomplete last event is dropped.
 
-    Comments and events without data are skipped, but count as signs of life. Raises GaveUp for a body other than an
-    event stream, for exceeded sizes, for silence, and for a broken connection.
+    Comments and events without data are skipped, but reset the silence timeout. Raises GaveUp if the body is not an
+    event stream, if a size limit is exceeded, if the agent is silent for too long, or if the connection breaks.
     """
     if not _is_event_stream(response):
         raise GaveUp(NOT_A_STREAM)
-    response.encoding = "utf-8-sig"  # always UTF-8, whatever the header; perhaps with a byte order mark
+    response.encoding = "utf-8-sig"  # always UTF-8, regardless of the header, possibly with a byte order mark
     source = aiter(httpx2.EventSource(response, max_event_size=EVENT_BYTES))
     async with aclosing(cast("AsyncGenerator[httpx2.ServerSentEvent, None]", source)) as events:
         count = 0

@@ -1,1 +1,1 @@
-"""The tool router: turns a sentence into one call of a tool, or asks, or refuses."""
+"""The tool router: turns a sentence into one tool call, asks for missing arguments, or refuses."""

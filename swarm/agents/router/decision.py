@@ -1,6 +1,6 @@
-"""The router's decision, made by one call of the model: call tools, ask back, or refuse.
+"""The router's decision, made by one model call: call tools, ask the user, or refuse.
 
-A model sees example values of parameters: from the schema, else from name and type.
+The model sees example values of parameters, taken from the schema or derived from the name and type.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BY_NAME: Final = (
     ("name", "Ada"),
     ("id", "42"),
 )
-"""Parts of names, the most specific first."""
+"""Parts of parameter names, most specific first."""
 
 _BY_TYPE: Final[Mapping[object, object]] = {
     "integer": 7,
@@ -51,14 +51,14 @@ _BY_TYPE: Final[Mapping[object, object]] = {
 
 
 _MOST_CHOICES: Final = 20
-"""The longest closed list of values to repeat beside the schema, which has them all."""
+"""The maximum number of allowed values repeated in the description. The schema contains all values."""
 
 ASK: Final = "swarm_ask"
 REFUSE: Final = "swarm_refuse"
 STOP: Final = "swarm_stop"
 
 OWN: Final = frozenset({ASK, REFUSE, STOP})
-"""Names that a server's tools cannot have here."""
+"""Reserved names that a server's tools cannot use."""
 
 
 _QUESTION_MARKS: Final = ("?", "？", "؟")
@@ -66,7 +66,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?…。？！؟](\s|$)|\n")
 
 
 def described(name: str, schema: Mapping[str, Any]) -> str:
-    """Describes a tool's parameters in a line or two: required, then optional, each with its type and an example."""
+    """Describes a tool's parameters in one or two lines: required, then optional, each with its type and an example."""
     needed = set(required(schema))
     known = parameters(schema)
     lines = [
@@ -78,7 +78,7 @@ def described(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def example(name: str, schema: Mapping[str, Any]) -> object:
-    """Returns a plausible value of the parameter."""
+    """Returns a plausible value for the parameter."""
     given = schema.get("examples")
     if isinstance(given, list) and given:
         return given[0]
@@ -92,7 +92,7 @@ def example(name: str, schema: Mapping[str, Any]) -> object:
 
 
 def kind(schema: Mapping[str, Any]) -> str:
-    """Returns the type in words: "number", "integer or null"."""
+    """Returns a readable name of the type: "number", "integer or null"."""
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return " or ".join(str(one) for one in kinds)
@@ -136,7 +136,7 @@ def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedCall:
-    """A call of a tool, with arguments that fit."""
+    """A tool call with valid arguments."""
 
     id: str
     tool: Tool
@@ -145,14 +145,16 @@ class PlannedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallTools:
-    """All arguments are known."""
+    """A decision to call tools. All arguments are known."""
 
     calls: tuple[PlannedCall, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskBack:
-    """An argument is missing, or does not fit. ``question`` is the model's own wording, and may be empty."""
+    """A decision to ask the user, because an argument is missing or invalid. ``question`` is the model's own wording
+    and may be empty.
+    """
 
     question: str = ""
     tool: Tool | None = None
@@ -162,30 +164,30 @@ class AskBack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Refuse:
-    """No tool fits the request."""
+    """A decision to refuse the request, because no tool fits it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopDecision:
-    """The person cancels the request."""
+    """A decision to stop, because the user cancels the request."""
 
 
 RouterDecision = CallTools | AskBack | Refuse | StopDecision
 
 
 def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
-    """Returns the model's choices; the model has to choose, and writes no text.
+    """Returns the choices offered to the model, which must choose one and writes no text.
 
-    Some models cannot be forced to choose (Claude, while it thinks): see `decision_in`.
+    Some models cannot be forced to choose, such as Claude while it is thinking: see `decision_in`.
     """
     own = [
         _own(
             ASK,
-            "Ask the user for what is missing to call a tool. Call this rather than write the question yourself.",
+            "Ask the user for what is missing to call a tool. Call this instead of writing the question yourself.",
             question="the question, in the user's language",
         ),
         _own(REFUSE, "No tool does what is wanted, or it is small talk or a question of general knowledge."),
-        _own(STOP, "The user does not want the request any more: never mind, stop, cancel, forget it."),
+        _own(STOP, "The user no longer wants the request: never mind, stop, cancel, forget it."),
     ]
     return ModelRequestParameters(
         function_tools=[*(_definition(tool) for tool in tools if tool.name not in OWN), *own],
@@ -194,10 +196,10 @@ def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
 
 
 def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> RouterDecision:
-    """Reads the decision from a response. Calls of tools that were not offered are ignored.
+    """Reads the decision from a response. Calls to tools that were not offered are ignored.
 
-    Text in place of calls is ignored too, unless the text is a single question: then the router asks back. An answer
-    to a question of general knowledge is not a question because "Do you want to know more?" follows.
+    Text instead of calls is also ignored, unless it consists of a single question: then the router asks the user. A
+    general answer that ends with "Do you want to know more?" does not count as a question.
     """
     offered = {tool.name: tool for tool in tools if tool.name not in OWN}
     wanted = [part for part in response.parts if isinstance(part, ToolCallPart)]
@@ -237,7 +239,7 @@ def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Itera
 
 
 def _arguments(part: ToolCallPart) -> dict[str, Any]:
-    """Returns the arguments in any provider's form; empty for a value other than an object."""
+    """Returns the arguments from any provider's format; empty if the value is not an object."""
     try:
         arguments = read(part.args) if isinstance(part.args, str) else part.args
     except ValueError:

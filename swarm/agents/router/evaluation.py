@@ -1,6 +1,6 @@
-"""Evaluation of a model's routing: labelled sentences, each run through the router's one deciding call.
+"""Evaluates a model's routing: runs each labelled sentence through the router's single decision call.
 
-A label has a message, the available tools, and the expected decision. The results are a table.
+A label contains a message, the available tools, and the expected decision. The results form a table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SENTENCES: Final = Path(__file__).with_name("sentences.yaml")
 
 
 class Expected(StrEnum):
-    """The right decision."""
+    """The correct decision for a sentence."""
 
     CALL = "call"
     ASK = "ask"
@@ -37,38 +37,38 @@ class Expected(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _KnownTool:
-    """A tool of the evaluation, without an implementation."""
+    """A tool that the evaluation describes but does not implement."""
 
     name: str
     server: str
     description: str
     parameters: Mapping[str, Any]
-    allowed: bool  # disallowed tools exist for requests that must be refused
+    allowed: bool  # tools that are not allowed test whether requests are refused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """One sentence with its label."""
+    """A sentence with its label."""
 
     id: str
     category: str  # "complete", "missing", "no tool", "small talk", "not allowed", "other languages", "follow-up"
     say: str
     expected: Expected
-    tool: str = ""  # the tool to be called
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # required arguments of the call; others are allowed
+    tool: str = ""  # the tool that should be called
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # required arguments; others are allowed
     before: Sequence[tuple[str, str]] = ()  # earlier messages: ("user" or "assistant", text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """All sentences, and their tools."""
+    """All sentences of an evaluation and their tools."""
 
     tools: tuple[_KnownTool, ...]
     cases: tuple[Case, ...]
 
 
 def load(path: Path = SENTENCES) -> Suite:
-    """Reads the sentences of a file in the form of ``sentences.yaml``."""
+    """Loads the sentences from a file with the format of ``sentences.yaml``."""
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     tools = tuple(
         _KnownTool(
@@ -106,7 +106,7 @@ def _case(category: str, number: int, entry: Mapping[str, Any]) -> Case:
 
 
 class Got(StrEnum):
-    """The router's decision."""
+    """The decision that the router made."""
 
     CALL = "call"
     WRONG_TOOL = "wrong tool"
@@ -123,23 +123,23 @@ class Judged:
 
     case: Case
     got: Got
-    detail: str  # the decision, or the error; short
-    requests: int  # calls of the model
+    detail: str  # a short form of the decision or error
+    requests: int  # number of model calls
     usage: ModelUsage
 
     @property
     def is_right(self) -> bool:
-        """Whether the decision matches the label."""
+        """Returns whether the decision matches the label."""
         return self.got.value == self.case.expected.value
 
 
 class Forgets:
-    """An empty memory: each sentence carries its earlier messages."""
+    """An empty memory, because each sentence includes its earlier messages."""
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, run_id: str = ""
     ) -> list[SessionMessage]:
-        """Returns nothing."""
+        """Returns no messages."""
         return []
 
 
@@ -150,7 +150,7 @@ async def evaluate(
     parallel: int = 4,
     done: Callable[[Judged], None] = lambda judged: None,
 ) -> list[Judged]:
-    """Decides every sentence, ``parallel`` at a time, with calls of the model only. Keeps the suite's order."""
+    """Decides every sentence, ``parallel`` at a time. Calls the model but no tools. Keeps the suite's order."""
     tools = [_offered(tool) for tool in suite.tools if tool.allowed]
     gate = asyncio.Semaphore(parallel)
 
@@ -218,7 +218,7 @@ def _has(arguments: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
 
 
 def _same(given: Any, expected: Any) -> bool:
-    """Whether two values are equal: texts without case and outer space, numbers as numbers."""
+    """Returns whether two values are equal, ignoring case and surrounding spaces in texts and the types of numbers."""
     if isinstance(given, str) and isinstance(expected, str):
         return given.strip().casefold() == expected.strip().casefold()
     return bool(given == expected)

@@ -1,8 +1,8 @@
-"""The tool router: one call of the model decides, the tools run, and one more call words their results.
+"""The tool router: one model call makes the decision, the tools run, and one more model call summarises their results.
 
-No other call is made: a refusal is built from the tools' descriptions, a question for missing arguments from the
-tool's schema where the model has not worded one, and a failure is shown unchanged. Calls of the model are single ones,
-so pydantic-ai does not count them.
+The router makes no other model calls. A refusal is built from the tools' descriptions. A question about missing
+arguments is built from the tool's schema if the model did not word one. A failure is shown unchanged. The router calls
+the model directly, so pydantic-ai does not count these calls.
 """
 
 from __future__ import annotations
@@ -63,11 +63,13 @@ _Results = Sequence[tuple[PlannedCall, ToolAnswer]]
 _log = structlog.get_logger(__name__)
 
 _RECENT_MESSAGES: Final = 20
-"""The number of earlier messages shown to the model: a request that waits for an answer is among the last."""
+"""The number of earlier messages shown to the model. A request that waits for an answer is among the latest."""
 
 
 class _Meter:
-    """Counts the usage of runs. Raises UsageLimitExceeded, in pydantic-ai's words, for a step beyond a limit."""
+    """A counter of the usage of runs. Raises UsageLimitExceeded, with pydantic-ai's wording, when a step exceeds a
+    limit.
+    """
 
     def __init__(self, limits: RunLimits, usage_of: Callable[[ModelResponse], ModelUsage]) -> None:
         self._limits = limits
@@ -78,19 +80,21 @@ class _Meter:
         _check("request_limit", self._limits.requests, run.usage.requests + 1)
 
     def count(self, run: BuiltinRun, response: ModelResponse) -> None:
-        """Counts the usage of a model's answer."""
+        """Adds the usage of a model's response."""
         run.used(self._usage_of(response))
         run.model = label_of(response)
 
     def after_request(self, run: BuiltinRun) -> None:
-        """Raises UsageLimitExceeded if the answers used too much, which is known only afterwards."""
+        """Raises UsageLimitExceeded if the responses used too many tokens, which is known only afterwards."""
         used = run.usage
         _check("total_tokens_limit", self._limits.tokens, used.input_tokens + used.output_tokens)
         if used.cost_microdollars is not None:
             _check("cost_limit", self._limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
 
     def before_tools(self, run: BuiltinRun, calls: int) -> None:
-        """Counts calls of tools before they are made. Raises UsageLimitExceeded for too many; then none may be made."""
+        """Counts tool calls before they are made. Raises UsageLimitExceeded if there are too many; then none may be
+        made.
+        """
         _check("tool_calls_limit", self._limits.tool_calls, run.usage.tool_calls + calls)
         run.used(ModelUsage(tool_calls=calls))
 
@@ -101,7 +105,7 @@ def _check(name: str, limit: int | Decimal | None, used: int | Decimal) -> None:
 
 
 def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
-    """Words a refusal with the available tools, from their own descriptions."""
+    """Builds a refusal that lists the available tools with their own descriptions."""
     lines = [f"- `{tool.name}`: {_first_sentence(tool.description)}" for tool in tools[:_MOST_TOOLS_NAMED]]
     if len(tools) > _MOST_TOOLS_NAMED:
         lines.append(f"- and {len(tools) - _MOST_TOOLS_NAMED} more")
@@ -109,7 +113,7 @@ def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
 
 
 def question(ask: AskBack, fallback: str) -> str:
-    """Returns the question, in the model's words or from the tool's schema."""
+    """Returns the model's question, or builds one from the tool's schema."""
     if ask.question or ask.tool is None:
         return ask.question or fallback
     known = parameters(ask.tool.parameters)
@@ -120,7 +124,7 @@ def question(ask: AskBack, fallback: str) -> str:
 
 
 def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
-    """Words the unchanged results of the calls for people, for failed calls and where a model cannot word them."""
+    """Describes the results unchanged for the user, for failed calls or if the model cannot summarise them."""
     return "\n\n".join(
         _result(call, shortened(answer.text, _RAW_CHARACTERS), failed=answer.failed, with_arguments=len(results) > 1)
         for call, answer in results
@@ -128,7 +132,7 @@ def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
 
 
 def for_model(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
-    """Words the results of the calls for the model, with arguments and at full length."""
+    """Describes the results of the calls for the model, with arguments and in full."""
     return "\n\n".join(
         _result(call, answer.text, failed=answer.failed, with_arguments=True) for call, answer in results
     )
@@ -160,7 +164,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 class _Teller:
-    """Calls tools and shows results, for one router."""
+    """The part of a router that calls tools and shows their results."""
 
     def __init__(self, model: Model, meter: _Meter, *, most_characters: int) -> None:
         self._model = model
@@ -168,10 +172,10 @@ class _Teller:
         self._most_characters = most_characters
 
     async def tell(self, run: BuiltinRun, calls: Sequence[PlannedCall], result_of: Callable[[str], str]) -> None:
-        """Calls the tools, all at once, and shows their results.
+        """Calls all tools concurrently and shows their results.
 
-        ``result_of`` gives the instructions for results of an MCP server's tools. The results are shown in any case:
-        unchanged, where the model fails to word them. If every tool failed, the model is not called.
+        ``result_of`` gives the instructions for results of an MCP server's tools. If the model fails to summarise the
+        results, they are shown unchanged. If every tool failed, the model is not called.
         """
         self._meter.before_tools(run, len(calls))
         caps = CallCaps()
@@ -190,13 +194,13 @@ class _Teller:
         return answer
 
     async def _worded(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> bool:
-        """Has the model word the results. Returns whether the model did so to the end."""
+        """Asks the model to summarise the results. Returns whether the model finished the text."""
         try:
             said = await self._word(run, results, result_of)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tools have done their work, and it is told
-            # Only the type: a provider's text may hold people's words.
+            # Log only the type: a provider's text may contain user messages.
             _log.warning(
-                "A result is told as it is.", action="route", run_id=run.input.agui_run_id, error=type(error).__name__
+                "A result is shown unchanged.", action="route", run_id=run.input.agui_run_id, error=type(error).__name__
             )
             return False
         await run.written(ANSWER)
@@ -228,19 +232,19 @@ class _Teller:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wordings:
-    """The prompts and fixed texts of one run of the router; see `swarm.agents.prompts`."""
+    """The prompts and fixed texts of one router run; see `swarm.agents.prompts`."""
 
-    decide: str  # to the deciding model
-    result_of: Callable[[str], str]  # to the model that words the results of an MCP server's tools
-    refuse_intro: str  # to people, before the list of tools
-    refuse_outro: str  # to people, after it
-    no_tools: str  # to people, without any tool
-    ask: str  # to people, where the model asks without a question
-    stopped: str  # to people who cancel the request
+    decide: str  # for the model that decides
+    result_of: Callable[[str], str]  # for the model that summarises the results of an MCP server's tools
+    refuse_intro: str  # for the user, before the list of tools
+    refuse_outro: str  # for the user, after the list of tools
+    no_tools: str  # for the user, if no tools are available
+    ask: str  # for the user, if the model asks without a question
+    stopped: str  # for a user who cancels the request
 
 
 FindWordings = Callable[[RunInput, Sequence[Tool]], Awaitable[Wordings]]
-"""Finds the wordings for a run. Raises a SwarmError whose message is for people."""
+"""Finds the texts for a run. Raises a SwarmError with a user-facing message."""
 
 
 class _Recalls(Protocol):
@@ -275,7 +279,7 @@ class Router:
         self._teller = _Teller(model, self._meter, most_characters=most_characters)
 
     async def aclose(self) -> None:
-        """Does nothing: the router owns no resources."""
+        """Does nothing: the router has no resources to release."""
 
     async def answer(self, run: BuiltinRun) -> None:
         """Answers one run."""
@@ -295,7 +299,7 @@ class Router:
                 await self._teller.tell(run, calls, words.result_of)
 
     async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> RouterDecision:
-        """Returns the decision alone, by exactly one call of the model."""
+        """Returns only the decision, made by exactly one model call."""
         return await self._decided(run, tools, await self._wordings(run.input, tools))
 
     async def _decided(self, run: BuiltinRun, tools: Sequence[Tool], words: Wordings) -> RouterDecision:
@@ -314,7 +318,9 @@ class Router:
         return decision
 
     async def _before(self, run: BuiltinRun) -> list[SessionMessage]:
-        """Returns earlier messages of the thread if given, else of the session, beginning with a person's message."""
+        """Returns the thread's earlier messages if given, otherwise the session's, beginning with a person's
+        message.
+        """
         if run.input.history:
             said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.input.history]
         else:
@@ -325,6 +331,6 @@ class Router:
 
 
 def _instructed(messages: list[ModelMessage], instructions: str) -> list[ModelMessage]:
-    """Adds the instructions to the last message, the only place where they take effect."""
+    """Adds the instructions to the last message, because they have no effect elsewhere."""
     *before, last = messages
     return [*before, replace(last, instructions=instructions) if isinstance(last, ModelRequest) else last]

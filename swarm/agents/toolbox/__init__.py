@@ -1,1 +1,1 @@
-"""Tools of built-in agents: their definition, and the checks and limits of their calls."""
+"""Tools of built-in agents: their definition, and the validation and limits of their calls."""

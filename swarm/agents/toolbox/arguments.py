@@ -1,4 +1,4 @@
-"""Arguments of a tool's call, checked against its JSON Schema before the call."""
+"""Validates and corrects the arguments of a tool call, using the tool's JSON Schema."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 
 _MOST_PROBLEMS: Final = 5
-"""The number of problems reported at once; a model with more errors starts again anyway."""
+"""The maximum number of problems reported at once. A model with more errors starts over anyway."""
 
 _NOTHING_ELSE: Final[Registry[Any]] = Registry()
-"""A registry without documents: otherwise the library would fetch references of a server's schema."""
+"""A registry without documents; otherwise the library would fetch the references in a server's schema."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checked:
-    """The errors of a call's arguments; none, if both fields are empty."""
+    """The errors in a call's arguments; there are none if both fields are empty."""
 
     missing: tuple[str, ...] = ()  # required parameters without a value, in order
     problems: tuple[str, ...] = ()  # one clause each: "b: 'x' is not of type 'integer'"
@@ -37,7 +37,9 @@ class Checked:
 
 
 def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Checked:
-    """Checks arguments against a tool's parameters. A broken schema, a fault of its server, accepts all arguments."""
+    """Validates arguments against a tool's parameters. An invalid schema, which is the server's fault, accepts all
+    arguments.
+    """
     missing = tuple(name for name in required(schema) if _is_missing(schema, arguments, name))
     return Checked(missing=missing, problems=_problems(schema, arguments, missing))
 
@@ -49,7 +51,7 @@ def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def parameters(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the parameters by name, each with its schema; references within the same document are resolved."""
+    """Returns the parameters by name, each with its schema. References within the same document are resolved."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
@@ -57,11 +59,11 @@ def parameters(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Corrects arguments that fit the schema only in another spelling.
+    """Converts arguments that fit the schema only after a conversion.
 
-    Numbers, truth values, lists and objects written as text become values, numbers become text where the schema
-    requires this, and words of a closed list get its upper and lower case. Other arguments stay unchanged. Optional
-    ones that are null where null is not allowed are left out: models mean "not given" by null.
+    Numbers, booleans, lists and objects written as text become values, numbers become text if the schema requires this,
+    and values from a fixed list get the case used in the list. Other arguments are unchanged. Optional arguments that
+    are null although the schema does not allow null are left out, because models use null to mean "not given".
     """
     known, needed = parameters(schema), set(required(schema))
     return {
@@ -72,7 +74,7 @@ def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str,
 
 
 def read(text: str) -> Any:
-    """Reads a value from JSON. Raises ValueError, also for "NaN" and its kind, and for too deep nesting.
+    """Reads a value from JSON. Raises ValueError, also for "NaN", similar numbers, and nesting that is too deep.
 
     Python reads such numbers, but other programs do not.
     """
@@ -96,7 +98,7 @@ def _resolved(schema: Mapping[str, Any], part: object, hops: int = 8) -> Mapping
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number.")
+    raise ValueError(f"{constant} is not a number.")
 
 
 def _mended(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> Any:
@@ -106,9 +108,9 @@ def _mended(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> A
 
 
 def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
-    """Yields possible meanings of a value that does not fit."""
+    """Yields possible interpretations of a value that does not fit."""
     if isinstance(value, str):
-        for text in (value, value.strip().lower()):  # Python's True is JSON's true
+        for text in (value, value.strip().lower()):  # converts Python's True to JSON's true
             try:
                 yield read(text)
             except ValueError:
@@ -122,7 +124,7 @@ def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
 
 
 def _fits(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> bool | None:
-    """Whether a value fits a part of a schema; None if the schema is broken."""
+    """Returns whether a value fits a part of a schema; None if the schema is invalid."""
     try:
         return bool(_validator(schema).evolve(schema=dict(part)).is_valid(value))
     except Exception as error:  # noqa: BLE001 - see `_problems`
@@ -131,7 +133,7 @@ def _fits(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> boo
 
 
 def _is_missing(schema: Mapping[str, Any], arguments: Mapping[str, Any], name: str) -> bool:
-    """Whether a required parameter has no value. An empty text is a value where the schema allows it."""
+    """Returns whether a required parameter has no value. An empty text is a value if the schema allows it."""
     if name not in arguments:
         return True
     value, part = arguments[name], parameters(schema).get(name, {})
@@ -147,7 +149,7 @@ def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: 
     try:
         json.dumps(dict(arguments), allow_nan=False)
     except (ValueError, TypeError, RecursionError):
-        return ("there is something in them that JSON cannot say",)
+        return ("they contain something that JSON cannot express",)
     try:
         validator = _validator(schema)
         validator.check_schema(dict(schema))
@@ -159,7 +161,7 @@ def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: 
 
 
 def _note_broken(error: Exception) -> None:
-    _log.debug("A tool's parameters are described in a way that cannot be used.", action="schema", error=str(error))
+    _log.debug("The schema of a tool's parameters is not usable.", action="schema", error=str(error))
 
 
 def _validator(schema: Mapping[str, Any]) -> Validator:
@@ -168,7 +170,7 @@ def _validator(schema: Mapping[str, Any]) -> Validator:
 
 
 def _is_about(error: ValidationError, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> bool:
-    """Whether an error reports only a missing parameter, which is reported separately."""
+    """Returns whether an error only reports a missing parameter, which is reported separately."""
     path = list(error.absolute_path)
     if error.validator == "required" and not path and isinstance(error.schema, Mapping):
         return all(name in arguments or name in missing for name in required(error.schema))

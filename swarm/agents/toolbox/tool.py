@@ -1,8 +1,8 @@
 """A tool of any kind (from an MCP server, from a program, or in the coordinator), and its calls in a run.
 
-Calls have limits on their number and on the length of answers; a failing tool fails no run. A tool that reached its
-limit answers so, by name, and all other tools go on. If a step of the model has only such calls, the model is asked to
-conclude.
+The number of calls and the length of answers are limited; a failing tool does not fail the run. A tool that has reached
+its limit reports this and its name, and all other tools continue to work. If a step of the model contains only such
+calls, the model is asked to conclude.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ CONCLUDE: Final = (
 )
 
 _NOTE_CHARACTERS: Final = 60
-"""The longest note about left out text."""
+"""The maximum length of the note about omitted text."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolAnswer:
-    """A tool's answer. A failure is an answer too, which the model and people may read."""
+    """A tool's answer. A failure is also an answer, which the model and people may read."""
 
     text: str  # without secrets
     failed: bool = False
 
 
 CallTool = Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]
-"""Calls a tool with arguments that fit its parameters. Raises nothing but CancelledError, which ends the call.
+"""Calls a tool with arguments that fit its parameters. Raises only CancelledError, which ends the call.
 
 A cancelled call leaves no process and no connection behind.
 """
@@ -52,55 +52,59 @@ class Tool:
     parameters: Mapping[str, Any]  # a JSON Schema whose type is "object"
     call: CallTool
     server: str = ""  # the MCP server that provides the tool; empty: none
-    most_calls: int | None = None  # in one run; None: no limit
+    most_calls: int | None = None  # in one run; None for no limit
     is_read_only: bool = False  # changes nothing and sends nothing anywhere
 
 
 def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
-    """Returns a refusal for a run started only by strangers' messages; None if the call may be made."""
+    """Returns a refusal for a run that was started only by strangers' messages; None if the call may be made."""
     if not by_strangers or tool.is_read_only:
         return None
     return ToolAnswer(
         text=(
-            f"{tool.name} was not called: it may change something, and nobody but people who are no members of this "
-            f"workspace has asked for it. Go on without {tool.name}; tools that only read still work. Tell them that a "
+            f"{tool.name} was not called: it may change something, and only people who are not members of this "
+            f"workspace asked for it. Continue without {tool.name}; tools that only read still work. Tell them that a "
             "member has to ask for it."
         )
     )
 
 
 def object_schema(properties: Mapping[str, object], *, required: Sequence[str]) -> Mapping[str, Any]:
-    """Returns a JSON Schema of a tool's parameters, without any others."""
+    """Returns a JSON Schema for a tool's parameters that allows no other parameters."""
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
 @dataclass(slots=True)
 class CallCaps:
-    """The calls of one run."""
+    """The call counts and limits of one run."""
 
     _calls: Counter[str] = field(default_factory=Counter)
     _refused: Counter[int] = field(default_factory=Counter)  # refused calls, by the model's step
 
     def refusal(self, tool: Tool, step: int) -> ToolAnswer | None:
-        """Counts a call of the model's step ``step``. Returns an answer in place of the call after the limit."""
+        """Counts a call in the model's step ``step``. Returns an answer to use instead of the call if the limit is
+        exceeded.
+        """
         is_capped = tool.most_calls is not None and self._calls[tool.name] >= tool.most_calls
         if not is_capped:
             self._calls[tool.name] += 1
             return None
         self._refused[step] += 1
         times = "once" if tool.most_calls == 1 else f"{tool.most_calls} times"
-        limit = f"{times}, which is the limit for one question" if tool.most_calls else "as often as one question may"
+        limit = (
+            f"{times}, which is the limit for one question" if tool.most_calls else "as often as one question allows"
+        )
         return ToolAnswer(
             text=f"{tool.name} has been called {limit}. Go on without {tool.name}; other tools still work."
         )
 
     def must_conclude(self, step: int, calls: int) -> bool:
-        """Whether all ``calls`` of the model's step ``step`` were refused."""
+        """Returns whether all ``calls`` in the model's step ``step`` were refused."""
         return 0 < calls <= self._refused[step]
 
 
 async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: int) -> ToolAnswer:
-    """Returns the tool's answer, cut to ``most_characters``. Raises nothing but CancelledError.
+    """Returns the tool's answer, shortened to ``most_characters``. Raises only CancelledError.
 
     A tool should not raise either; an unexpected error is logged and returned as a failure.
     """
@@ -109,30 +113,36 @@ async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: in
     except asyncio.CancelledError:
         if _is_cancelled():
             raise
-        _log.warning("A tool broke off.", action="tool_broken", tool=tool.name, server=tool.server)
+        _log.warning("A tool call was interrupted.", action="tool_broken", tool=tool.name, server=tool.server)
         return ToolAnswer(text=f"{tool.name} broke off before it answered.", failed=True)
     except Exception as error:  # noqa: BLE001 - the run goes on: the model reads that the tool has failed
-        _log.error("A tool failed inside.", action="tool_failed", tool=tool.name, server=tool.server, exc_info=error)
+        _log.error(
+            "A tool failed with an unexpected error.",
+            action="tool_failed",
+            tool=tool.name,
+            server=tool.server,
+            exc_info=error,
+        )
         return ToolAnswer(text=f"{tool.name} failed: something went wrong on our side.", failed=True)
 
 
 def _is_cancelled() -> bool:
-    """Whether this task itself is cancelled; a cancelled connection below raises the same error."""
+    """Returns whether this task itself is cancelled. A cancelled connection in a library raises the same error."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def capped(answer: ToolAnswer, most_characters: int) -> ToolAnswer:
-    """Limits an answer to ``most_characters``, with the note if the limit leaves room for text.
+    """Limits an answer to ``most_characters``, with a note if the limit leaves room for text.
 
-    A long answer loses its middle: the beginning and end of a program's output are most useful. Halves of characters,
-    which no provider accepts, are replaced.
+    A long answer has its middle removed, because the beginning and end of a program's output are most useful. Unpaired
+    surrogates, which no provider accepts, are replaced.
     """
     return replace(answer, text=shortened(storable(answer.text), most_characters))
 
 
 def shortened(text: str, most_characters: int) -> str:
-    """Returns the text, without its middle if too long."""
+    """Returns the text, without its middle if it is too long."""
     if len(text) <= most_characters:
         return text
     kept = max(most_characters - _NOTE_CHARACTERS, most_characters // 2)

@@ -1,1 +1,1 @@
-"""Tools that the coordinator gives to its built-in agents."""
+"""Tools that the coordinator provides to its built-in agents."""

@@ -1,7 +1,7 @@
-"""The coding programs to which agents can delegate: their arguments and the reading of their output.
+"""The coding programs to which agents can delegate: their arguments, and how their output is read.
 
-Each program runs once, without a person, in a folder of the work tree, with permission to change files there. Further
-permissions depend on the program and its options: the coordinator confines none of them.
+Each program runs once, unattended, in a folder of the work tree, with permission to change files there. Other
+permissions depend on the program and its options; the coordinator restricts none of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CLAUDE_OPTIONS: Final = ("--permission-mode", "acceptEdits")
 CODEX_OPTIONS: Final = ("--sandbox", "workspace-write")
 
 _MOST_CHARACTERS: Final = 60_000
-"""The limit of a program's output. The agent's own limit cuts the text for a model further."""
+"""The limit for a program's output. The agent's own limit shortens the text for a model even more."""
 
 _UNCONNECTED: Final = re.compile(
     r"connection (?:error|failed|refused|reset|timed out|closed)|(?:could not|failed to|unable to|cannot) connect"
@@ -27,22 +27,22 @@ _UNCONNECTED: Final = re.compile(
     r"|stream disconnected before completion|ECONN(?:REFUSED|RESET|ABORTED)|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|dns error",
     re.IGNORECASE,
 )
-_LATELY: Final = 10_000  # characters, within which a program reports the cause of its end
+_LATELY: Final = 10_000  # the last characters, in which a program reports why it exited
 
 _AT_WORK: Final = re.compile(
     r"^[ \t]*> |\busing tool\b|\btool (?:use|call)\b|\bpurpose:|\bi will run\b|\bcompleted in\b",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Output of kiro-cli once a model has answered."""
+"""Output of kiro-cli after a model has answered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProgramOutput:
-    """The result of a run, read from its output."""
+    """The result of a run, as read from its output."""
 
     text: str  # readable; may be empty
     is_done: bool  # whether the program reports success; the exit code counts too
-    has_worked: bool = False  # whether a model has answered, so that files may have changed
+    has_worked: bool = False  # whether a model has answered; if so, files may have changed
     note: str = ""  # the usage, in a few words
 
 
@@ -50,16 +50,16 @@ class ProgramOutput:
 class CodingProgram:
     """One coding program."""
 
-    name: str  # its tool is called by this and "-delegate"
-    about: str  # for the model
+    name: str  # its tool is called by this name followed by "-delegate"
+    about: str  # description for the model
     argv: Callable[[str], Sequence[str]]  # its arguments, from the task
-    reads_task: bool  # on standard input; else the task is its last argument
-    most_bytes: int  # of its output; the end counts most
+    reads_task: bool  # on standard input; otherwise the task is the last argument
+    most_bytes: int  # the maximum size of its output; the end of longer output matters most
     heard: Callable[[Ran], ProgramOutput]
 
 
 def kiro_cli() -> CodingProgram:
-    """Returns ``kiro-cli``, which prints plain text, and takes the task as an argument."""
+    """Returns ``kiro-cli``, which prints plain text and takes the task as an argument."""
     options = ("chat", "--no-interactive", "--trust-all-tools")
     return CodingProgram(
         name="kiro",
@@ -96,7 +96,7 @@ def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
 
 
 def could_not_connect(ran: Ran, output: ProgramOutput) -> bool:
-    """Whether a run failed to connect before any work was done: a second run may succeed."""
+    """Returns whether a run failed to connect before doing any work, so that a second run may succeed."""
     failed = not ran.timed_out and (ran.code != 0 or not output.is_done)
     return (
         failed
@@ -106,7 +106,9 @@ def could_not_connect(ran: Ran, output: ProgramOutput) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Makes output readable: overwritten lines, as of a progress bar, keep their last text; long output is cut."""
+    """Makes output readable: overwritten lines, for example of a progress bar, keep their last text; long output is
+    cut.
+    """
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[: _MOST_CHARACTERS // 3]}\n[…]\n{text[-_MOST_CHARACTERS * 2 // 3 :]}"
     lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
@@ -114,19 +116,19 @@ def _clean(text: str) -> str:
 
 
 def _no_option(task: str) -> str:
-    """Puts a space before a leading dash, so that the task is not read as an option."""
+    """Adds a space before a leading dash, so that the task is not read as an option."""
     return f" {task}" if task.startswith("-") else task
 
 
 def _plain(ran: Ran) -> ProgramOutput:
-    """Reads plain output: standard output has the answer, standard error the progress and errors."""
+    """Reads plain output: standard output contains the answer, standard error the progress and errors."""
     answer, rest = _clean(ran.output), _clean(ran.errors)
     text = "\n".join(filter(None, (answer, rest if ran.code != 0 or not answer else "")))
     return ProgramOutput(text=text, is_done=True, has_worked=bool(_AT_WORK.search(f"{answer}\n{rest}")))
 
 
 def _result(ran: Ran) -> ProgramOutput:
-    """Reads the last line that is a result."""
+    """Reads the last output line that is a result."""
     results = [value for value in _objects(ran.output) if value.get("type") == "result"]
     if not results:
         return _unread(ran)
@@ -176,12 +178,12 @@ def _tokens(events: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _unread(ran: Ran) -> ProgramOutput:
-    """Reads output of an unexpected form as text, and never as complete."""
+    """Reads output of an unexpected form as text, and never as success."""
     return ProgramOutput(text="\n".join(filter(None, (_clean(ran.output), _clean(ran.errors)))), is_done=False)
 
 
 def _objects(output: str) -> Iterator[Mapping[str, Any]]:
-    """Yields the lines that are JSON objects."""
+    """Yields the output lines that are JSON objects."""
     for line in output.splitlines():
         if not line.lstrip().startswith("{"):
             continue

@@ -1,4 +1,4 @@
-"""``kiro-delegate``, ``claude-delegate``, ``codex-delegate``: work for a coding program."""
+"""``kiro-delegate``, ``claude-delegate``, ``codex-delegate``: delegate work to a coding program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_TASK_BYTES: Final = 100_000
 """Linux accepts 128 KiB in one argument; a longer task belongs in a file."""
 
 _ATTEMPTS: Final = 2
-_PAUSE_SECONDS: Final = 2.0  # before the second
+_PAUSE_SECONDS: Final = 2.0  # before the second attempt
 _SECRET: Final = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _PLAIN_TERMINAL: Final = {"TERM": "dumb", "NO_COLOR": "1"}
 
@@ -43,10 +43,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delegates:
-    """The available tools, and the reasons for the absence of others."""
+    """The available tools, and the reasons why others are unavailable."""
 
     tools: tuple[Tool, ...]
-    absent: tuple[str, ...]  # a line for each missing tool, with the reason
+    absent: tuple[str, ...]  # one line per missing tool, with the reason
 
 
 def delegate_tools(
@@ -64,10 +64,10 @@ def delegate_tools(
     """Returns a tool for each coding program that is installed.
 
     Args:
-        root: The work tree. A program starts in it, and is *not* confined to it.
-        env: The programs' whole environment, see `captured.clean_environment`: with their sign-in data, and without
-            secrets of the coordinator. Programs given by name are looked for along its ``PATH``.
-        timeout_seconds: For a task, a second attempt included.
+        root: The work tree. A program starts in it, but is *not* confined to it.
+        env: The programs' complete environment, see `captured.clean_environment`: with their sign-in data, and without
+            the coordinator's secrets. Programs given by name are searched for on its ``PATH``.
+        timeout_seconds: For a task, including a second attempt.
         pause_seconds: Before the second attempt of a program that could not connect.
     """
     wanted = ((kiro_cli(), kiro_path), (claude_code(claude_options), claude), (codex_cli(codex_options), codex))
@@ -92,13 +92,15 @@ def delegate_tools(
 
 
 def _found(path: Path, env: Mapping[str, str]) -> str | None:
-    """Returns a program's absolute path, since it starts in another folder. A bare name is looked for on the PATH."""
+    """Returns a program's absolute path, because it starts in another folder. A bare name is searched for on
+    the PATH.
+    """
     found = shutil.which(_expanded(path, env), path=env.get("PATH", ""))
     return None if found is None else str(Path(found).absolute())
 
 
 def _expanded(path: Path, env: Mapping[str, str]) -> str:
-    """Replaces ``~`` with the home of the program's environment."""
+    """Replaces ``~`` with the home directory in the program's environment."""
     first, *rest = path.parts or ("",)
     return str(Path(env["HOME"], *rest)) if first == "~" and "HOME" in env else str(path)
 
@@ -108,7 +110,7 @@ def _absence(program: CodingProgram, path: Path, env: Mapping[str, str]) -> str:
     if "/" not in expanded:
         why = f"there is no program '{expanded}' on the PATH"
     else:
-        why = f"{expanded} {'is no program that may be run' if Path(expanded).exists() else 'does not exist'}"
+        why = f"{expanded} {'is not an executable program' if Path(expanded).exists() else 'does not exist'}"
     return f"{program.name}-delegate: {why}; install it, or set tools.delegates.{program.name}."
 
 
@@ -118,7 +120,7 @@ class _Delegate:
     path: str
     tree: WorkTree
     env: Mapping[str, str]
-    secrets: Sequence[str] = field(repr=False)  # the longest first
+    secrets: Sequence[str] = field(repr=False)  # longest first
     timeout_seconds: float
     pause_seconds: float
 
@@ -141,14 +143,18 @@ class _Delegate:
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         task = _task(arguments["task"])
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
-            _log.info("work is handed over", action="tool_delegate", tool=self.name, folder=folder.path)
+            _log.info("work is delegated", action="tool_delegate", tool=self.name, folder=folder.path)
             ran, output = await self._ran(task, folder.by_descriptor)
         answer = self._answer(ran, output)
-        _log.info("work has come back", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed)
+        _log.info(
+            "delegated work has ended", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed
+        )
         return answer
 
     async def _ran(self, task: str, folder: str) -> tuple[Ran, ProgramOutput]:
-        """Runs the program, and again if it could not connect and has done nothing. Both runs share one time limit."""
+        """Runs the program, and runs it again if it could not connect and did nothing. Both runs share one time
+        limit.
+        """
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         ran = await self._run(task, folder, self.timeout_seconds)
         output = await asyncio.to_thread(self.program.heard, ran)  # the output may be long
@@ -182,12 +188,14 @@ class _Delegate:
 
     def _answer(self, ran: Ran, output: ProgramOutput) -> ToolAnswer:
         why = _why(ran, output, Path(self.path).name, self.timeout_seconds)
-        text = self._hidden(output.text) or ("" if why else "It is done, and said nothing.")
+        text = self._hidden(output.text) or ("" if why else "It finished without output.")
         note = f"[{self.program.name}: {output.note}]" if output.note else ""
         return ToolAnswer(text="\n\n".join(filter(None, (why, text, note))), failed=bool(why))
 
     def _hidden(self, text: str) -> str:
-        """Removes the secrets given to the program. Other text similar to secrets may be the code under discussion."""
+        """Removes the secrets given to the program. Other text that resembles secrets may be the code under
+        discussion.
+        """
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         return text
@@ -195,7 +203,7 @@ class _Delegate:
 
 _PARAMETERS: Final = object_schema(
     {
-        "task": {"type": "string", "minLength": 1, "description": "The task, with all that has to be known for it"},
+        "task": {"type": "string", "minLength": 1, "description": "The task, with all necessary information"},
         "working_directory": {
             "type": "string",
             "default": ".",
@@ -209,24 +217,24 @@ _PARAMETERS: Final = object_schema(
 def _task(value: str) -> str:
     task = plain(value, "The task").strip()
     if not task:
-        raise ToolRefused("The task is empty; say what is to be done.")
+        raise ToolRefused("The task is empty; describe what to do.")
     if (size := len(task.encode())) > _MOST_TASK_BYTES:
         raise ToolRefused(
-            f"The task has {size:,} bytes, and {_MOST_TASK_BYTES:,} are the most; put the rest into a file."
+            f"The task has {size:,} bytes; the maximum is {_MOST_TASK_BYTES:,}; put the rest into a file."
         )
     return task
 
 
 def _why(ran: Ran, output: ProgramOutput, name: str, timeout_seconds: float) -> str:
-    """Returns the reason of a failure; empty without a failure."""
+    """Returns the reason for a failure; empty if there is none."""
     if ran.timed_out:
-        return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."
+        return f"{name} was terminated after {timeout_seconds:g} seconds. Its changes up to then are kept."
     if could_not_connect(ran, output):
         return f"{name} could not connect, twice; try again later."
     if ran.code is None or ran.code < 0:
-        return f"{name} was ended by the system. What it changed until then is still there."
+        return f"{name} was terminated by the system. Its changes up to then are kept."
     if ran.code:
         return f"{name} failed (exit code {ran.code})."
     if not output.is_done:
-        return f"{name} did not come to its end."
+        return f"{name} did not finish."
     return ""

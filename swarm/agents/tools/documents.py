@@ -17,15 +17,15 @@ FETCH_DOCUMENT_MAX_CALLS: Final = 10
 
 _SEARCH: Final = (
     "Search the organisation's documents. Search before you answer questions about its products, processes, services "
-    "or people, even if you think that you know. Give two to five keywords, as they would stand in the text, not a "
+    "or people, even if you think that you know. Give two to five keywords, as they would appear in the text, not a "
     "sentence; a product's own name and spelling work best. Every word also finds longer ones that begin with it; "
-    "synonyms and other languages are not found, so try them as searches of their own. For a question with several "
+    "synonyms and other languages are not found, so search for them separately. For a question with several "
     "parts, make several searches at once, in one turn. Answers with the documents that fit best, best first, each "
     "with its id, its title and an excerpt. If an excerpt is not enough, read the document with fetch_document. Name "
-    "the titles of the documents that your answer rests on; if none of them answers the question, say so."
+    "the titles of the documents that your answer is based on; if none of them answers the question, say so."
 )
 _FETCH: Final = (
-    "Read a document as a whole. Takes an id that search has given, exactly as it was given; ids cannot be guessed. "
+    "Read a complete document. Takes an id that search has given, exactly as it was given; ids cannot be guessed. "
     "Call it when the excerpt of a search is not enough; several documents may be read at once, in one turn."
 )
 
@@ -38,7 +38,9 @@ def document_tools(
     search_max_calls: int | None = SEARCH_MAX_CALLS,
     fetch_max_calls: int | None = FETCH_DOCUMENT_MAX_CALLS,
 ) -> tuple[Tool, Tool]:
-    """Returns ``search`` and ``fetch_document`` over a library. None as a number of calls in one run: no limit."""
+    """Returns ``search`` and ``fetch_document`` for a library. None as the number of calls in one run means no
+    limit.
+    """
     return (
         Tool(
             name="search",
@@ -51,7 +53,7 @@ def document_tools(
                         "minimum": 1,
                         "maximum": MOST_RESULTS,
                         "default": SEARCH_LIMIT,
-                        "description": "At most so many documents",
+                        "description": "The maximum number of documents",
                     },
                 },
                 required=("query",),
@@ -84,14 +86,14 @@ async def _fetch(library: Library, arguments: Mapping[str, Any]) -> ToolAnswer:
     document = await library.fetch(arguments["id"])
     if document is None:
         return ToolAnswer(
-            text="There is no document with this id. Take the id from a search, exactly as it stands there.",
+            text="There is no document with this id. Take the id from a search, exactly as shown there.",
             failed=True,
         )
     return ToolAnswer(text=f"{_json({'id': document.id, 'title': document.title})}\n\n{document.text}")
 
 
 def _shown(document: FoundDocument) -> Mapping[str, str]:
-    """Returns the shown fields, without the score: the order, best first, is enough."""
+    """Returns the fields to show, without the score, because the order (best first) is sufficient."""
     return {"id": document.id, "title": document.title, "excerpt": document.excerpt}
 
 
@@ -100,15 +102,15 @@ def _json(value: object) -> str:
 
 
 def _answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Turns errors into answers."""
+    """Converts errors to answers."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             return await act(arguments)
         except SwarmError as error:
-            _log.warning("the documents could not be asked", action="documents_tool", error=error.message)
+            _log.warning("the documents could not be searched", action="documents_tool", error=error.message)
         except Exception:  # noqa: BLE001 - a model goes on with the answer; the log has what went wrong
-            _log.exception("the documents could not be asked", action="documents_tool")
-        return ToolAnswer(text="The documents cannot be searched or read at the moment; try again later.", failed=True)
+            _log.exception("the documents could not be searched", action="documents_tool")
+        return ToolAnswer(text="The documents cannot be searched or read right now; try again later.", failed=True)
 
     return call

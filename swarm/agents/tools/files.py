@@ -1,4 +1,4 @@
-"""``file-read`` and ``file-write``: text files of the work tree, whole or by lines."""
+"""``file-read`` and ``file-write``: read and write text files in the work tree, in full or by line range."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from swarm.clock import new_id
 from swarm.processes.child import to_the_end
 
 _MOST_BYTES: Final = 256 * 1024
-"""For one read, and for one write."""
+"""The limit for one read and for one write."""
 
 _LARGEST_BYTES: Final = 64 * 1024 * 1024
-"""Larger files are neither read nor appended to: their lines have to be counted from the beginning."""
+"""Larger files are neither read nor appended to, because their lines must be counted from the beginning."""
 
 _MOST_ENTRIES: Final = 500
 _CHUNK_BYTES: Final = 1 << 16
@@ -34,7 +34,12 @@ _PATH: Final = {
 _READ_PARAMETERS: Final = object_schema(
     {
         "path": _PATH,
-        "offset": {"type": "integer", "minimum": 1, "default": 1, "description": "The first line to read; 1 is first"},
+        "offset": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "The first line to read, counted from 1",
+        },
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines; without it, as many as fit"},
     },
     required=("path",),
@@ -43,7 +48,7 @@ _READ_PARAMETERS: Final = object_schema(
 _WRITE_PARAMETERS: Final = object_schema(
     {
         "path": _PATH,
-        "content": {"type": "string", "description": "The whole new text, or what to append"},
+        "content": {"type": "string", "description": "The complete new text, or the text to append"},
         "append": {"type": "boolean", "default": False, "description": "Add to the end instead of replacing"},
     },
     required=("path", "content"),
@@ -53,16 +58,16 @@ _WRITE_PARAMETERS: Final = object_schema(
 def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool]:
     """Returns ``file-read`` and ``file-write``, confined to ``root``.
 
-    A path may go through symbolic links that stay within the tree. Only plain files of UTF-8 text are read and only
-    plain files written, whole or not at all; git's own files (``.git``) are neither read nor written. ``most_bytes``
-    bounds one read and one write. Given a folder, ``file-read`` lists it.
+    A path may contain symbolic links that stay within the tree. Only regular files with UTF-8 text are read. Only
+    regular files are written, either completely or not at all. Git's own files (``.git``) are neither read nor written.
+    ``most_bytes`` limits one read and one write. For a folder, ``file-read`` returns a listing.
     """
     files = _Files(tree=WorkTree(root=root), most_bytes=most_bytes)
     read = Tool(
         name="file-read",
         description=(
             "Read a text file of the work tree, or list one of its folders. Long files come in parts: "
-            "the answer says at which line to go on."
+            "the answer gives the line at which to continue."
         ),
         parameters=_READ_PARAMETERS,
         call=answering(files.read),
@@ -71,7 +76,7 @@ def file_tools(root: Path, *, most_bytes: int = _MOST_BYTES) -> tuple[Tool, Tool
     write = Tool(
         name="file-write",
         description=(
-            "Write a text file of the work tree: create it, with the folders on its way, replace it, or append to it."
+            "Write a text file of the work tree: create it, with any missing folders, replace it, or append to it."
         ),
         parameters=_WRITE_PARAMETERS,
         call=answering(files.write),
@@ -121,7 +126,7 @@ def _check_not_git(place: ResolvedPath) -> None:
 
 
 def _check_plain(place: ResolvedPath, path: str) -> None:
-    """Refuses other than plain files: opening a device or a pipe may wait for ever, or have effects."""
+    """Refuses files that are not plain files: opening a device or a pipe may block forever or have side effects."""
     if place.found is None:
         raise ToolRefused(f"There is no file {path} in the work tree.")
     if place.is_folder:
@@ -131,7 +136,7 @@ def _check_plain(place: ResolvedPath, path: str) -> None:
 
 
 def _opened(place: ResolvedPath, path: str) -> int:
-    """Opens the checked file itself for reading."""
+    """Opens for reading exactly the file that was checked."""
     _check_plain(place, path)
     file = os.open(place.by_descriptor, os.O_RDONLY | os.O_CLOEXEC)
     if (size := os.fstat(file).st_size) > _LARGEST_BYTES:
@@ -154,7 +159,7 @@ def _listing(place: ResolvedPath) -> str:
 
 
 def _replace(place: ResolvedPath, content: bytes) -> None:
-    """Replaces a file, whole or not at all; hard links elsewhere keep the old content."""
+    """Replaces a file completely or not at all. Hard links elsewhere keep the old content."""
     new = f".swarm-{new_id()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -169,7 +174,7 @@ def _replace(place: ResolvedPath, content: bytes) -> None:
 
 
 def _like_before(file: int, place: ResolvedPath) -> None:
-    """Copies permissions and owner of the replaced file, as far as permitted; no set-user-id bits."""
+    """Copies the permissions and owner of the replaced file as far as permitted, without set-user-id bits."""
     if place.found is not None:
         before = os.fstat(place.found)
         with contextlib.suppress(PermissionError):
@@ -178,12 +183,12 @@ def _like_before(file: int, place: ResolvedPath) -> None:
 
 
 def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_bytes: int) -> str:
-    """Returns lines ``first`` to ``first + limit - 1``, at most ``most_bytes``, and the line to continue at.
+    """Returns lines ``first`` to ``first + limit - 1``, at most ``most_bytes``, and the line at which to continue.
 
     A line longer than the limit is returned in part. Memory is bounded by ``most_bytes``.
 
     Raises:
-        ToolRefused: The file is not text (a NUL byte, or no UTF-8), or has fewer lines.
+        ToolRefused: The file is not text (it contains a NUL byte, or is not UTF-8), or has fewer lines.
     """
     part = _Part(first=first, last=None if limit is None else first + limit - 1, most_bytes=most_bytes)
     while chunk := file.read(_CHUNK_BYTES):
@@ -197,15 +202,15 @@ def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_
 
 @dataclass(slots=True)
 class _Part:
-    """Collects the requested lines while the file is read."""
+    """The requested lines, collected while the file is read."""
 
     first: int
     last: int | None
     most_bytes: int
-    line: int = 0  # the line number of the last byte
+    line: int = 0  # the line number of the last byte read
     wanted: bytearray = field(default_factory=bytearray)
-    full: bool = False  # a requested byte had no room
-    begins: bool = True  # the next byte begins a line
+    full: bool = False  # a requested byte did not fit
+    begins: bool = True  # the next byte starts a line
 
     def add(self, chunk: bytes) -> None:
         for piece in _lines(chunk):
@@ -217,7 +222,7 @@ class _Part:
                 self.full = self.full or len(piece) > room
 
     def text(self, path: str) -> str:
-        """Returns the lines, and in brackets a note on the remaining ones."""
+        """Returns the lines, followed by a note in brackets about the remaining lines."""
         if not self.line:
             return f"{path} is empty."
         try:
@@ -226,10 +231,12 @@ class _Part:
             raise ToolRefused(f"{path} is a binary file, or its text is not UTF-8.") from None
         after = self.first + text.count("\n") if self.full else (self.last or self.line) + 1
         if self.full and "\n" not in text:
-            return f"{text}\n[line {self.first:,} goes on; it is too long to be read whole]"
+            return f"{text}\n[line {self.first:,} continues; it is too long to be read completely]"
         if self.full:
             text = text[: text.rindex("\n") + 1]
-        return text if after > self.line else f"{text}[{path} goes on; read from offset={after}, of {self.line} lines]"
+        return (
+            text if after > self.line else f"{text}[{path} continues; read from offset={after}, of {self.line} lines]"
+        )
 
     def _whole_characters(self) -> bytes:
         """Returns the bytes without a character that the limit cut in two."""
@@ -243,6 +250,6 @@ class _Part:
 
 
 def _lines(chunk: bytes) -> list[bytes]:
-    """Splits after line feeds, and nowhere else."""
+    """Splits after line feeds only."""
     *whole, rest = chunk.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])

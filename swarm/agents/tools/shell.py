@@ -1,4 +1,4 @@
-"""``shell``: programs that the operator allowed by name, without a shell."""
+"""``shell``: runs programs that the operator allowed by name, without a shell."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def shell_tool(
 
     Args:
         root: The work tree, in which a command starts. A command is *not* confined to it: allow only programs that may
-            use every right of the coordinator's user (an interpreter, ``make`` or ``find`` runs anything).
-        commands: Names of programs, found along ``PATH`` of ``env``; no paths.
-        env: The commands' whole environment, see `captured.clean_environment`.
+            use all permissions of the coordinator's user (an interpreter, ``make`` or ``find`` runs anything).
+        commands: Names of programs, found on the ``PATH`` in ``env``; no paths.
+        env: The commands' complete environment, see `captured.clean_environment`.
 
     Raises:
         ValueError: A command is empty, or is a path.

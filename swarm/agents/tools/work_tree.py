@@ -1,8 +1,8 @@
-"""The work tree: the folder to which tools are confined, the only access to its files, and the answers of its tools.
+"""The work tree: the folder to which tools are confined, with safe access to its files, and the tools' answers.
 
 A path is walked component by component from an open folder, without ever following a symbolic link: the target of a
-link is walked in the same way, so links within the tree work and links out of it are refused. The found file stays
-open (``O_PATH``), so that no other process can replace it between check and use.
+link is walked in the same way, so links within the tree work and links that lead outside are refused. The resulting
+file stays open (``O_PATH``), so that no other process can replace it between check and use.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from swarm.agents.toolbox.tool import CallTool, ToolAnswer
 from swarm.processes.captured import Ran
 
 _ESCAPES: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movements
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[ -/]*[0-~]"
 )
 
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all except tab and line feed
 _CREDENTIALS: Final = re.compile(r"(https?://)[^\s/@]+@")
-_MOST_LINKS: Final = 40  # as the system's own limit
+_MOST_LINKS: Final = 40  # same as the operating system's limit
 _FLAGS: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ToolRefused(Exception):
-    """A tool refuses its call; the message is the reason in a sentence, for the model."""
+    """A tool's refusal of a call. The message gives the model the reason in a sentence."""
 
 
 def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Turns a function's ToolRefused and OSError into failed answers with a sentence."""
+    """Converts a function's ToolRefused and OSError to failed answers with a sentence."""
 
     @functools.wraps(act)
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
@@ -53,14 +53,14 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
 
 
 def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
-    """Returns a program's answer: the output, and the reason of a failure."""
+    """Returns a program's answer: the output, and the reason for a failure."""
     text = readable(ran.output)
     if ran.timed_out:
-        ending = f"{what} was ended because it took longer than {timeout_seconds:g} seconds."
+        ending = f"{what} was terminated because it took longer than {timeout_seconds:g} seconds."
     elif ran.code is None:
-        ending = f"{what} was ended from outside."
+        ending = f"{what} was terminated from outside."
     elif ran.code < 0:
-        ending = f"{what} was ended by signal {-ran.code}."
+        ending = f"{what} was terminated by signal {-ran.code}."
     elif ran.code:
         ending = f"{what} failed with exit code {ran.code}."
     else:
@@ -69,19 +69,19 @@ def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
 
 
 def readable(text: str) -> str:
-    """Returns a program's output without escape sequences, control characters and the credentials of addresses."""
+    """Returns a program's output without escape sequences, control characters and credentials in addresses."""
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CREDENTIALS.sub(r"\1…@", _CONTROLS.sub("", lines)).strip("\n")
 
 
 def plain(value: str, what: str) -> str:
-    """Returns the value, if a program or the file system can take it.
+    """Returns the value if a program or the file system can accept it.
 
     Raises:
-        ToolRefused: The value has a NUL character or half a surrogate pair.
+        ToolRefused: The value contains a NUL character or an unpaired surrogate.
     """
     if "\0" in value or not _encodable(value):
-        raise ToolRefused(f"{what} has a character that no program can take (NUL, or half a surrogate pair).")
+        raise ToolRefused(f"{what} has a character that no program accepts (NUL, or an unpaired surrogate).")
     return value
 
 
@@ -99,17 +99,17 @@ def _reason(error: OSError) -> str:
 
 
 class Outside(ToolRefused):
-    """A path leads out of the work tree."""
+    """The refusal of a path that leads outside the work tree."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedPath:
-    """The end of a walk. The file descriptors are open for as long as the walk's context lasts."""
+    """The end of a walk. The file descriptors are open during the walk's context."""
 
-    path: str  # relative to the root, without links and dots; "." for the root itself
-    folder: int  # the containing folder (of the root: the root)
+    path: str  # relative to the root, without links and dots; "." for the root
+    folder: int  # the containing folder; for the root, the root itself
     name: str  # the name in the folder; "." for the root
-    found: int | None  # the file itself, opened with O_PATH; None: no such file
+    found: int | None  # the file itself, opened with O_PATH; None if there is no such file
 
     @property
     def mode(self) -> int:
@@ -118,18 +118,20 @@ class ResolvedPath:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the file is a folder."""
+        """Whether the path leads to a folder."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def by_descriptor(self) -> str:
-        """A path to the found file, also after a rename: for this process and its child processes."""
+        """A path to the file that remains valid after a rename, for this process and its child processes."""
         return f"/proc/self/fd/{self.found}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkTree:
-    """A folder and its content. ``root`` is a real path, so a link put in place of a part later is noticed."""
+    """A folder and its content. ``root`` is a real path, so if part of it is later replaced by a link, this is
+    detected.
+    """
 
     root: Path
 
@@ -138,12 +140,12 @@ class WorkTree:
         """Walks to a path, given relative to the root.
 
         Args:
-            create_folders: Make the folders that are missing on the way.
+            create_folders: Creates missing folders on the path.
 
         Raises:
-            Outside: The path leads out of the tree.
-            ToolRefused: The path leads through a missing part or a part that is no folder, or in circles.
-            OSError: The system refuses.
+            Outside: The path leads outside the tree.
+            ToolRefused: A part of the path is missing or is not a folder, or its links form a loop.
+            OSError: The operating system refuses access.
         """
         if plain(path, "The path").startswith("/"):
             raise Outside(f"{path} is an absolute path. Give one that is relative to the work tree.")
@@ -156,7 +158,7 @@ class WorkTree:
         """Walks to a folder, which must exist.
 
         Raises:
-            ToolRefused: As `place`, or the path is no folder.
+            ToolRefused: As `place`, or the path is not a folder.
         """
         with self.place(path or ".") as place:
             if place.found is None:
@@ -172,7 +174,7 @@ class WorkTree:
             raise ToolRefused(f"The work tree {self.root} cannot be opened: {error.strerror}.") from error
         opened.callback(os.close, root)
         if os.readlink(f"/proc/self/fd/{root}") != os.path.abspath(self.root):
-            raise ToolRefused(f"The work tree {self.root} leads elsewhere now; its operator has to look into that.")
+            raise ToolRefused(f"The work tree {self.root} now leads elsewhere; the operator has to check this.")
         return root
 
 
@@ -184,7 +186,7 @@ class _Walk:
     root: int
     create: bool
     opened: contextlib.ExitStack
-    folders: list[tuple[str, int]] = field(default_factory=list)  # below the root
+    folders: list[tuple[str, int]] = field(default_factory=list)  # folders below the root
     links: int = 0
 
     def to_the_end(self) -> ResolvedPath:
@@ -203,11 +205,11 @@ class _Walk:
 
     def _up(self) -> None:
         if not self.folders:
-            raise Outside(f"{self.asked} leads out of the work tree.")
+            raise Outside(f"{self.asked} leads outside the work tree.")
         self.folders.pop()
 
     def _into(self, part: str, todo: deque[str]) -> ResolvedPath | None:
-        """Goes one step. Returns the place if the walk ends here."""
+        """Walks one step. Returns the place if the walk ends here."""
         found = self._open(part)
         mode = 0 if found is None else os.fstat(found).st_mode
         if found is not None and stat.S_ISLNK(mode):
@@ -224,13 +226,15 @@ class _Walk:
         target = os.readlink("", dir_fd=found)
         self.links += 1
         if target.startswith("/"):
-            raise Outside(f"{self._path(part)} is a symbolic link that leads out of the work tree.")
+            raise Outside(f"{self._path(part)} is a symbolic link that leads outside the work tree.")
         if self.links > _MOST_LINKS:
-            raise ToolRefused(f"{self.asked} has too many symbolic links, or they lead in circles.")
+            raise ToolRefused(f"{self.asked} has too many symbolic links, or they form a loop.")
         todo.extendleft(reversed(target.split("/")))
 
     def _missing(self, part: str, todo: deque[str], *, exists: bool) -> None:
-        """Handles a missing or plain part with further parts below: creates the folder, or refuses."""
+        """Handles a path component that is missing or not a folder and has more components below it: creates the folder
+        or refuses.
+        """
         if exists:
             raise ToolRefused(f"{self._path(part)} is not a folder.")
         if not self.create:
@@ -238,7 +242,7 @@ class _Walk:
         self._check_name(part)
         with contextlib.suppress(FileExistsError):
             os.mkdir(part, dir_fd=self._here())
-        todo.appendleft(part)  # walked again, because another process may have made it
+        todo.appendleft(part)  # walked again, because another process may have created it
 
     def _check_name(self, part: str) -> None:
         if part.casefold() == ".git" or is_git_data(self._path()):
@@ -260,5 +264,5 @@ class _Walk:
 
 
 def is_git_data(path: str) -> bool:
-    """Whether a `ResolvedPath`'s path is a repository's own data rather than content of the repository."""
+    """Returns whether the path of a `ResolvedPath` is a repository's own data rather than its content."""
     return any(part.casefold() == ".git" for part in path.split("/"))

@@ -1,1 +1,1 @@
-"""Slack's payloads as values of the domain."""
+"""Converts Slack's payloads to domain objects."""

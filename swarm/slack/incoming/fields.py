@@ -1,4 +1,4 @@
-"""Safe reading of foreign JSON: each function returns a value of its type, or an empty one or None."""
+"""Reads untrusted JSON safely. Each function returns a value of its type, or an empty value or None."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ EMPTY: Final[JsonObject] = {}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
-_LARGEST_INTEGER: Final = 2**63 - 1  # of a database column
+_LARGEST_INTEGER: Final = 2**63 - 1  # the largest integer that a database column can store
 
 
 def clean(text: str) -> str:
-    """Text that every database and every encoder takes, without halves of surrogate pairs and without NUL."""
+    """Returns text that every database and encoder accepts, without unpaired surrogates and NUL characters."""
     return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
 
 
 def is_object(value: object) -> TypeGuard[JsonObject]:
-    """Whether a value out of a JSON parser is an object."""
+    """Returns whether a parsed JSON value is an object."""
     return isinstance(value, dict)
 
 
 def object_at(source: JsonObject, key: str) -> JsonObject:
-    """An object, or an empty one."""
+    """Returns the object at ``key``, or an empty one."""
     value = source.get(key)
     return value if is_object(value) else EMPTY
 
 
 def objects_at(source: JsonObject, key: str) -> list[JsonObject]:
-    """The objects among an array's elements."""
+    """Returns the objects among an array's elements."""
     value = source.get(key)
     return [element for element in value if is_object(element)] if isinstance(value, list) else []
 
 
 def text_at(source: JsonObject, key: str) -> str:
-    """A cleaned string, or an empty one."""
+    """Returns the cleaned string at ``key``, or an empty one."""
     value = source.get(key)
     return clean(value) if isinstance(value, str) else ""
 
 
 def id_at(source: JsonObject, key: str) -> str | None:
-    """A Slack id, such as ``C024BE91L``."""
+    """Returns a Slack id, such as ``C024BE91L``, or None."""
     value = source.get(key)
     return value if isinstance(value, str) and _ID.fullmatch(value) else None
 
 
 def ids_at(source: JsonObject, key: str) -> list[str]:
-    """The Slack ids among an array's elements."""
+    """Returns the Slack ids among an array's elements."""
     value = source.get(key)
     return [one for one in value if isinstance(one, str) and _ID.fullmatch(one)] if isinstance(value, list) else []
 
 
 def ts_at(source: JsonObject, key: str) -> str | None:
-    """A Slack timestamp, such as ``1700000000.000100``."""
+    """Returns a Slack timestamp, such as ``1700000000.000100``, or None."""
     value = source.get(key)
     return value if isinstance(value, str) and _TS.fullmatch(value) else None
 
 
 def count_at(source: JsonObject, key: str) -> int | None:
-    """A count that fits into a database."""
+    """Returns a count that fits into a database column, or None."""
     value = source.get(key)
     counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_INTEGER
     return value if counts and isinstance(value, int) else None

@@ -1,15 +1,16 @@
-"""The readable text of a message: its text, blocks and attachments, each content once, in Slack's stored form.
+"""Extracts the readable text of a message from its text, blocks and attachments, without duplicates.
 
-The stored form has ``<@U…>``, ``<https://…|label>`` and ``&amp;``. Every kind of block is read; for a kind that is
-unknown here, such as Slack's newest, all text objects are read in their order.
+The result is in Slack's stored form, which contains ``<@U…>``, ``<https://…|label>`` and ``&amp;``. Every kind of block
+is read. In a block of an unknown kind, for example one that Slack has just introduced, all text objects are read in
+order.
 
-People write texts; their blocks have the same content. Bots put a fallback for notifications into ``text`` and the
-content into blocks and attachments, in any mixture. So the content of a bot's blocks and attachments is added unless
-the text has it already, and a text that is only the beginning or a part of them is left out.
+People write texts, and their blocks have the same content. Bots put a fallback for notifications into ``text`` and the
+content into blocks and attachments, in any mixture. The content of a bot's blocks and attachments is therefore added
+unless the text already contains it, and a text that only repeats their beginning or a part of them is left out.
 
-A forwarded message is an attachment, too. Its author is another person, so it is marked as a quotation, and its
-mentions address nobody. Previews of links are left out: they hold a page's words, come later than the message, and the
-link is there.
+A forwarded message is also an attachment. Its author is a different person, so it is marked as a quotation, and its
+mentions address nobody. Link previews are left out: they contain the text of a web page, arrive later than the message,
+and the message already contains the link.
 """
 
 from __future__ import annotations
@@ -24,37 +25,37 @@ from typing import Final
 from swarm.domain.model.threads import AuthorKind
 from swarm.slack.incoming.fields import JsonObject, count_at, is_object, object_at, objects_at, text_at
 
-_DEEPEST: Final = 8  # Slack nests four levels; a made-up payload must not exhaust the stack
+_DEEPEST: Final = 8  # Slack nests four levels; a malicious payload must not exhaust the stack
 _LATEST_SECONDS: Final = 32_503_680_000  # the year 3000
 
 _SILENT: Final = frozenset({"divider", "file", "context_actions"})
-"""Blocks without words: the file of a `file` block is among the message's files; `context_actions` ask for feedback."""
+"""Blocks without text: the file of a `file` block is one of the message's files; `context_actions` ask for feedback."""
 
 _TEXT_OBJECTS: Final = frozenset({"plain_text", "mrkdwn", "raw_text"})
 _WORDS: Final = frozenset({"title", "alt_text", "caption", "author_name", "provider_name"})
-"""Fields of blocks with words without a text object around them."""
+"""Fields of blocks that contain text directly, without a text object."""
 
 _ASIDE: Final = frozenset({"confirm", "placeholder", "options", "option_groups", "column_settings"})
-"""Fields whose text objects are hidden until a click."""
+"""Fields whose text objects are hidden until the user clicks."""
 
 
 def _block_pieces(holder: JsonObject, key: str = "blocks") -> list[str]:
-    """The text of the blocks under ``key``: a string for each part that stands by itself, blank ones left out."""
+    """Returns the text of the blocks under ``key``: a string for each separate part. Blank parts are left out."""
     return _spoken(piece for block in objects_at(holder, key) for piece in _block(block))
 
 
 def label(kind: str, words: str, url: str = "") -> str:
-    """A label for a part without text: ``[button: Approve] <https://…>``; empty without words."""
+    """Returns a label for a part without text: ``[button: Approve] <https://…>``; empty without words."""
     return _with_link(f"[{kind}: {words}]", url) if words.strip() else ""
 
 
 def _titled(title: str, url: str) -> str:
-    """A title and the link below it; the link alone without a title."""
+    """Returns a title and the link below it; only the link if there is no title."""
     return _with_link(title, url) if url else title
 
 
 def moment(seconds: str | float | None) -> str:
-    """A time of Slack's, in seconds since 1970, as ``2026-11-22 18:30 UTC``; empty for an invalid time."""
+    """Returns a Slack time, in seconds since 1970, as ``2026-11-22 18:30 UTC``; empty for an invalid time."""
     try:
         at = float(seconds or 0)
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC") if 0 < at < _LATEST_SECONDS else ""
@@ -83,7 +84,7 @@ def _block(block: JsonObject) -> list[str]:
 
 
 def _text(holder: JsonObject, key: str = "text") -> str:
-    """The text of a text object."""
+    """Returns the text of a text object."""
     return text_at(object_at(holder, key), "text")
 
 
@@ -98,7 +99,9 @@ def _image(block: JsonObject) -> str:
 
 
 def _element(element: JsonObject) -> str:
-    """An element of a context, of actions or beside a section: a text, an image, a button, a menu."""
+    """Returns the text of an element in a context, in actions or next to a section: a text, an image, a button or a
+    menu.
+    """
     kind = text_at(element, "type")
     if kind in _TEXT_OBJECTS:
         return text_at(element, "text")
@@ -121,7 +124,7 @@ def _video(block: JsonObject) -> list[str]:
 
 
 def _table(block: JsonObject) -> list[str]:
-    """One row a line, its cells divided by bars."""
+    """Returns one line per row, with cells separated by bars."""
     given = block.get("rows")
     rows = [row for row in given if isinstance(row, list)] if isinstance(given, list) else []
     return [text_at(block, "caption"), _lines(" | ".join(map(_cell, filter(is_object, row))) for row in rows)]
@@ -134,7 +137,7 @@ def _cell(cell: JsonObject) -> str:
 
 
 def _any_text(value: object, depth: int) -> list[str]:
-    """All text objects and words in a block, in their order."""
+    """Returns all text objects and words in a block, in order."""
     if depth == 0:
         return []
     if isinstance(value, list):
@@ -162,7 +165,9 @@ def _rich_text(block: JsonObject) -> list[str]:
 
 
 def _rich(element: JsonObject, depth: int) -> str:
-    """An element of rich text: a leaf has text of its own, a list is read line by line, the rest in one line."""
+    """Returns the text of a rich text element: a leaf has its own text, a list is read line by line, and the rest forms
+    one line.
+    """
     kind = text_at(element, "type")
     if kind in _LEAVES:
         return _LEAVES[kind](element)
@@ -193,7 +198,7 @@ def _link(element: JsonObject) -> str:
 
 
 def _leaf_text(element: JsonObject) -> str:
-    """Text, with the styles that change its meaning."""
+    """Returns the text, with the styles that change its meaning."""
     words, style = _escaped(text_at(element, "text")), object_at(element, "style")
     if not words.strip():
         return words
@@ -238,9 +243,9 @@ _LEAVES: Final[dict[str, Callable[[JsonObject], str]]] = {
 
 
 MAX_ADDED_CHARACTERS: Final = 40_000
-"""How many characters of blocks and attachments are added to a text: Slack's limit for a text."""
+"""The maximum number of characters that blocks and attachments add to a text: Slack's limit for a text."""
 
-_MOST_ATTACHMENTS: Final = 200  # Slack takes a hundred
+_MOST_ATTACHMENTS: Final = 200  # Slack accepts a hundred
 _NO_PREVIEW: Final = "[no preview available]"
 _MOST_PIECES: Final = 500  # fifty blocks and a hundred attachments have fewer
 _MARKUP = re.compile(r"[*_~`•\s]|&gt;|\[(?:image|button|choice|video|file): |\]")
@@ -248,14 +253,16 @@ _MARKUP = re.compile(r"[*_~`•\s]|&gt;|\[(?:image|button|choice|video|file): |\
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageText:
-    """The text of a message. ``quoted`` is the forwarded end of ``text``; it may be empty."""
+    """The text of a message. ``quoted`` is the forwarded part at the end of ``text``; it may be empty."""
 
     text: str
     quoted: str = ""
 
 
 def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
-    """The text of a message object. Of our own posts only ``text`` counts: their blocks add buttons and footers."""
+    """Returns the text of a message object. For Swarm's own posts only ``text`` counts, because their blocks add
+    buttons and footers.
+    """
     text = text_at(message, "text")
     if kind is AuthorKind.AGENT and text.strip():
         return MessageText(text=text)
@@ -269,20 +276,20 @@ def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
 
 
 def _is_others(attachment: JsonObject) -> bool:
-    """Whether the attachment shows foreign content: a forwarded message, or the preview of a link."""
+    """Returns whether the attachment shows content by others: a forwarded message or a link preview."""
     return attachment.get("is_share") is True or bool(
         text_at(attachment, "from_url") or text_at(attachment, "original_url")
     )
 
 
 def _joined(text: str, pieces: list[str]) -> str:
-    """The text, with missing pieces below; the pieces alone, if they contain the text."""
+    """Returns the text followed by missing pieces, or only the pieces if they contain the text."""
     below = _bounded(pieces)
     if not text.strip() or not below:
         return text if text.strip() else below
     said = _bare(text[:MAX_ADDED_CHARACTERS])
     if text.rstrip().endswith(("…", "...")):
-        said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be cut
+        said = said[: said.rstrip().rfind(" ") + 1]  # the last word may be cut off
     if said in _bare(below):
         return below
     new = _bounded([piece for piece in pieces[:_MOST_PIECES] if _bare(piece) not in said])
@@ -290,7 +297,7 @@ def _joined(text: str, pieces: list[str]) -> str:
 
 
 def _bare(text: str) -> str:
-    """The words alone, without markup and punctuation, between spaces, to compare texts word by word."""
+    """Returns only the words, separated by spaces, without markup and punctuation, to compare texts word by word."""
     words = (word.strip(".,:;!?…") for word in _MARKUP.sub(" ", text).split())
     return f" {' '.join(filter(None, words))} ".casefold()
 
@@ -304,7 +311,10 @@ def _bounded(pieces: list[str]) -> str:
 
 
 def _attachment(attachment: JsonObject) -> list[str]:
-    """https://docs.slack.dev/legacy/legacy-messaging/legacy-secondary-message-attachments"""
+    """Returns the texts of an attachment.
+
+    https://docs.slack.dev/legacy/legacy-messaging/legacy-secondary-message-attachments
+    """
     fields = (
         ": ".join(filter(None, (text_at(field, "title"), text_at(field, "value"))))
         for field in objects_at(attachment, "fields")
@@ -336,13 +346,13 @@ def _attachment(attachment: JsonObject) -> list[str]:
 
 
 def _time(attachment: JsonObject) -> str:
-    """The time in an attachment, a number or a timestamp."""
+    """Returns the time of an attachment, given as a number or a timestamp."""
     ts = attachment.get("ts")
     return moment(ts) if isinstance(ts, str | int | float) and not isinstance(ts, bool) else ""
 
 
 def _quotation(attachment: JsonObject) -> str:
-    """A forwarded message with its author and time, each line marked as a quotation in Slack's way."""
+    """Returns a forwarded message with its author and time. Each line has Slack's quotation mark."""
     origin = ", ".join(filter(None, (text_at(attachment, "author_name"), _time(attachment))))
     head = _titled(f"[forwarded: {origin}]" if origin else "[forwarded]", text_at(attachment, "from_url"))
     body = text_at(attachment, "text")

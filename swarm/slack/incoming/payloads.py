@@ -1,7 +1,8 @@
-"""Slack's payloads as domain objects: events, messages of history in the same form, presses of our buttons and of Stop.
+"""Converts Slack's payloads to domain objects: events, messages from history, and button presses.
 
-A payload about other things becomes None; an event about a message without a required field is a BadRequest, and no
-other payload raises here. In a history, malformed messages are left out and logged.
+Buttons are Swarm's own buttons and Slack's Stop button. Messages from history have the same form as events. An
+unrelated payload becomes None. A message event without a required field raises BadRequest; no other payload raises.
+Malformed messages in a history are left out and logged.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ _log = structlog.get_logger(__name__)
 _ABOUT_MESSAGES: Final = frozenset({"message", "app_mention"})
 _CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim": ChannelType.GROUP}
 _TOMBSTONE: Final = "tombstone"
-"""The subtype of a deleted root whose replies are still there."""
+"""The subtype of a deleted root message that still has replies."""
 
 _SLACKBOT: Final = "USLACKBOT"
-"""Slack's own bot, whose reminders and answers name a user only."""
+"""Slack's own bot, whose reminders and answers only name a user."""
 
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat another event."""
 
 
 def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
-    """The message event in an envelope of the Events API (``event_callback``).
+    """Returns the message event in an envelope of the Events API (``event_callback``).
 
-    None for an event about other things. With ``me``, our own posts are recognised as an agent's. Raises BadRequest for
-    a message event without message, channel or author.
+    Returns None for other events. With ``me``, Swarm's own posts are recognised as an agent's. Raises BadRequest for a
+    message event without a message, channel or author.
     """
     event = object_at(body, "event") if is_object(body) else EMPTY
     if not is_object(body) or text_at(event, "type") not in _ABOUT_MESSAGES:
@@ -67,12 +68,12 @@ def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
 
 
 def history_message(channel: str, message: object, me: Me | None = None) -> SlackMessage | None:
-    """A message object of ``conversations.history`` or ``conversations.replies``.
+    """Converts a message object of ``conversations.history`` or ``conversations.replies``.
 
-    None if it is malformed, or the tombstone of a deleted message.
+    Returns None if it is malformed or is the tombstone of a deleted message.
     """
     if not is_object(message):
-        _ignore("it is no object")
+        _ignore("it is not an object")
         return None
     if text_at(message, "subtype") == _TOMBSTONE:
         return None
@@ -97,7 +98,9 @@ def _event(event: JsonObject, event_id: str | None, me: Me | None) -> SlackEvent
 
 
 def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageEdited | MessageDeleted:
-    """An edit, an unfurled link, or a deleted root that stays as a tombstone because of its replies."""
+    """Returns an edit or a deletion. Unfurled links also arrive as changes, as do deleted roots that remain as
+    tombstones for their replies.
+    """
     message, previous = object_at(event, "message"), object_at(event, "previous_message")
     if text_at(message, "subtype") == _TOMBSTONE:
         return _deleted(event, message, ts_at(message, "ts"), event_id)
@@ -158,7 +161,7 @@ def _author(message: JsonObject, me: Me | None) -> Author | None:
 
 
 def _homes(message: JsonObject) -> tuple[str, ...]:
-    """The author's own workspaces. ``team`` is not one of them, since it may be the channel's."""
+    """Returns the author's own workspaces. ``team`` is not included, because it may be the channel's."""
     named = (id_at(message, "user_team"), id_at(message, "source_team"), id_at(_profile(message), "team"))
     return tuple(dict.fromkeys(team for team in named if team))
 
@@ -168,7 +171,7 @@ def _profile(message: JsonObject) -> JsonObject:
 
 
 def person_of(user_id: str, user: JsonObject) -> Person:
-    """The user object of ``users.info``. https://docs.slack.dev/reference/objects/user-object"""
+    """Converts the user object of ``users.info``. https://docs.slack.dev/reference/objects/user-object"""
     profile, enterprise = object_at(user, "profile"), object_at(user, "enterprise_user")
     names = (text_at(profile, "display_name"), text_at(profile, "real_name"), text_at(user, "real_name"))
     teams = (id_at(user, "team_id"), id_at(enterprise, "enterprise_id"), *ids_at(enterprise, "teams"))
@@ -188,7 +191,9 @@ def _bot_name(message: JsonObject) -> str | None:
 
 
 def _own_metadata(message: JsonObject, key: str) -> str | None:
-    """A field of our metadata in a post. Anyone can write such metadata: use only for our own posts."""
+    """Returns a field of Swarm's metadata in a post. Anyone can write such metadata, so this is valid only for Swarm's
+    own posts.
+    """
     metadata = object_at(message, "metadata")
     if text_at(metadata, "event_type") != METADATA_EVENT_TYPE:
         return None
@@ -196,20 +201,24 @@ def _own_metadata(message: JsonObject, key: str) -> str | None:
 
 
 def _own_text(message: JsonObject, me: Me | None) -> str:
-    """The author's own text of a message, without forwarded messages."""
+    """Returns the text that the author wrote, without forwarded messages."""
     author = _author(message, me)
     words = message_words(message, author.kind if author else AuthorKind.USER)
     return words.text.removesuffix(words.quoted)
 
 
 def _thread_ts(message: JsonObject, ts: str | None) -> str | None:
-    """The root's timestamp of a reply. Slack gives a root with replies its own timestamp; here a root has None."""
+    """Returns the timestamp of a reply's root. Slack gives a root with replies its own timestamp; here a root
+    has None.
+    """
     thread_ts = ts_at(message, "thread_ts")
     return thread_ts if thread_ts != ts else None
 
 
 def _channel_type(message: JsonObject, channel: str) -> ChannelType:
-    """The channel's type. ``app_mention`` and history have none; there the id of a direct message starts with D."""
+    """Returns the channel's type. ``app_mention`` and history do not contain it; there the id of a direct message
+    starts with D.
+    """
     told = text_at(message, "channel_type")
     if told:
         return _CHANNEL_TYPES.get(told, ChannelType.CHANNEL)
@@ -217,7 +226,7 @@ def _channel_type(message: JsonObject, channel: str) -> ChannelType:
 
 
 def _files(message: JsonObject) -> list[File]:
-    """The attachments with an id. A hidden or deleted file has no name and goes by its id."""
+    """Returns the attachments that have an id. A hidden or deleted file has no name, so its id is used."""
     return [
         File(
             id=file_id,
@@ -241,7 +250,7 @@ def _ignore(reason: str) -> None:
 
 
 def button_pressed(body: object) -> ButtonPressed | None:
-    """The press in an interactive payload; None for another or a malformed payload."""
+    """Returns the button press in an interactive payload; None for other or malformed payloads."""
     if not is_object(body) or text_at(body, "type") != "block_actions":
         return None
     action = next(iter(objects_at(body, "actions")), None)
@@ -249,9 +258,9 @@ def button_pressed(body: object) -> ButtonPressed | None:
 
 
 def session_stopped(body: object) -> SessionStopped | None:
-    """The press of Slack's own Stop in an ``agent_session_stopped`` event.
+    """Returns the press of Slack's own Stop button in an ``agent_session_stopped`` event.
 
-    None for another or a malformed event. https://docs.slack.dev/reference/events/agent_session_stopped
+    Returns None for other or malformed events. https://docs.slack.dev/reference/events/agent_session_stopped
     """
     event = object_at(body, "event") if is_object(body) else EMPTY
     if not is_object(body) or text_at(event, "type") != "agent_session_stopped":
@@ -289,7 +298,7 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
 
 
 def _timestamps(source: JsonObject, key: str) -> tuple[str, ...]:
-    """The Slack timestamps among an array's elements."""
+    """Returns the Slack timestamps among an array's elements."""
     values = source.get(key)
     given = values if isinstance(values, list) else []
     return tuple(ts for value in given if (ts := ts_at({key: value}, key)))

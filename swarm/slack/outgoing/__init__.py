@@ -1,1 +1,1 @@
-"""Calls to Slack: the gateway, rate limits, files, and live answers."""
+"""Calls to Slack: the gateway, rate limits, files and streamed answers."""

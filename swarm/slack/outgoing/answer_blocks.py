@@ -1,4 +1,4 @@
-"""Blocks of our messages in Slack: Markdown, cards, buttons, the end of an answer; and a stream's chunks.
+"""Blocks of Swarm's messages in Slack: Markdown, cards, buttons and the end of an answer; and the chunks of a stream.
 
 https://docs.slack.dev/reference/block-kit/blocks, https://docs.slack.dev/reference/methods/chat.appendStream#chunks
 """
@@ -25,31 +25,33 @@ from swarm.slack.incoming.fields import JsonObject, objects_at
 Block = dict[str, object]
 
 MAX_UPDATE_CHARACTERS: Final = 3_900
-"""Slack takes 4,000 characters of plain text in an update; blocks show the whole text."""
+"""Slack accepts 4,000 characters of plain text in an update; blocks show the complete text."""
 
 MAX_CONTEXT_CHARACTERS: Final = 3_000
 MAX_NOTE_CHARACTERS: Final = 1_000
-"""A note shares the 12,000 characters of all Markdown in a message with the answer."""
+"""A note and the answer share the limit of 12,000 characters for all Markdown in a message."""
 
 MAX_CARDS: Final = 40
-"""A message has at most 50 blocks, and there are others than cards."""
+"""A message has at most 50 blocks, and some of them are not cards."""
 
 _CONTINUE_THREAD: Final = "Reply in this thread to continue"
 _CONTINUE_DIRECT: Final = "Write again to continue"
 
 
 def stream_chunks(chunks: Sequence[Chunk]) -> list[Block]:
-    """The chunks of a stream's call. Empty text is left out: Slack would show it as something new."""
+    """Returns the chunks for a stream call. Empty text is left out, because Slack would show it as new."""
     return [_chunk(chunk) for chunk in chunks if not (isinstance(chunk, Text) and not chunk.text)]
 
 
 def text_block(text: str) -> list[Block]:
-    """Markdown as a block; nothing for a text without visible characters, which Slack refuses."""
+    """Returns Markdown as a block; no block for a text without visible characters, which Slack refuses."""
     return [{"type": "markdown", "text": text}] if text.strip() else []
 
 
 def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
-    """Cards for a message that is no stream, in a stream's form; of very many the newest."""
+    """Returns cards for a message that is not a stream, in the same form as in a stream. If there are too many, the
+    newest are kept.
+    """
     shown = cards[-MAX_CARDS:]
     if not shown:
         return []
@@ -58,7 +60,7 @@ def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
 
 
 def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
-    """The blocks below the last message of an answer, from the note down to 👍 and 👎."""
+    """Returns the blocks below the last message of an answer, from the note to 👍 and 👎."""
     blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
     if closing.retry:
         blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.run_id)))
@@ -70,7 +72,9 @@ def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
 
 
 def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject] | None:
-    """A message's blocks with a line of mrkdwn in place of the Retry button; None if there is no such button."""
+    """Returns a message's blocks with a line of mrkdwn in place of the Retry button; None if there is no such
+    button.
+    """
     shown: list[JsonObject] = []
     for block in blocks:
         elements = list(objects_at(block, "elements"))
@@ -85,7 +89,9 @@ def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject
 
 
 def footer_text(place: AnswerTarget) -> str:
-    """Agent, requester, how to continue and the operator's own words, as mrkdwn of at most 3,000 characters."""
+    """Returns the agent, the requester, how to continue, and the operator's own text, as mrkdwn of at most 3,000
+    characters.
+    """
     asked = f"asked by <@{place.requester}>" if place.requester else ""
     how = _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
     parts = (escape(place.agent_name), asked, how, place.footer.strip())
@@ -93,17 +99,17 @@ def footer_text(place: AnswerTarget) -> str:
 
 
 def stop_task_block(task_id: str) -> Block:
-    """A button that stops a task."""
+    """Returns a button that stops a task."""
     return _actions(_button(STOP_TASK_ACTION, "Stop", task_id, style="danger"))
 
 
 def stop_run_block(run_id: str) -> Block:
-    """A button that stops a running answer."""
+    """Returns a button that stops a running answer."""
     return _actions(_stop_button(run_id))
 
 
 def _stop_button(run_id: str) -> Block:
-    """The button alone, for blocks that have others."""
+    """Returns only the button, for blocks that contain other elements."""
     return _button(STOP_RUN_ACTION, "Stop", run_id, style="danger")
 
 
@@ -124,7 +130,7 @@ def _card(card: Card) -> Block:
 
 
 def _plan_title(cards: Sequence[Card]) -> str:
-    """The title of the current card, or else of the last."""
+    """Returns the title of the current card, or of the last one if none is current."""
     running = (card for card in reversed(cards) if card.status is StepStatus.IN_PROGRESS)
     return next(running, cards[-1]).title
 
@@ -161,7 +167,7 @@ def _plain(text: str) -> Block:
 
 
 def cut_text(text: str, limit: int) -> str:
-    """As much of a safe text as fits, cut at the best place; "…" marks the cut."""
+    """Returns as much of a safe text as fits, cut at the best position and marked with "…"."""
     if len(text) <= limit:
         return text
     return next(iter(split(text, limit - 1)), "") + "…"

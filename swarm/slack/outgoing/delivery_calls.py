@@ -1,4 +1,4 @@
-"""Deliveries as calls of Slack: method, arguments, and the errors of repeated calls."""
+"""Converts deliveries to Slack calls: method, arguments, and the errors of repeated calls."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _DONE_ALREADY: Final = {
     "reactions.add": "already_reacted",
     _REMOVE_REACTION: "no_reaction",
 }
-"""Slack's error for an effect already in place, by method."""
+"""The error by which Slack reports, for each method, that the effect already exists."""
 
 
 def method_of(delivery: Delivery) -> str:
-    """The method of a delivery's call."""
+    """Returns the method of a delivery's call."""
     if delivery.removes and delivery.kind is DeliveryKind.REACTION:
         return _REMOVE_REACTION
     return "chat.postEphemeral" if delivery.person else _METHODS[delivery.kind]
 
 
 def was_done_before(delivery: Delivery, failure: Failure) -> bool:
-    """Whether Slack refuses a call because its effect is already in place."""
+    """Returns whether Slack refused a call because its effect already exists."""
     return failure == DeliveryRefused(error=_DONE_ALREADY.get(method_of(delivery), ""))
 
 
 def content(delivery: Delivery) -> dict[str, object]:
-    """The text as a markdown block, with plain text for notifications."""
+    """Returns the text as a Markdown block, with plain text for notifications."""
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
@@ -56,7 +56,7 @@ def content(delivery: Delivery) -> dict[str, object]:
 
 
 def post_arguments(delivery: Delivery) -> dict[str, object]:
-    """The arguments of a post, with our key in its metadata."""
+    """Returns the arguments of a post, with Swarm's key in its metadata."""
     arguments: dict[str, object] = {
         **content(delivery),
         "metadata": own_metadata(delivery.id, delivery.agent_name or ""),

@@ -1,8 +1,8 @@
-"""Files to and from Slack: streamed, with caps, and with the bot's token for Slack's file host alone.
+"""Transfers files to and from Slack as streams with size limits. Only Slack's file host receives the bot's token.
 
-A download goes to the address in ``files.info``, but only to exactly Slack's file host (or, beside a twin, the host of
-the Web API itself), and never follows a redirect. An upload goes to the address of ``files.getUploadURLExternal``,
-under the same rule and without the token; until ``files.completeUploadExternal`` nobody sees the file.
+A download uses the address in ``files.info``, but only at exactly Slack's file host (or, with a twin, at the host of
+the Web API itself), and never follows a redirect. An upload uses the address of ``files.getUploadURLExternal``, under
+the same rule and without the token; until ``files.completeUploadExternal`` nobody sees the file.
 https://docs.slack.dev/messaging/working-with-files/
 """
 
@@ -24,7 +24,7 @@ from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
 FILE_HOST: Final = "files.slack.com"
 
 TRANSFER_SECONDS: Final = 900.0
-"""The longest transfer of one file, whichever side is slow."""
+"""The time limit for the transfer of one file, regardless of which side is slow."""
 
 TRANSFERS_AT_ONCE: Final = 16
 _CHUNK_BYTES: Final = 64 * 1024
@@ -36,8 +36,8 @@ _COMPLETE: Final = "files.completeUploadExternal"
 _SLACK_API_HOSTS: Final = frozenset({"slack.com", "www.slack.com"})
 _NO_SUCH_FILE: Final = frozenset({"file_not_found", "file_deleted"})
 _NO_ACCESS: Final = Forbidden(
-    "Slack does not give us this file.",
-    hint="The app's token lacks files:read: the operator installs the app again with the manifest.",
+    "Slack does not allow access to this file.",
+    hint="The app's token lacks files:read: the operator has to reinstall the app with the manifest.",
 )
 _BROKEN_OFF: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -53,11 +53,11 @@ class OpenDownload:
 
     @property
     def size_bytes(self) -> int | None:
-        """The size by Slack's headers; None if unknown."""
+        """The size according to Slack's headers; None if unknown."""
         return self._response.content_length
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The content. Raises TooLarge past the cap, Unavailable if Slack breaks off."""
+        """Yields the content. Raises TooLarge beyond the limit, and Unavailable if Slack breaks off the transfer."""
         count = 0
         try:
             async for chunk in self._response.content.iter_chunked(_CHUNK_BYTES):
@@ -65,15 +65,18 @@ class OpenDownload:
                 check_size(count, self._cap_bytes)
                 yield chunk
         except _BROKEN_OFF as error:
-            raise Unavailable("Slack broke off in the middle of the file.") from error
+            raise Unavailable("Slack broke off the download.") from error
 
     async def close(self) -> None:
-        """Release the connection. A connection with unread content is not used again."""
+        """Releases the connection. A connection with unread content is not reused."""
         self._response.close()
 
 
 class SlackFileClient:
-    """Slack's files over the gateway's client. ``timeout_seconds`` bounds connecting, and each silence of Slack."""
+    """A client for Slack's files that uses the gateway's Web API client.
+
+    ``timeout_seconds`` limits connecting, and each period without data from Slack.
+    """
 
     def __init__(self, api: WebApi, *, timeout_seconds: float) -> None:
         self._api = api
@@ -82,12 +85,12 @@ class SlackFileClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close the connections. Running transfers break off."""
+        """Closes the connections. Running transfers are aborted."""
         if self._session is not None:
             await self._session.close()
 
     async def info(self, file_id: str) -> FileInfo:
-        """Slack's metadata of a file (``files.info``). Raises NotFound, Unavailable."""
+        """Returns Slack's metadata for a file (``files.info``). Raises NotFound, Unavailable."""
         file = await self._ask(file_id)
         name = text_at(file, "name") or text_at(file, "title") or file_id
         return FileInfo(
@@ -99,15 +102,15 @@ class SlackFileClient:
         )
 
     async def open(self, file: FileInfo, cap_bytes: int) -> OpenDownload:
-        """Open a file's content without reading it.
+        """Opens a file without reading its content.
 
-        Raises TooLarge for a known size over the cap, NotFound if Slack only links to the file, Forbidden if Slack
-        answers with other content, Unavailable if Slack cannot be asked.
+        Raises TooLarge if the known size exceeds the limit, NotFound if Slack only links to the file, Forbidden if
+        Slack responds with different content, and Unavailable if Slack cannot be reached.
         """
         if file.url is None:
             raise NotFound(
                 f"Slack has no content of '{file.name}': it is only linked, or hidden by the workspace's limits.",
-                hint="Ask the person for what it says.",
+                hint="Ask the person what it contains.",
             )
         check_size(file.size_bytes or 0, cap_bytes)
         self._insist_on_file_host(file.url)
@@ -121,9 +124,10 @@ class SlackFileClient:
         return OpenDownload(response, cap_bytes)
 
     async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
-        """Upload content that nobody sees yet (``files.getUploadURLExternal``, then the upload). Returns the file's id.
+        """Uploads content that nobody sees yet (``files.getUploadURLExternal``, then the upload). Returns the file's
+        id.
 
-        Raises Conflict with Slack's reason for a refusal, Unavailable for a broken upload, and the errors of
+        Raises Conflict with Slack's reason for a refusal, Unavailable for an interrupted upload, and the errors of
         ``chunks``.
         """
         try:
@@ -132,17 +136,19 @@ class SlackFileClient:
             raise _refusal(refused.slack_code) from refused
         url, file_id = text_at(answer, "upload_url"), id_at(answer, "file_id")
         if file_id is None:
-            raise Unavailable("Slack's answer names no file.")
+            raise Unavailable("Slack's response does not name a file.")
         self._insist_on_file_host(url)
         await self._put(url, size_bytes, chunks)
         return file_id
 
     async def ready_to_share(self) -> None:
-        """Wait until Slack's limits leave room for :meth:`share`."""
+        """Waits until Slack's rate limits allow :meth:`share`."""
         await self._api.acquire_slot(_COMPLETE)
 
     async def share(self, share: Share) -> Answer:
-        """Show an uploaded file in a thread (``files.completeUploadExternal``): one call. Returns its outcome."""
+        """Shows an uploaded file in a thread (``files.completeUploadExternal``) with one call. Returns the outcome of
+        the call.
+        """
         arguments = {
             "files": orjson.dumps([{"id": share.file_id, "title": share.title}]).decode(),
             "channel_id": share.channel,
@@ -158,12 +164,14 @@ class SlackFileClient:
         )
 
     async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
-        """The message that shows a file in a thread, by ``shares`` of ``files.info``; None if there is none now."""
+        """Returns the message that shows a file in a thread, according to ``shares`` in ``files.info``; None if there
+        is none.
+        """
         try:
             shares = object_at(await self._ask(file_id), "shares")
         except RefusedBySlack as refused:
             if refused.slack_code in _NO_SUCH_FILE:
-                return None  # an upload that was never completed is no file
+                return None  # an upload that was never completed does not count as a file
             raise
         found = [share for kind in ("public", "private") for share in objects_at(object_at(shares, kind), channel)]
         return next((ts_at(share, "ts") for share in found if ts_at(share, "thread_ts") == thread_ts), None)
@@ -181,7 +189,7 @@ class SlackFileClient:
             raise Unavailable(f"Slack's files cannot be reached ({type(error).__name__}).") from error
 
     async def _put(self, url: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> None:
-        """Send the raw bytes. An error of ``chunks`` is raised unchanged, in place of Slack's reaction to it."""
+        """Sends the raw bytes. An error of ``chunks`` is raised unchanged, instead of Slack's response to it."""
         source = _Source(chunks)
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
         try:
@@ -194,14 +202,16 @@ class SlackFileClient:
         if source.failure:
             raise source.failure
         if status != 200:
-            raise Unavailable(f"Slack did not take the upload (HTTP status {status}).")
+            raise Unavailable(f"Slack did not accept the upload (HTTP status {status}).")
 
     def _transfers(self) -> aiohttp.ClientSession:
-        """A session apart from the Web API's: calls find a free connection, however many transfers run."""
+        """Creates a session separate from the Web API's, so that calls find a free connection even if many transfers
+        are running.
+        """
         if self._session is None:
             timeout = aiohttp.ClientTimeout(
                 total=TRANSFER_SECONDS,
-                connect=self._timeout_seconds,  # also of waiting for one of the connections
+                connect=self._timeout_seconds,  # also limits waiting for a free connection
                 sock_connect=self._timeout_seconds,
                 sock_read=self._timeout_seconds,
             )
@@ -213,12 +223,12 @@ class SlackFileClient:
         if _origin(url) != self._origin:
             raise Forbidden(
                 "Slack names an address for the file that is not Slack's file host, so it is not fetched.",
-                hint=f"Files are moved only to and from {self._origin[1]}.",
+                hint=f"Files are transferred only to and from {self._origin[1]}.",
             )
 
 
 class _Source:
-    """Chunks for aiohttp, which would hide their errors behind one of its own."""
+    """Chunks for aiohttp. Keeps their errors, which aiohttp would replace with its own."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks
@@ -234,13 +244,13 @@ class _Source:
 
 
 def _file_origin(api_url: str) -> _Origin:
-    """The origin of files: Slack's file host; beside any other Web API than Slack's, the API's own origin."""
+    """Returns the origin of files: Slack's file host, or the API's own origin if the Web API is not Slack's."""
     host = urlsplit(api_url).hostname
     return ("https", FILE_HOST, None) if host in _SLACK_API_HOSTS else _origin(api_url)
 
 
 def _origin(url: str) -> _Origin:
-    """Scheme, host and port of an address. An address with a user or an invalid port has no host."""
+    """Returns the scheme, host and port of an address. An address with a user or an invalid port has no host."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -256,7 +266,7 @@ def _is_elsewhere(file: JsonObject) -> bool:
 
 
 def _insist_on_content(response: aiohttp.ClientResponse, file: FileInfo) -> None:
-    """Raises Forbidden for Slack's login page or a redirect, NotFound and Unavailable by status."""
+    """Raises Forbidden for Slack's login page or a redirect, and NotFound or Unavailable depending on the status."""
     match response.status:
         case 200 if not _is_login_page(response.headers, file):
             return
@@ -264,17 +274,19 @@ def _insist_on_content(response: aiohttp.ClientResponse, file: FileInfo) -> None
             raise Forbidden(_NO_ACCESS.message, hint=_NO_ACCESS.hint)
         case status if 300 <= status < 400:
             raise Forbidden(
-                "Slack answers with a redirect instead of the file; it is not followed, for the token would go along.",
+                "Slack sent a redirect instead of the file. It was not followed, because it would receive the token.",
                 hint=_NO_ACCESS.hint,
             )
         case 404 | 410:
             raise NotFound(f"Slack no longer has '{file.name}'.")
         case status:
-            raise Unavailable(f"Slack does not hand out the file now (HTTP status {status}).")
+            raise Unavailable(f"Slack does not provide the file now (HTTP status {status}).")
 
 
 def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
-    """Whether Slack sends a page for a file that is none, or one not sent as an attachment."""
+    """Returns whether Slack sent a page instead of the file: an HTML page for a non-HTML file, or one not sent as an
+    attachment.
+    """
     if not headers.get("Content-Type", "").startswith("text/html"):
         return False
     is_attachment = headers.get("Content-Disposition", "").startswith("attachment")
@@ -282,5 +294,7 @@ def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
 
 
 def _refusal(code: str) -> SwarmError:
-    """The error for a refused upload."""
-    return Conflict(f"Slack does not take the file: {code}.", hint="Say in the thread what the file would have shown.")
+    """Returns the error for a refused upload."""
+    return Conflict(
+        f"Slack does not accept the file: {code}.", hint="Describe the file's content in the thread instead."
+    )

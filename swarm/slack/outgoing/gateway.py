@@ -1,4 +1,4 @@
-"""The only caller of Slack.
+"""The gateway, through which all calls to Slack are made.
 
 The gateway reports a call's outcome exactly and never repeats a call that may have had an effect: repeating is the
 sender's decision (:mod:`swarm.domain.model.deliveries`). Reads have no effect, so the gateway itself waits out Slack's
@@ -46,7 +46,7 @@ _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
 _ALL_TYPES: Final = "public_channel,private_channel,mpim,im"
 _PAGE_SIZE: Final = 200  # Slack's recommendation
-_CLOCKS_APART_SECONDS: Final = 600  # skew of ours and Slack's: a lookup begins so long before the delivery's creation
+_CLOCKS_APART_SECONDS: Final = 600  # possible clock skew from Slack; a lookup begins this much earlier
 
 _log = structlog.get_logger(__name__)
 
@@ -60,15 +60,15 @@ class ChannelInfo:
     type: ChannelType
     topic: str
     purpose: str
-    user_id: str | None = None  # of a direct message: the person
+    user_id: str | None = None  # for a direct message: the other person
 
 
 class Gateway:
     """Slack's Web API for the rest of the system.
 
-    ``timeout_seconds`` bounds one HTTP call, connecting included. Unless documented otherwise, reading methods raise
-    Unavailable when Slack cannot be asked and RefusedBySlack, a NotFound with Slack's code, when Slack refuses.
-    ``agent_sessions``: our app is declared as an agent, see :class:`SlackStreams`.
+    ``timeout_seconds`` limits one HTTP call, including connecting. Unless documented otherwise, reading methods raise
+    Unavailable if Slack cannot be reached, and RefusedBySlack, a NotFound with Slack's code, if Slack refuses.
+    ``agent_sessions`` is set if the app is declared as an agent, see :class:`SlackStreams`.
     """
 
     def __init__(
@@ -88,23 +88,23 @@ class Gateway:
 
     @property
     def clock(self) -> SlackClock:
-        """Slack's time."""
+        """Slack's clock."""
         return self._api.clock
 
     @property
     def client(self) -> AsyncWebClient:
-        """The client with its token, base URL and proxy, for Bolt and Socket Mode to copy from."""
+        """The client with its token, base URL and proxy, which Bolt and Socket Mode copy."""
         return self._api.client
 
     async def close(self) -> None:
-        """Close the connections. Later calls raise RuntimeError."""
+        """Closes the connections. Later calls raise RuntimeError."""
         await self.files.close()
         await self._api.close()
 
     async def identify(self) -> Me:
-        """Our identity (``auth.test``). Slack is asked once; later calls cost nothing.
+        """Returns Swarm's own identity (``auth.test``). The result is cached.
 
-        Raises ConfigurationError if Slack does not accept the token, Unavailable if Slack cannot be asked.
+        Raises ConfigurationError if Slack does not accept the token, and Unavailable if Slack cannot be reached.
         """
         if self._me is None:
             try:
@@ -118,9 +118,10 @@ class Gateway:
         return self._me
 
     async def socket_url(self, app_token: str) -> str:
-        """An address for one Socket Mode connection (``apps.connections.open``), valid for a short while.
+        """Returns an address for one Socket Mode connection (``apps.connections.open``), valid for a short time.
 
-        Raises ConfigurationError if Slack does not accept the app-level token, Unavailable if Slack cannot be asked.
+        Raises ConfigurationError if Slack does not accept the app-level token, and Unavailable if Slack cannot be
+        reached.
         """
         try:
             answer = await self._api.read("apps.connections.open", {"token": app_token})
@@ -132,17 +133,17 @@ class Gateway:
         return text_at(answer, "url")
 
     async def ready(self, delivery: Delivery) -> None:
-        """Wait until Slack's limits leave room for this delivery. Deliveries for other channels are not held up."""
+        """Waits until Slack's rate limits allow this delivery. Deliveries to other channels are not held up."""
         await self._api.acquire_slot(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
-        """The foreseeable wait of :meth:`ready`."""
+        """Returns the expected wait of :meth:`ready`."""
         return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
 
     async def deliver(self, delivery: Delivery) -> Answer:
-        """Make the call, once, within ``timeout_seconds``.
+        """Makes the call once, within ``timeout_seconds``.
 
-        A post outside its thread takes twice as long, and waits for a rate slot to be deleted.
+        A post that appears outside its thread takes twice as long, because its deletion waits for a rate slot.
         """
         match delivery.kind:
             case DeliveryKind.POST if delivery.person:
@@ -161,22 +162,22 @@ class Gateway:
                 assert_never(delivery.kind)
 
     async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
-        """Show one person a text (``chat.postEphemeral``): at most once, without raising on failure."""
+        """Shows one person a text (``chat.postEphemeral``) at most once, without raising on failure."""
         arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
         if thread_ts:
             arguments["thread_ts"] = thread_ts
         try:
             await self._api.read("chat.postEphemeral", arguments)
         except (Unavailable, RefusedBySlack) as error:
-            _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
+            _log.warning("a person could not be notified", action="whisper", channel=channel, error=str(error))
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
-        """Look up a post that may have been made (``conversations.replies``, ``conversations.history``), by its key.
+        """Looks up a post that may have been made (``conversations.replies``, ``conversations.history``) by its key.
 
-        Returns None if Slack does not have the post now. A call in flight may land later: ask after its timeout.
-        Returns None for kinds other than posts, which can simply be repeated, and for a post that landed outside its
-        thread because the root is gone; such a post is deleted. Raises RefusedBySlack if Slack will never answer, and
-        Unavailable if Slack cannot be asked now.
+        Returns None if Slack does not have the post now. A call in flight may still take effect, so callers ask after
+        its timeout. Also returns None for kinds other than posts, which can simply be repeated, and for a post that
+        appeared outside its thread because the root is gone; such a post is deleted. Raises RefusedBySlack if Slack
+        will never answer, and Unavailable if Slack cannot be reached.
         """
         if delivery.kind is not DeliveryKind.POST or delivery.person:
             return None
@@ -190,12 +191,13 @@ class Gateway:
         return DeliveryAccepted(ts=found.ts, thread_ts=found.thread_ts)
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
-        """Every message of a thread, oldest first, our own with their ``delivery_id`` (``conversations.replies``).
+        """Returns all messages of a thread, oldest first (``conversations.replies``). Swarm's own have their
+        ``delivery_id``.
 
         Empty if there is no such thread.
         """
         try:
-            # Each page may begin with the root again.
+            # Each page may begin with the root message again.
             messages = {m.ts: m async for m in self._messages("conversations.replies", channel, {"ts": thread_ts})}
         except RefusedBySlack as refused:
             if refused.slack_code == "thread_not_found":
@@ -204,15 +206,18 @@ class Gateway:
         return sorted(messages.values(), key=lambda message: slack_ts_to_us(message.ts))
 
     async def conversations(self) -> list[str]:
-        """The ids of all conversations that we are in, direct messages included (``users.conversations``)."""
+        """Returns the ids of all conversations that the bot is in, including direct messages
+        (``users.conversations``).
+        """
         arguments = {"types": _ALL_TYPES, "exclude_archived": True}
         pages = self._pages("users.conversations", arguments, "channels")
         return [channel_id async for raw in pages if (channel_id := id_at(raw, "id"))]
 
     async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
-        """Messages of a conversation after ``oldest``, oldest first, without replies (``conversations.history``).
+        """Returns the messages of a conversation after ``oldest``, oldest first, without replies
+        (``conversations.history``).
 
-        With ``limit``, the newest ones only.
+        With ``limit``, returns only the newest messages.
         """
         me = await self.identify()
         found: list[ChannelMessage] = []
@@ -226,7 +231,9 @@ class Gateway:
         return found[::-1]
 
     async def user(self, user_id: str) -> Person:
-        """A user's profile (``users.info``). A user unknown or invisible to Slack is a Person as well."""
+        """Returns a user's profile (``users.info``). A user that Slack does not know or show is also returned as a
+        Person.
+        """
         try:
             answer = await self._api.read("users.info", {"user": user_id})
         except RefusedBySlack as refused:
@@ -236,11 +243,11 @@ class Gateway:
         return person_of(user_id, object_at(answer, "user"))
 
     async def bot_name(self, bot_id: str) -> str:
-        """The name of a bot (``bots.info``)."""
+        """Returns the name of a bot (``bots.info``)."""
         return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id
 
     async def channel(self, channel_id: str) -> ChannelInfo:
-        """A conversation's name, type, topic and purpose (``conversations.info``)."""
+        """Returns a conversation's name, type, topic and purpose (``conversations.info``)."""
         info = object_at(await self._api.read("conversations.info", {"channel": channel_id}), "channel")
         return ChannelInfo(
             id=channel_id,
@@ -265,7 +272,7 @@ class Gateway:
         return DeliveryAccepted(ts=ts, thread_ts=thread_ts)
 
     async def _tell(self, delivery: Delivery, person: str) -> Answer:
-        """Show one person a text (``chat.postEphemeral``). There is no lookup; a repeated call does no harm.
+        """Shows one person a text (``chat.postEphemeral``). There is no lookup; repeating the call does no harm.
 
         Slack shows no ephemeral text in a thread without replies.
         """
@@ -276,14 +283,14 @@ class Gateway:
         return answer if isinstance(answer, Failure) else DeliveryAccepted()
 
     async def _change(self, delivery: Delivery, arguments: JsonObject) -> Answer:
-        """Make an idempotent call."""
+        """Makes an idempotent call."""
         answer = await self._write(delivery, arguments)
         if isinstance(answer, Failure) and not was_done_before(delivery, answer):
             return answer
         return DeliveryAccepted(ts=delivery.target_ts)
 
     async def _without_retry(self, delivery: Delivery) -> Answer:
-        """Remove the Retry button of a message and keep all else as Slack has it now."""
+        """Removes the Retry button from a message and keeps everything else as currently stored in Slack."""
         where = {"channel": delivery.channel, "ts": delivery.target_ts, "limit": 1}
         try:
             page = await self._api.read("conversations.replies", where)
@@ -302,18 +309,24 @@ class Gateway:
         return await self._api.call(method_of(delivery), {"channel": delivery.channel, **arguments})
 
     async def _take_back(self, channel: str, ts: str) -> None:
-        """Delete a post that landed in the channel itself because its thread's root is gone."""
+        """Deletes a post that appeared in the channel itself because its thread's root is gone."""
         await self._api.acquire_slot("chat.delete", channel)
         answer = await self._api.call("chat.delete", {"channel": channel, "ts": ts})
         if isinstance(answer, Failure):
             why = repr(answer)
-            _log.error("A post stays outside its thread.", action="slack_stray_left", channel=channel, ts=ts, why=why)
+            _log.error(
+                "A post outside its thread could not be deleted.",
+                action="slack_stray_left",
+                channel=channel,
+                ts=ts,
+                why=why,
+            )
         else:
             _log.warning("A post outside its thread was deleted.", action="slack_stray_deleted", channel=channel, ts=ts)
 
     async def _find_in_thread(self, delivery: Delivery) -> SlackMessage | None:
         try:
-            since = delivery.answers_ts or delivery.thread_ts  # by Slack's clock, since ours may have been set
+            since = delivery.answers_ts or delivery.thread_ts  # by Slack's clock, because ours may have changed
             return await self._find_among(
                 "conversations.replies", delivery, {"ts": delivery.thread_ts, "oldest": since}
             )
@@ -329,7 +342,7 @@ class Gateway:
         return None
 
     async def _messages(self, method: str, channel: str, where: JsonObject) -> AsyncIterator[SlackMessage]:
-        """The messages of all pages, in Slack's order."""
+        """Yields the messages of all pages, in Slack's order."""
         me = await self.identify()
         async for raw in self._pages(method, {**where, "channel": channel}, "messages"):
             if message := history_message(channel, raw, me):
@@ -338,7 +351,7 @@ class Gateway:
     async def _pages(
         self, method: str, where: JsonObject, key: str, limit: int | None = None
     ) -> AsyncIterator[JsonObject]:
-        """The objects under ``key`` of all pages, in Slack's order."""
+        """Yields the objects under ``key`` of all pages, in Slack's order."""
         arguments = {**where, "limit": limit or _PAGE_SIZE}
         if key == "messages":
             arguments["include_all_metadata"] = True
@@ -351,7 +364,7 @@ class Gateway:
             if not cursor:
                 return
             if cursor == previous:
-                raise Unavailable("Slack gives the same page again and again.")
+                raise Unavailable("Slack returns the same page repeatedly.")
 
 
 def _identity(answer: JsonObject) -> Me:
@@ -365,9 +378,10 @@ def _identity(answer: JsonObject) -> Me:
 
 
 def _oldest(delivery: Delivery) -> str | None:
-    """The time from which the channel itself is searched for a post, which is there only if its thread's root is gone.
+    """Returns the time from which the channel itself is searched for a post. The post is there only if its thread's
+    root is gone.
 
-    Our ids hold their time of creation, by our clock. Any other id means a search from the start.
+    Swarm's ids contain their time of creation, by our clock. For any other id the search begins at the start.
     """
     try:
         made = uuid.UUID(delivery.id)

@@ -1,7 +1,7 @@
-"""The shell of the live answers' reducer: agent events and Slack's answers go in, calls of Slack come out.
+"""Runs the reducer of streamed answers on agent events and Slack's responses, and makes its calls to Slack.
 
-One task takes all inputs one by one, so the reducer never sees two at once. The page record is written before a message
-is begun and before the last message is closed, so that recovery after a crash knows which messages to look for.
+One task processes all inputs sequentially, so the reducer never sees two at once. The page record is written before a
+message is begun and before the last message is closed, so that recovery after a crash knows which messages to look for.
 """
 
 from __future__ import annotations
@@ -51,16 +51,18 @@ from swarm.domain.model.deliveries import DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
-"""How many events of an agent may wait. Beyond, the agent's stream is not read, and the agent has to wait."""
+"""The maximum number of an agent's events that are queued. When the queue is full, the agent's stream is not read, and
+the agent has to wait.
+"""
 
 PIECE_CHARACTERS: Final = 4_096
-"""A longer delta counts as several events, which bounds the waiting characters too."""
+"""A longer delta counts as several events, which also limits the number of queued characters."""
 
 _JOINED_CHARACTERS: Final = 16_384
-"""A longer text is not copied to append to it."""
+"""A longer text is not copied in order to append to it."""
 
 LANDING_SECONDS: Final = 3.0
-"""How long the end of an answer waits for a call under way."""
+"""How long the end of an answer waits for a call in progress."""
 _FIND_AGAIN_SECONDS: Final = 2.0
 _FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
 _UNFINISHED: Final = "it stopped in the middle of its answer"
@@ -70,7 +72,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _NoRecord:
-    """The page record of answers without recovery after a crash."""
+    """The page record of answers that are not recovered after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None: ...
 
@@ -84,11 +86,12 @@ class _NoRecord:
 
 
 class LiveAnswer:
-    """One answer, shown while the agent writes.
+    """One answer, shown while the agent writes it.
 
-    ``doubt_seconds`` after a call with an unknown outcome, Slack is searched: by then the call can no longer land.
-    ``may_call`` is asked before each call. ``known`` holds all messages that grow at the moment, also of other answers;
-    a search skips them. ``pages`` messages of the answer were begun before and are sealed.
+    Slack is searched ``doubt_seconds`` after a call with an unknown outcome; by then the call can no longer take
+    effect. ``may_call`` is asked before each call. ``known`` contains all messages that are currently growing,
+    including those of other answers; a search skips them. ``pages`` messages of the answer were begun earlier and are
+    sealed.
     """
 
     def __init__(
@@ -125,24 +128,24 @@ class LiveAnswer:
         self._logged: tuple[str, str] | None = None  # the last logged failure, until a call succeeds
         self._showing: asyncio.Task[None] | None = None
         self._status: tuple[SetStatus, ...] = ()
-        self._looked_at = clock()  # time has passed since: due work is still to be done
+        self._looked_at = clock()  # when inputs were last processed; due work since then is still pending
         self._live, self._first = begin(
             self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages, spread=_jitter()
         )
 
     def stop(self, by: str | None = None) -> None:
-        """Stop the answer at a person's request; ``by`` is the user id."""
+        """Stops the answer at a person's request; ``by`` is the user id."""
         self._inputs.put_nowait(StopRequested(by=by))
 
     def lose(self) -> None:
-        """Another run gives this answer: show nothing more here."""
+        """Stops showing the answer here, because another run gives it."""
         self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
-        """Show a run to its end. The generator is closed in any case.
+        """Shows a run until its end. The generator is always closed.
 
-        Raises LostRight and leaves an open message open. A cancelled call still waits for a call under way.
+        Raises LostRight and leaves an open message open. If cancelled, still waits for a call in progress.
         """
         self._reading = self._start(self._read(events))
         try:
@@ -152,11 +155,11 @@ class LiveAnswer:
         finally:
             await self._close(events)
         outcome = self._live.outcome
-        assert outcome is not None  # an answer ends with its run
+        assert outcome is not None  # an answer ends together with its run
         text = str(self._live.full_text)
         if REMOVED in text:
             _log.warning(
-                "A secret was removed from what an agent says.",
+                "A secret was removed from an agent's answer.",
                 action="secret_removed",
                 turn=self._place.run_id,
                 agent=self._place.agent_name,
@@ -174,7 +177,7 @@ class LiveAnswer:
             return Tick()
 
     async def _step(self, taken: Input) -> None:
-        """Take one step. Deltas that wait together are joined."""
+        """Processes one input. Queued deltas are joined."""
         if self._failure:
             raise self._failure
         rest: Input | None = taken
@@ -184,7 +187,7 @@ class LiveAnswer:
             self._live, commands = step(before, taken, self._looked_at)
             if self._live.gives_up and not before.gives_up:
                 _log.warning(
-                    "Slack takes no more of an answer live; the rest is posted after its end.",
+                    "Slack accepts no more of a streamed answer; the rest is posted after its end.",
                     action="stream_given_up",
                     turn=self._place.run_id,
                 )
@@ -192,7 +195,7 @@ class LiveAnswer:
             await self._execute(commands)
 
     async def _note_end(self, before: Live, taken: Input) -> None:
-        """Record the end of a message that no longer grows."""
+        """Records the end of a message that no longer grows."""
         page = before.page
         if before.flight and isinstance(taken, SlackAnswered) and isinstance(taken.answer, DeliveryAccepted):
             page = before.flight.page
@@ -201,7 +204,9 @@ class LiveAnswer:
             await self._record.ended(page.number, page.text)
 
     def _join_deltas(self, taken: Input) -> tuple[Input, Input | None]:
-        """Join an input with the deltas that continue it. Returns the joined input, and the next one if taken."""
+        """Joins an input with the deltas that continue it. Returns the joined input, and the next input if one was
+        taken.
+        """
         if isinstance(taken, AgentEventReceived):
             self._ahead.release()
         while isinstance(taken, AgentEventReceived) and _may_grow(taken.event) and not self._inputs.empty():
@@ -233,7 +238,7 @@ class LiveAnswer:
                     self._calling = self._start(self._call(command))
 
     async def _note(self, call: StreamCall) -> None:
-        """Record, before the call, the state that recovery after a crash needs."""
+        """Records, before the call, the state that recovery after a crash needs."""
         if isinstance(call, OpenStream | PostPage):
             await self._record.beginning(call.page, is_post=isinstance(call, PostPage))
         if isinstance(call, CloseStream) and not call.is_last:
@@ -253,10 +258,10 @@ class LiveAnswer:
         self._inputs.put_nowait(SlackAnswered(answer=answer))
 
     def _log_failure(self, call: str, answer: str | None) -> None:
-        """Log a repeated failure once."""
+        """Logs a repeated failure only once."""
         if answer and (call, answer) != self._logged:
             failure = {"turn": self._place.run_id, "call": call, "answer": answer}
-            _log.info("Slack did not take a piece of an answer", action="stream_call", **failure)
+            _log.info("Slack did not accept part of an answer", action="stream_call", **failure)
         self._logged = (call, answer) if answer else None
 
     async def _remember(self, page: int, ts: str) -> None:
@@ -265,7 +270,7 @@ class LiveAnswer:
         await self._record.began(page, ts)
 
     async def _find(self, page: int) -> None:
-        """Search for a message that may have begun, once no call can be in flight."""
+        """Searches for a message that may have been begun, after all calls have timed out."""
         await asyncio.sleep(self._doubt_seconds)
         is_post, pause = self._live.mode is PageMode.POST, _FIND_AGAIN_SECONDS
         while True:
@@ -290,7 +295,7 @@ class LiveAnswer:
         self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 
     async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
-        """Read the agent's events no faster than the reducer takes them."""
+        """Reads the agent's events no faster than the reducer processes them."""
         last: AgentEvent = Broken(reason=_UNFINISHED)  # counts only if no other end came before
         try:
             async with contextlib.aclosing(events):
@@ -309,7 +314,7 @@ class LiveAnswer:
             self._inputs.put_nowait(AgentEventReceived(event=piece))
 
     def _show_status(self, status: SetStatus) -> None:
-        """Show one status after another; of several waiting statuses only the last."""
+        """Shows statuses one at a time; if several are queued, only the last one."""
         self._status = (status,)
         if self._showing is None or self._showing.done():
             self._showing = self._start(self._show_statuses())
@@ -326,14 +331,14 @@ class LiveAnswer:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """An error in any part ends the whole answer."""
+        """Ends the answer if any of its tasks failed."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
             self._inputs.put_nowait(Tick())
 
     async def _close(self, events: AsyncGenerator[AgentEvent, None]) -> None:
-        """End all tasks. A call under way may finish first, which saves a search for its effect."""
+        """Ends all tasks. A call in progress may finish first, so that no search for its effect is needed."""
         landing = {task for task in (self._calling, self._showing) if task and not task.done()}
         for task in self._tasks - landing:
             task.cancel()
@@ -343,7 +348,7 @@ class LiveAnswer:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(RuntimeError):  # closed already, or its reader was never begun
+        with contextlib.suppress(RuntimeError):  # already closed, or never started
             await events.aclose()
 
 
@@ -352,17 +357,17 @@ async def _always() -> bool:
 
 
 def _jitter() -> float:
-    """A factor near 1, so that answers held up together do not all return at one moment."""
+    """Returns a factor near 1, so that answers that were delayed together do not all resume at the same time."""
     return random.uniform(0.8, 1.2)  # noqa: S311 - nothing secret
 
 
 def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
-    """Whether appending text to the event copies little."""
+    """Returns whether text can be appended to the event without copying much."""
     return isinstance(event, TextDelta) and len(event.text) < _JOINED_CHARACTERS
 
 
 def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
-    """Split a long delta into events of bounded size."""
+    """Splits a long delta into events of limited size."""
     if not isinstance(event, TextDelta) or len(event.text) <= PIECE_CHARACTERS:
         yield event
         return
@@ -371,7 +376,7 @@ def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
 
 
 class LiveStage:
-    """Answers in Slack, all over one gateway."""
+    """A factory for answers in Slack that share one gateway."""
 
     def __init__(self, slack: LiveSlack, *, doubt_seconds: float = 11.0, pace: Pace | None = None) -> None:
         self.slack = slack
@@ -382,7 +387,7 @@ class LiveStage:
     def answer(
         self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> LiveAnswer:
-        """A new answer. ``pages`` earlier messages show its beginning and are sealed."""
+        """Returns a new answer. ``pages`` earlier messages show its beginning and are sealed."""
         return LiveAnswer(
             place,
             self.slack,

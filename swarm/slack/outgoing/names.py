@@ -1,9 +1,9 @@
 """A cache of Slack's data about people, bots and channels, so that a follow-up in a known thread needs no call.
 
-A name is asked for once and kept for an hour. After an hour the old one is still given at once, while a new one is
+A name is requested once and kept for an hour. After that, the old name is still returned immediately while a new one is
 fetched in the background. A channel's topic and purpose are never older than five minutes. Concurrent requests for the
-same id share one call. No request waits longer than two seconds: a poll must not stand still because a thread of
-strangers exceeds Slack's rate for names.
+same id share one call. No request waits longer than two seconds: a poll must not stall because a thread with many
+unknown people exceeds Slack's rate limit.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
 
 RETRY_SECONDS: Final = 60.0
-"""The time after which Slack is asked again for a lookup without an answer."""
+"""How long to wait before asking Slack again about a lookup that got no answer."""
 
 REMEMBERED: Final = 20_000
-"""The number of kept answers; beyond, the oldest ones are dropped."""
+"""The maximum number of cached answers; beyond it, the oldest are dropped."""
 
 _log = structlog.get_logger(__name__)
 
@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _LookupTimeouts:
-    """How long an answer is fresh, and how long to wait for a new one."""
+    """How long an answer is fresh, and how long to wait for a new answer."""
 
     fresh_seconds: float
     wait_seconds: float  # longest wait for Slack
-    waits_for_news: bool = False  # with an old answer: whether to wait for the new one
+    waits_for_news: bool = False  # whether to wait for a new answer if there is an old one
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -51,7 +51,7 @@ class _Known(Generic[T]):
 
 
 class _Lookups(Generic[T]):
-    """Answers of one kind. Never fails: without an answer of Slack's, returns the old one, or ``unknown(id)``."""
+    """Answers of one kind. Never fails: if Slack does not answer, returns the old answer or ``unknown(id)``."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Lookups(Generic[T]):
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def get(self, id: str) -> T:
-        """The answer for an id, old or new."""
+        """Returns the answer for an id, old or new."""
         known = self._known.get(id)
         if known is None or not self._is_fresh(id):
             lookup = self._lookup(id)
@@ -78,7 +78,9 @@ class _Lookups(Generic[T]):
         return known.value if known else self._unknown(id)
 
     async def answered(self, id: str, wait_seconds: float) -> T | None:
-        """Slack's answer for an id while fresh; None if Slack does not answer in time, even with an old answer."""
+        """Returns Slack's answer for an id while it is fresh; None if Slack does not answer in time, even if there is
+        an old answer.
+        """
         if not self._is_answered(id):
             await asyncio.wait((self._lookup(id),), timeout=wait_seconds)
         return self._known[id].value if self._is_answered(id) else None
@@ -91,18 +93,18 @@ class _Lookups(Generic[T]):
         return known is not None and known.fresh_until > self._patience.monotonic()
 
     def forget(self, id: str) -> None:
-        """Drop the answer, so the next request asks Slack."""
+        """Drops the answer, so that the next request asks Slack."""
         self._known.pop(id, None)
 
     async def close(self) -> None:
-        """End the lookups under way."""
+        """Cancels the lookups in progress."""
         lookups = list(self._under_way.values())
         for lookup in lookups:
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
 
     def _lookup(self, id: str) -> asyncio.Task[None]:
-        """The lookup under way, or a new one."""
+        """Returns the lookup in progress, or starts one."""
         if id not in self._under_way:
             lookup = asyncio.create_task(self._ask(id), name=f"{self._what} of {id}")
             self._under_way[id] = lookup
@@ -110,16 +112,16 @@ class _Lookups(Generic[T]):
         return self._under_way[id]
 
     async def _ask(self, id: str) -> None:
-        """Store Slack's answer; after an error the old answer or ``unknown(id)``, for a short while."""
+        """Stores Slack's answer; after an error, stores the old answer or ``unknown(id)`` for a short time."""
         is_answer = True
         try:
             value, seconds = await self._look_up(id), self._patience.fresh_seconds
         except SwarmError as error:
-            _log.info("Slack does not tell.", action="slack_name", what=self._what, id=id, error=error.message)
+            _log.info("A lookup in Slack failed.", action="slack_name", what=self._what, id=id, error=error.message)
             is_answer = False
             value, seconds = self._known[id].value if id in self._known else self._unknown(id), RETRY_SECONDS
         if id not in self._known and len(self._known) >= REMEMBERED:
-            del self._known[next(iter(self._known))]  # the oldest one
+            del self._known[next(iter(self._known))]  # the oldest entry
         self._known[id] = _Known(value=value, fresh_until=self._patience.monotonic() + seconds, is_answer=is_answer)
 
 
@@ -131,7 +133,7 @@ WAIT_SECONDS: Final = 2.0
 
 
 class Source(Protocol):
-    """The source of all data: the gateway."""
+    """The source of all data; implemented by the gateway."""
 
     async def user(self, user_id: str) -> Person: ...
 
@@ -159,33 +161,33 @@ class Names:
         self._all = (self._users, self._bots, self._channels, self._facts)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
-        """The display name of a user, or the name of a bot; the id of a bot without a user starts with B."""
+        """Returns the display name of a user or the name of a bot. The id of a bot without a user starts with B."""
         is_bare_bot = kind is not AuthorKind.USER and author_id.startswith("B")
         return await self._bots.get(author_id) if is_bare_bot else (await self._users.get(author_id)).name
 
     async def channel_name(self, channel_id: str) -> str:
-        """A channel's name without ``#``; of a direct message, the other person's."""
+        """Returns a channel's name without ``#``; for a direct message, the other person's name."""
         return await self._channels.get(channel_id)
 
     async def channel_facts(self, channel_id: str) -> ChannelFacts:
-        """A channel's name, topic and purpose, at most five minutes old while Slack answers."""
+        """Returns a channel's name, topic and purpose, at most five minutes old as long as Slack answers."""
         return await self._facts.get(channel_id)
 
     async def user_email(self, user_id: str) -> str | None:
-        """A user's e-mail address; None if Slack does not show it, which needs the scope users:read.email."""
+        """Returns a user's e-mail address; None if Slack does not show it. Requires the scope users:read.email."""
         return (await self._users.get(user_id)).email
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
-        """A user's profile, by Slack's answer within the last hour; None if Slack does not answer in time."""
+        """Returns a user's profile as answered by Slack within the last hour; None if Slack does not answer in time."""
         return await self._users.answered(user_id, wait_seconds)
 
     def forget(self, id: str) -> None:
-        """Drop all data about this id, so the next request asks Slack."""
+        """Drops all data about this id, so that the next request asks Slack."""
         for lookups in self._all:
             lookups.forget(id)
 
     async def close(self) -> None:
-        """End the lookups under way."""
+        """Cancels the lookups in progress."""
         await asyncio.gather(*(lookups.close() for lookups in self._all))
 
     async def _describe_channel(self, channel_id: str) -> str:

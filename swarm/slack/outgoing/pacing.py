@@ -1,11 +1,11 @@
-"""Rate limits: Slack's limits per method and per channel, kept before Slack has to refuse calls.
+"""Keeps Slack's rate limits per method and per channel, so that Slack does not have to refuse calls.
 
-Three limits make a call wait. A method's **tier** allows a number of calls a minute. A **channel** takes one post a
-second, with short bursts. And a **pause**, Slack's ``Retry-After``, stops a method, or the posts of one channel, for a
-while. Calls go first come, first served; calls that wait for one channel do not hold up the others.
+Three limits make a call wait. A method's **tier** allows a number of calls per minute. A **channel** accepts one post
+per second, with short bursts. A **pause**, requested by Slack's ``Retry-After``, stops a method, or the posts of one
+channel, for some time. Calls are served in order of arrival; calls that wait for one channel do not hold up the others.
 
-A tier of n calls a minute is spent as a burst of n/5 at once and n·4/5 spread over the minute, so that no minute,
-wherever it begins, sees more than n. See https://docs.slack.dev/apis/web-api/rate-limits/.
+A tier of n calls per minute is spent as a burst of n/5 and n·4/5 spread over the minute, so that no minute, wherever it
+begins, contains more than n calls. See https://docs.slack.dev/apis/web-api/rate-limits/.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from dataclasses import dataclass
 from typing import Final
 
 FORGET_ABOVE: Final = 256
-"""The number of queues that are kept without a look for idle ones."""
+"""The number of queues above which idle queues are removed."""
 
-_EPSILON: Final = 1e-6  # rounding must not make the last microsecond wait for ever
+_EPSILON: Final = 1e-6  # prevents a rounding error from delaying the last microsecond forever
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """A burst of calls at once, and a rate after the burst."""
+    """A limit that allows a burst of calls at once, and a rate after the burst."""
 
     burst: float
     per_second: float
 
     @classmethod
     def per_minute(cls, calls: int) -> Limit:
-        """At most ``calls`` in any minute."""
+        """Allows at most ``calls`` in any minute."""
         burst = max(1, calls // 5)
         return cls(burst=burst, per_second=(calls - burst) / 60)
 
 
 UNLIMITED: Final = Limit(burst=math.inf, per_second=math.inf)
-"""Only pauses hold these calls up."""
+"""Only pauses delay these calls."""
 
 TIER_2: Final = Limit.per_minute(20)
 TIER_3: Final = Limit.per_minute(50)
@@ -46,15 +46,15 @@ TIER_4: Final = Limit.per_minute(100)
 
 METHOD_LIMITS: Final = {
     "agents.sessions.setStatus": TIER_3,
-    # Rare, and a reconnect must not wait for a bucket; Slack's own answer slows these calls down if need be.
+    # Calls are rare, and a reconnect must not wait for a bucket. If necessary, Slack's response slows these calls down.
     "apps.connections.open": UNLIMITED,
-    "assistant.threads.setStatus": Limit.per_minute(300),  # "special limits", which Slack does not name
-    "auth.test": Limit.per_minute(300),  # Slack says hundreds
+    "assistant.threads.setStatus": Limit.per_minute(300),  # Slack mentions "special limits" without numbers
+    "auth.test": Limit.per_minute(300),  # Slack mentions hundreds
     "bots.info": TIER_3,
     "chat.appendStream": TIER_4,
     "chat.delete": TIER_3,
     "chat.postEphemeral": TIER_4,
-    "chat.postMessage": Limit.per_minute(300),  # Slack says several hundred for the workspace
+    "chat.postMessage": Limit.per_minute(300),  # Slack mentions several hundred for the workspace
     "chat.startStream": TIER_2,
     "chat.stopStream": TIER_2,
     "chat.update": TIER_3,
@@ -82,7 +82,9 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "users.info",
     }
 )
-"""Methods of every coordinator process, elected or not. Together they may meet a limit, and then wait as Slack asks."""
+"""Methods that every coordinator process calls, elected or not. Together the processes may exceed a limit, and then
+wait as Slack requests.
+"""
 
 POSTS_PER_CHANNEL: Final = Limit(burst=3, per_second=1)
 _POSTS: Final = "chat.postMessage"
@@ -91,8 +93,8 @@ _POSTS: Final = "chat.postMessage"
 class Pacing:
     """The queues of all methods and channels.
 
-    Without ``enforced``, only Slack's own pauses are kept and the limits above are off: for a twin without limits.
-    ``monotonic`` and ``sleep`` are the time source, so that tests need not wait.
+    If ``enforced`` is not set, only Slack's own pauses are kept and the limits above are off, for a twin without
+    limits. ``monotonic`` and ``sleep`` are the time source, so that tests do not have to wait.
     """
 
     def __init__(
@@ -110,9 +112,9 @@ class Pacing:
         self._spent_at: float | None = None
 
     def take_over(self) -> None:
-        """Begin with empty buckets: another process may have used them up a moment ago.
+        """Starts with empty buckets, because another process may have just used them up.
 
-        For calls of only one process at a time: our burst must not follow upon our predecessor's.
+        Only for calls that a single process makes at a time: our burst must not directly follow the previous process's.
         """
         self._spent_at = self._monotonic()
         for (method, _), queue in self._queues.items():
@@ -120,15 +122,15 @@ class Pacing:
                 queue.spend(self._spent_at)
 
     async def acquire_slot(self, method: str, channel: str | None = None) -> None:
-        """Wait until ``method`` may be called (for a post: in ``channel``), first come, first served."""
+        """Waits until ``method`` may be called (for a post: in ``channel``), in order of arrival."""
         for queue in self._queues_of(method, channel):
             await queue.acquire_slot(self._monotonic, self._sleep)
 
     def pause(self, method: str, seconds: float, channel: str | None = None) -> None:
-        """Stop ``method`` for ``seconds``, as Slack asked; of posts, only those in ``channel``.
+        """Stops ``method`` for ``seconds``, as Slack requested; for posts, only in ``channel``.
 
-        Slack does not say whether a refused post met the channel's limit or the workspace's. For the first channel, the
-        channel's limit is assumed; after a refusal in a second one meanwhile, all posts wait.
+        Slack does not report whether a refused post exceeded the channel's limit or the workspace's. For the first
+        channel, the channel's limit is assumed; if a second channel is refused in the meantime, all posts wait.
         """
         now = self._monotonic()
         if method != _POSTS or channel is None or self._another_channel_is_paused(channel, now):
@@ -137,7 +139,7 @@ class Pacing:
             self._queue(method, channel).pause_until(now + seconds)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """The foreseeable seconds until a call would get its slot."""
+        """Returns the expected number of seconds until a call would get its slot."""
         now = self._monotonic()
         return max(queue.expected_wait(now) for queue in self._queues_of(method, channel))
 
@@ -147,7 +149,9 @@ class Pacing:
         return len(self._queues)
 
     def _queues_of(self, method: str, channel: str | None) -> list[_Queue]:
-        """The queues of a call, the channel's first: a call that waits there must not use up the method's tokens."""
+        """Returns the queues of a call, the channel's first: a call that waits for the channel must not use up the
+        method's tokens.
+        """
         if method == _POSTS and channel is not None:
             return [self._queue(method, channel), self._queue(method, None)]
         return [self._queue(method, None)]
@@ -173,7 +177,9 @@ class Pacing:
         )
 
     def _forget_idle(self) -> None:
-        """Remove idle channels, which equal new ones. The search costs a pass, so it waits for twice their number."""
+        """Removes idle channels, which behave like new ones. The search visits all queues, so the next one waits until
+        their number doubles.
+        """
         if len(self._queues) < self._look_for_idle_above:
             return
         now = self._monotonic()
@@ -182,14 +188,14 @@ class Pacing:
 
 
 class _Queue:
-    """The calls that wait for one limit, in order. Each call takes a token from the bucket; time refills the bucket."""
+    """The calls that wait for one limit, in order. Each call takes a token from the bucket, which refills over time."""
 
     def __init__(self, limit: Limit, now: float) -> None:
         self._limit = limit
         self._tokens = limit.burst
         self._counted_at = now
         self._waiting = 0
-        self._lock = asyncio.Lock()  # wakes its waiters in the order of their arrival
+        self._lock = asyncio.Lock()  # wakes its waiters in order of arrival
         self.paused_until = -math.inf
 
     async def acquire_slot(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]]) -> None:
@@ -206,12 +212,12 @@ class _Queue:
         self.paused_until = max(self.paused_until, moment)
 
     def spend(self, moment: float) -> None:
-        """Empty the bucket as of a past moment; it has been refilling since."""
+        """Empties the bucket as of a past time; it has been refilling since then."""
         if self._limit != UNLIMITED:
             self._tokens, self._counted_at = 0.0, moment
 
     def expected_wait(self, now: float) -> float:
-        """The wait of one more caller behind the present ones."""
+        """Returns the wait of a new caller behind the current ones."""
         return self._wait(now, calls=self._waiting + 1)
 
     def idle(self, now: float) -> bool:

@@ -1,9 +1,10 @@
-"""Live answers in Slack: messages that grow while people read, and the status line beside them.
+"""Streamed answers in Slack: messages that grow while people read them, and the status line.
 
-Every message is a stream of chunks (a stream is text or chunks for life) or, where Slack has no streams, a post with
-updates. Each call is made once, and its outcome is reported exactly; the answer's owner decides about repeating.
+Every message is a stream of chunks or, if Slack does not support streams, a post with updates. A stream cannot switch
+between text and chunks. Each call is made once, and its outcome is reported exactly; the answer's owner decides about
+repeating.
 
-Posts, updates and closed streams carry our key in their metadata, as deliveries do; an open stream cannot.
+Posts, updates and closed streams carry Swarm's key in their metadata, as deliveries do; an open stream cannot.
 https://docs.slack.dev/reference/methods/chat.startStream
 """
 
@@ -57,29 +58,29 @@ _CLEARING_ATTEMPTS: Final = 3
 _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
 Messages = Callable[[str, str, JsonObject], AsyncIterator[SlackMessage]]
-"""Reads all pages of a method in a channel, with further arguments."""
+"""Reads all pages of a method in a channel, with additional arguments."""
 
 TakeBack = Callable[[str, str], Awaitable[None]]
-"""Deletes a post of ours, by channel and timestamp, that landed outside its thread."""
+"""Deletes one of Swarm's posts, given by channel and timestamp, that appeared outside its thread."""
 
 _log = structlog.get_logger(__name__)
 
 
 def _page_key(run_id: str, page: int) -> str:
-    """The key of one message of an answer, which stands for a delivery's id in its metadata."""
+    """Returns the key of one message of an answer, which takes the place of a delivery's id in its metadata."""
     return f"{run_id}:{page}"
 
 
 def own_metadata(key: str, agent_name: str) -> JsonObject:
-    """Metadata by which our messages are recognised, each with its key and agent."""
+    """Returns the metadata that identifies Swarm's messages: the key and the agent."""
     return {"event_type": METADATA_EVENT_TYPE, "event_payload": {"delivery_id": key, "agent": agent_name}}
 
 
 class SlackStreams:
     """Slack's streams over the gateway's client, in the sending process.
 
-    With ``agent_sessions`` the status line is the state of an agent's session, with Slack's own Stop button: for an app
-    declared as an agent.
+    With ``agent_sessions``, for an app declared as an agent, the status line is the state of an agent's session, with
+    Slack's own Stop button.
     """
 
     def __init__(self, api: WebApi, messages: Messages, take_back: TakeBack, *, agent_sessions: bool = False) -> None:
@@ -89,17 +90,17 @@ class SlackStreams:
         self._status_methods = [_SESSION_STATUS, _STATUS] if agent_sessions else [_STATUS]
 
     async def acquire_slot(self, slot: Slot, channel: str) -> None:
-        """Wait until Slack's limits leave room for a call of this method: first come, first served."""
+        """Waits until Slack's rate limits allow a call of this method, in order of arrival."""
         await self._api.acquire_slot(slot.value, channel)
 
     def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
-        """The foreseeable wait of :meth:`acquire_slot`."""
+        """Returns the expected wait of :meth:`acquire_slot`."""
         return self._api.expected_wait_seconds(slot.value, channel)
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
-        """Make one call, once, at once, and return its outcome. DeliveryAccepted names the message.
+        """Makes one call, once and immediately, and returns its outcome. DeliveryAccepted names the message.
 
-        A post whose thread is gone is deleted, and refused as ``thread_not_found``.
+        A post whose thread is gone is deleted, and reported as refused with ``thread_not_found``.
         """
         match call:
             case OpenStream():
@@ -118,13 +119,13 @@ class SlackStreams:
     async def find(
         self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
-        """Look up the message that a call in doubt may have begun (``conversations.replies``).
+        """Looks up the message that a call with an unknown outcome may have begun (``conversations.replies``).
 
         The message is later than ``after_us``, a time by Slack's own timestamps, independent of our clock. A post or a
-        closed stream is found by its key. An open stream has no key: the newest of our messages in the thread counts,
-        unless ``known`` has it or the message has another key or files; with ``is_post`` only the key counts. None
-        means that Slack does not have the message now: ask after the call's timeout. Raises RefusedBySlack if Slack
-        will never answer, Unavailable if Slack cannot be asked now.
+        closed stream is found by its key. An open stream has no key: the newest of Swarm's messages in the thread
+        counts, unless it is in ``known`` or has another key or files; with ``is_post`` only the key counts. None means
+        that Slack does not have the message now, so callers ask after the call's timeout. Raises RefusedBySlack if
+        Slack will never answer, and Unavailable if Slack cannot be reached.
         """
         key = _page_key(place.run_id, page)
         newest: str | None = None
@@ -142,12 +143,12 @@ class SlackStreams:
         return newest
 
     async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
-        """Show a status (``assistant.threads.setStatus``); an empty text clears the status.
+        """Shows a status (``assistant.threads.setStatus``); an empty text clears the status.
 
-        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``works`` counts, whether the
-        agent still works; by default, while there is a text. Slack forgets a status after two minutes. A status that
-        has to wait longer than a minute is left out; clearing is tried several times. Logs Slack's failures and never
-        raises for them. A method that the workspace does not have is not tried again.
+        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``works`` counts: whether the
+        agent is still working. By default it is working while there is a text. Slack clears a status after two minutes.
+        A status that has to wait longer than a minute is left out; clearing is tried several times. Logs Slack's
+        failures and never raises for them. A method that the workspace does not support is not tried again.
         """
         method = next(iter(self._status_methods), None)
         if method is None:
@@ -164,7 +165,7 @@ class SlackStreams:
 
     async def _show(self, method: str, arguments: JsonObject) -> None:
         if self._api.expected_wait_seconds(method) > EPHEMERAL_SECONDS:
-            raise Unavailable("Slack's limits leave no room for it.")
+            raise Unavailable("Slack's rate limits do not allow it now.")
         await self._api.acquire_slot(method)
         match await self._api.call(method, arguments):
             case DeliveryRefused(error=code):
@@ -173,7 +174,7 @@ class SlackStreams:
                 raise Unavailable(reason)
 
     async def _clear(self, method: str, arguments: JsonObject) -> None:
-        """Clear the status. The call is idempotent, so it is repeated, and rate limits are waited out."""
+        """Clears the status. The call is idempotent, so it is repeated, and rate limits are waited out."""
         async for attempt in stamina.retry_context(on=Unavailable, attempts=_CLEARING_ATTEMPTS, wait_initial=0.2):
             with attempt:
                 await self._api.read(method, arguments)
@@ -188,7 +189,7 @@ class SlackStreams:
 
     async def _append(self, place: AnswerTarget, call: AppendStream) -> Answer:
         chunks = stream_chunks(call.chunks)
-        if not chunks:  # Slack refuses an empty append
+        if not chunks:  # Slack refuses to append nothing
             return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
         return await self._change(Slot.APPEND, place, call.ts, {"chunks": chunks})
 
@@ -210,7 +211,7 @@ class SlackStreams:
         return await self._api.call(slot.value, {"channel": place.channel, **arguments})
 
     async def _replies_after(self, place: AnswerTarget, after_us: int) -> AsyncIterator[SlackMessage]:
-        """The replies, without the root, which is on every page and may be ours."""
+        """Yields the replies without the root, which is on every page and may be Swarm's own."""
         where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
         async for message in self._messages("conversations.replies", place.channel, where):
             if message.ts != place.thread_ts and slack_ts_to_us(message.ts) > after_us:
@@ -238,13 +239,13 @@ def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
 
 
 def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
-    """The ``chunks`` argument; left out for an empty list, which Slack refuses."""
+    """Returns the ``chunks`` argument; left out for an empty list, which Slack refuses."""
     given = stream_chunks(chunks)
     return {"chunks": given} if given else {}
 
 
 def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[str, object]:
-    """A whole message. Notifications and readers of the history get its plain text."""
+    """Returns the arguments of a complete message. Notifications and readers of the history get its plain text."""
     limit = MAX_UPDATE_CHARACTERS if isinstance(page, UpdatePage) else len(page.text)
     blocks = [*card_blocks(page.cards, place.display), *text_block(page.text), *closing_blocks(page.closing, place)]
     return {
@@ -255,7 +256,7 @@ def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[st
 
 
 def _instead_of_text(place: AnswerTarget, page: PostPage | UpdatePage) -> str:
-    """A text for notifications of a message without text."""
+    """Returns a notification text for a message without text."""
     doing = page.cards[-1].title if page.cards else ""
     return cut_text(page.closing.note or doing or place.agent_name, MAX_UPDATE_CHARACTERS)
 

@@ -1,7 +1,8 @@
-"""Single calls to Slack: rate slot, connection, and the outcome of a failed call (the one table of errors).
+"""Makes single calls to Slack: waits for a rate slot, uses the connection, and classifies the outcome of a failed call.
 
-The question is always whether the call had an effect. *Refused* means no, for good; *NotSent* means no, but a retry may
-succeed; *InDoubt* means unknown. A wrong "no" repeats a post, so all uncertain cases are InDoubt.
+The outcome depends on whether the call had an effect. *Refused* means that it permanently had none; *NotSent* means
+that it had none, but a retry may succeed; *InDoubt* means that this is unknown. A false "no effect" would repeat a
+post, so all uncertain cases are InDoubt.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from swarm.slack.incoming.fields import EMPTY, JsonObject, is_object
 from swarm.slack.outgoing.pacing import Pacing
 
 RETRY_SECONDS: Final = 1.0
-"""The pause before a retry if Slack names none; the sender may wait longer after several attempts."""
+"""The pause before a retry if Slack does not request one; the sender may wait longer after several attempts."""
 
 _LONGEST_PAUSE_SECONDS: Final = 3600.0
 
@@ -44,16 +45,16 @@ CALL_ERRORS: Final = (
     aiohttp.ClientError,
     TimeoutError,
     OSError,
-    # slack_sdk expects a JSON object and raises these for any other answer.
+    # slack_sdk expects a JSON object and raises these for any other response.
     AttributeError,
     TypeError,
     ValueError,
 )
-"""All errors of a call through slack_sdk, apart from cancellation."""
+"""All errors of a call through slack_sdk, except cancellation."""
 
 
 def failure(error: Exception) -> Failure:
-    """The outcome of an exception of :data:`CALL_ERRORS`."""
+    """Returns the outcome for an exception in :data:`CALL_ERRORS`."""
     if isinstance(error, SlackApiError):
         return _refusal(error)
     if _never_left(error):
@@ -62,12 +63,12 @@ def failure(error: Exception) -> Failure:
 
 
 def _is_rate_limit(error: Exception) -> bool:
-    """Whether Slack refused the call for its rate."""
+    """Returns whether Slack refused the call because of a rate limit."""
     return isinstance(error, SlackApiError) and (_status(error) == 429 or _error_code(error) in RATE_LIMITED)
 
 
 def _error_code(error: SlackApiError) -> str | None:
-    """Slack's own code, such as ``channel_not_found``; None for an answer from another source."""
+    """Returns Slack's own code, such as ``channel_not_found``; None for a response from another source."""
     data = getattr(error.response, "data", None)
     code = data.get("error") if isinstance(data, dict) else None
     return code if isinstance(code, str) and code else None
@@ -87,7 +88,9 @@ def _refusal(error: SlackApiError) -> Failure:
 
 
 def _never_left(error: Exception) -> bool:
-    """Whether the request never left: unknown name, refused connection, no handshake, or an unusable address."""
+    """Returns whether the request was never sent: unknown name, refused connection, no handshake, or an unusable
+    address.
+    """
     return isinstance(
         error,
         (
@@ -100,7 +103,7 @@ def _never_left(error: Exception) -> bool:
 
 
 def _status(error: SlackApiError) -> int:
-    """The HTTP status: slack_sdk attaches its own response, or aiohttp's for an unreadable body."""
+    """Returns the HTTP status. slack_sdk attaches its own response, or aiohttp's if the body is unreadable."""
     status = getattr(error.response, "status_code", None) or getattr(error.response, "status", None)
     return status if isinstance(status, int) else 0
 
@@ -119,7 +122,7 @@ def _name(error: Exception) -> str:
 
 
 READ_ATTEMPTS: Final = 5
-"""How many rate limits in a row a read waits out."""
+"""How many consecutive rate limits a read waits out."""
 
 _TAKES_JSON: Final = frozenset(
     {
@@ -138,14 +141,14 @@ _TAKES_JSON: Final = frozenset(
         "reactions.remove",
     }
 )
-"""Slack reads JSON only for writing methods; most others take their arguments from the query."""
+"""Slack accepts JSON only for writing methods; most others take their arguments from the query."""
 
 _TAKES_FORM: Final = frozenset({"files.completeUploadExternal", "files.getUploadURLExternal"})
 """Methods whose arguments may be too long for a query."""
 
 
 class RefusedBySlack(NotFound):
-    """Slack refused to answer."""
+    """A read that Slack refused."""
 
     def __init__(self, slack_code: str) -> None:
         super().__init__(f"Slack answers {slack_code}.")
@@ -153,18 +156,18 @@ class RefusedBySlack(NotFound):
 
 
 class SlackClock(Clock):
-    """Slack's time, by its last answer: our own clock may be an hour off, or be set."""
+    """Slack's time, according to its last response. Our own clock may be an hour off or may be changed."""
 
     def __init__(self) -> None:
         self._noted: tuple[str, float] | None = None
 
     def note(self, date: str | None) -> None:
-        """Record the ``Date`` of an answer."""
+        """Records the ``Date`` header of a response."""
         if date:
             self._noted = date, self._elapsed()
 
     def now(self) -> float:
-        """Seconds since 1970; by our own clock until Slack's is known."""
+        """Returns seconds since 1970; by our own clock until Slack's time is known."""
         if self._noted is None:
             return time.time()
         date, noted_at = self._noted
@@ -178,7 +181,9 @@ class SlackClock(Clock):
 
 
 class WebApi:
-    """Slack's Web API over slack_sdk's client, without its retries, which would repeat a post whose answer was lost."""
+    """Slack's Web API over slack_sdk's client, without its retries, which would repeat a post whose response
+    was lost.
+    """
 
     def __init__(
         self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NO_WATCHERS
@@ -193,21 +198,21 @@ class WebApi:
         self._closed = False
 
     async def close(self) -> None:
-        """Close the connections. Later calls raise RuntimeError."""
+        """Closes the connections. Later calls raise RuntimeError."""
         self._closed = True
         if self.client.session is not None:
             await self.client.session.close()
 
     async def acquire_slot(self, method: str, channel: str | None = None) -> None:
-        """Wait until Slack's limits leave room for a call of ``method``."""
+        """Waits until Slack's rate limits allow a call of ``method``."""
         await self._pacing.acquire_slot(method, channel)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """The foreseeable wait of :meth:`acquire_slot`."""
+        """Returns the expected wait of :meth:`acquire_slot`."""
         return self._pacing.expected_wait_seconds(method, channel)
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
-        """Make a call at once, in an acquired slot. Returns Slack's answer, or the outcome of a call without one.
+        """Makes a call immediately, in an acquired slot. Returns Slack's response, or the outcome of a failed call.
 
         An argument ``token`` replaces the bot's token.
         """
@@ -229,27 +234,27 @@ class WebApi:
             return outcome
 
     async def read(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
-        """Slack's answer to a call that changes nothing, after waiting out rate limits.
+        """Returns Slack's response to a call that changes nothing, after waiting out rate limits.
 
-        Raises RefusedBySlack, or Unavailable if Slack cannot be asked.
+        Raises RefusedBySlack, or Unavailable if Slack cannot be reached.
         """
         for _ in range(READ_ATTEMPTS):
             await self.acquire_slot(method)
             answer = await self.call(method, arguments)
             match answer:
                 case NotSent(reason="ratelimited"):
-                    continue  # the next slot comes later, after the pause
+                    continue  # the next slot becomes available after the pause
                 case DeliveryRefused(error=code):
                     raise RefusedBySlack(code)
                 case NotSent(reason=reason) | InDoubt(reason=reason):
                     raise Unavailable(f"Slack cannot be asked ({method}): {reason}.")
                 case _:
                     return answer
-        raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times for its rate.")
+        raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times because of rate limits.")
 
     async def _send(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
         if method in _TAKES_JSON:
-            answer = await self.client.api_call(method, json=dict(arguments))  # a copy: slack_sdk takes the token out
+            answer = await self.client.api_call(method, json=dict(arguments))  # a copy: slack_sdk removes the token
         elif method in _TAKES_FORM:
             answer = await self.client.api_call(method, data=dict(arguments))
         else:
@@ -258,7 +263,9 @@ class WebApi:
         return answer.data if is_object(answer.data) else EMPTY
 
     def _open_session(self) -> None:
-        """Open the session. One session for all calls keeps connections open; making one needs a running event loop."""
+        """Opens the session. All calls share one session, which keeps connections open; creating it requires a running
+        event loop.
+        """
         if self._closed:
             raise RuntimeError("The gateway to Slack is closed.")
         if self.client.session is None:
@@ -267,7 +274,7 @@ class WebApi:
 
 
 def _result(answer: JsonObject | Failure) -> str:
-    """The outcome of a call, as one word for metrics."""
+    """Returns the outcome of a call as one word for metrics."""
     match answer:
         case DeliveryRefused():
             return "refused"
@@ -280,7 +287,7 @@ def _result(answer: JsonObject | Failure) -> str:
 
 
 def _reached_directly(url: str) -> bool:
-    """Whether to ignore the environment's proxy, a check that slack_sdk leaves out."""
+    """Returns whether to ignore the environment's proxy settings; slack_sdk does not check this."""
     host = urlsplit(url).hostname or ""
     return _is_loopback(host) or bool(urllib.request.proxy_bypass(host))
 
@@ -293,7 +300,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _logger() -> logging.Logger:
-    """A logger with a level of its own: without one, slack_sdk builds the text of every debug line for nothing."""
+    """Returns a logger with its own level. Otherwise slack_sdk would format every debug line unnecessarily."""
     logger = logging.getLogger("swarm.slack.sdk")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)

@@ -1,1 +1,1 @@
-"""The database as a whole: migrations, preparation at the start, backups, health."""
+"""Administration of the database: migrations, preparation at startup, backups and health."""

@@ -1,10 +1,10 @@
-"""Backups of a whole database, taken during operation and restored while no coordinator runs.
+"""Backs up a database during operation, and restores it while no coordinator is running.
 
-Who may act: an operator, beside the coordinators. What is guaranteed: a copy is one committed state; a restore happens
-completely or not at all. Deliveries open at the time of the copy may have been sent since: they become doubtful and are
-looked up in Slack before a second attempt, as after a crash. Threads may have continued, and are read from Slack again
-with their next message. Elected roles and conversation locks are free afterwards; leases have expired. What happens on
-failure: the database is unchanged.
+Who may act: an operator. Coordinators may keep running during a backup. Guarantee: a backup contains one committed
+state; a restore is complete or changes nothing. Deliveries that were open at the time of the backup may have been sent
+since then. They become doubtful and are looked up in Slack before a second attempt, as after a crash. Threads may have
+continued, and are read from Slack again with their next message. After a restore, elected roles and conversation locks
+are free, and leases have expired. On failure: the database is unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.tables.schema import metadata
 
 Progress = Callable[[float], None]
-"""Receives the progress, from 0 to 1."""
+"""Receives the progress as a number from 0 to 1."""
 
 PAGES_AT_ONCE: Final = 4_096
 LOCK_SECONDS: Final = 2.0
@@ -35,7 +35,7 @@ STOP_FIRST: Final = "Stop every coordinator on this database first."
 USE_FORCE: Final = "Make a backup of it first, and then restore with --force."
 
 CONTENT: Final = ("agents", "threads", "tasks", "sessions", "agent_messages", "history")
-"""A database with a row in one of these tables is not empty."""
+"""A database with a row in any of these tables is not empty."""
 
 
 def kind_of(url: str) -> str:
@@ -44,18 +44,18 @@ def kind_of(url: str) -> str:
 
 
 def revision_of(url: str) -> str:
-    """Returns the last migration of a database. Raises ConfigurationError for a foreign database."""
+    """Returns the last migration of a database. Raises ConfigurationError if the database does not belong to Swarm."""
     revision = preparation.revision(url)
     if revision is None:
-        raise ConfigurationError(f"There is no database of swarm at {parse_url(url)}.")
+        raise ConfigurationError(f"There is no Swarm database at {parse_url(url)}.")
     return revision
 
 
 def dump(url: str, copy: Path, progress: Progress) -> None:
-    """Writes the present state of the database into the file ``copy``. Raises Unavailable, ConfigurationError."""
+    """Writes the current state of the database to the file ``copy``. Raises Unavailable, ConfigurationError."""
     where = parse_url(url)
     if isinstance(where, PostgresUrl):
-        from swarm.store.admin import postgres_backup  # psycopg is not loaded for SQLite
+        from swarm.store.admin import postgres_backup  # psycopg is not imported for SQLite
 
         postgres_backup.dump(where, copy, _tables_at(revision_of(url)))
     else:
@@ -64,10 +64,10 @@ def dump(url: str, copy: Path, progress: Progress) -> None:
 
 
 def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Progress) -> None:
-    """Replaces the database by ``copy``, whose last migration was ``revision``, and migrates it.
+    """Replaces the database with ``copy``, whose last migration was ``revision``, and migrates it.
 
-    Raises Conflict for a database in use, or with content but without ``force``; ConfigurationError for a damaged or
-    unusable copy; Unavailable.
+    Raises Conflict if the database is in use, or has content and ``force`` is not set; ConfigurationError if the copy
+    is damaged or unusable; Unavailable.
     """
     where = parse_url(url)
     if isinstance(where, PostgresUrl):
@@ -88,7 +88,7 @@ def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Prog
 
 
 def afterwards(revision: str) -> list[str]:
-    """Returns the statements that prepare a restored copy at this migration for coordinators."""
+    """Returns the statements that prepare a copy restored at this migration for coordinators."""
     waiting = f"'{DeliveryStatus.QUEUED}', '{DeliveryStatus.SENDING}'"
     statements = [
         f"UPDATE deliveries SET status = '{DeliveryStatus.UNKNOWN}', due_at = created_at, "  # noqa: S608 - values of ours
@@ -110,12 +110,12 @@ def _copy_sqlite(path: Path, copy: Path, progress: Progress) -> None:
         closing(connect(path, busy_timeout_seconds=LOCK_SECONDS)) as source,
         closing(_opened_private(copy)) as target,
     ):
-        # One reading transaction over all steps: otherwise a concurrent write would restart the copy.
+        # One read transaction covers all steps; otherwise a concurrent write would restart the copy.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         source.backup(target, pages=PAGES_AT_ONCE, progress=_reported(progress), sleep=0)
         source.execute("ROLLBACK")
-        target.execute("PRAGMA journal_mode = DELETE")  # one file
+        target.execute("PRAGMA journal_mode = DELETE")  # keeps the copy in a single file
     _check_sound(copy)
 
 
@@ -149,7 +149,7 @@ def _has_content(connection: sqlite3.Connection) -> bool:
 
 
 def _check_sound(copy: Path) -> None:
-    """Raises ConfigurationError if SQLite finds the file damaged."""
+    """Raises ConfigurationError if SQLite reports the file as damaged."""
     try:
         with closing(sqlite3.connect(copy)) as connection:
             found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
@@ -161,7 +161,7 @@ def _check_sound(copy: Path) -> None:
 
 
 def _opened_private(path: Path) -> sqlite3.Connection:
-    """Opens a file readable only by its owner, created if missing."""
+    """Opens a file that only its owner can read. Creates the file if it is missing."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
 
@@ -175,7 +175,7 @@ def _reported(progress: Progress) -> Callable[[int, int, int], None]:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Maps errors of the driver to errors of this system."""
+    """Maps driver errors to Swarm's errors."""
     try:
         yield
     except SwarmError:
@@ -185,7 +185,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 TABLES: Final = (*(table.name for table in metadata.sorted_tables), "document_words", "alembic_version")
-"""All our tables, in the order of their references."""
+"""All of Swarm's tables, with referenced tables first."""
 
 _BEFORE_0015: Final = {
     "runs": "turns",
@@ -199,5 +199,5 @@ _BEFORE_0015: Final = {
 
 
 def _tables_at(revision: str) -> list[str]:
-    """Returns the names of our tables in a database at this migration. Other tables of the database are not ours."""
+    """Returns the names of Swarm's tables in a database at this migration. The database may contain other tables."""
     return [_BEFORE_0015.get(table, table) if revision < "0015" else table for table in TABLES]

@@ -1,7 +1,8 @@
-"""Migrates a database to the schema of this version. The only caller of Alembic and user of an SQLAlchemy Engine.
+"""Migrates a database to the schema of this version.
 
-All pending migrations run in one transaction under a lock: of two processes that start together one migrates, and the
-other finds nothing to do. A failing migration leaves the database unchanged.
+Only this module calls Alembic and uses an SQLAlchemy Engine. All pending migrations run in one transaction under a
+lock: if two processes start together, one migrates and the other has nothing left to do. A failing migration leaves the
+database unchanged.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def pending(url: str) -> list[str]:
 
 
 def draft(url: str, message: str) -> None:
-    """Writes a new migration file for the difference between `tables` and the migrated database, to be edited."""
+    """Writes a new migration file with the differences between `tables` and the migrated database, for manual
+    editing.
+    """
     with _connected(_engine(parse_url(url))) as connection:
         number = f"{len(_names_above(())) + 1:04}"
         command.revision(_config(connection), message, autogenerate=True, rev_id=number)
@@ -82,7 +85,7 @@ def _config(connection: Connection | None = None) -> Config:
 
 @contextlib.contextmanager
 def _locked(url: str) -> Iterator[Connection]:
-    """Opens a transaction that excludes other migrations and commits at the end of the block."""
+    """Opens a transaction that blocks other migrations and commits at the end of the block."""
     engine = _engine(parse_url(url))
     if engine.dialect.name == "sqlite":
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
@@ -112,14 +115,15 @@ def _engine(where: SqliteUrl | PostgresUrl) -> Engine:
 
 def _connect_sqlite(path: Path) -> sqlite3.Connection:
     connection = connect(path, busy_timeout_seconds=LOCK_SECONDS)
-    # A batch operation replaces a table; with foreign keys on, dropping the old one would delete the referring rows.
+    # A batch operation replaces a table. With foreign keys enabled, dropping the old table would delete the rows that
+    # refer to it.
     connection.execute("PRAGMA foreign_keys = OFF")
     return connection
 
 
 def _check_references(connection: Connection) -> None:
-    """Checks before the commit the references that SQLite ignored during the migration."""
+    """Checks, before the commit, the foreign keys that SQLite ignored during the migration."""
     if connection.dialect.name == "sqlite":
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
         if broken:
-            raise RuntimeError(f"The migration would leave references to nothing: {broken[:5]}")
+            raise RuntimeError(f"The migration would leave dangling references: {broken[:5]}")

@@ -1,4 +1,4 @@
-"""Counts of open and dead work, for metrics and the overview. Their cost does not grow with finished work."""
+"""Counts open and dead work for metrics and the overview. The cost does not grow with finished work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.store.tables.effects import deliveries
 from swarm.store.tables.work import inbox_messages, tasks
 
 TASK_STATUSES = (*sorted(OPEN_STATUSES), TaskStatus.DEAD)
-"""The counted statuses: the number of other finished tasks only grows."""
+"""The counted statuses. Other finished tasks are not counted, because their number only grows."""
 
 DELIVERY_STATUSES = (DeliveryStatus.QUEUED, DeliveryStatus.SENDING, DeliveryStatus.UNKNOWN)
 
@@ -42,7 +42,7 @@ _DELIVERIES = Statement(
 def unread(tx: Transaction) -> tuple[int, int | None]:
     """Returns the number of unread inbox messages, and when the oldest was stored."""
     row = _UNREAD.first(tx)
-    assert row is not None  # an aggregate always has a row
+    assert row is not None  # an aggregate always returns a row
     return int(row["n"]), row["oldest"]
 
 

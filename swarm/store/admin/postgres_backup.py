@@ -1,7 +1,7 @@
-"""Backups of a PostgreSQL database with PostgreSQL's own programs: ``pg_dump``, ``pg_restore``, ``psql``.
+"""Backs up a PostgreSQL database with PostgreSQL's own programs: ``pg_dump``, ``pg_restore`` and ``psql``.
 
-Only our own tables are copied and replaced; other tables of the database stay. The programs get the password in their
-environment, never on a command line, which every user of the machine can read.
+Only Swarm's own tables are copied and replaced; other tables in the database are kept. The programs receive the
+password in their environment, never on a command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IN_USE: Final = (
     "SELECT count(*) FROM pg_stat_activity "
     "WHERE datname = current_database() AND application_name = 'swarm' AND pid <> pg_backend_pid()"
 )
-# In the same transaction as everything else, for a coordinator started after the first check.
+# Runs in the same transaction as the restore, because a coordinator may have started after the first check.
 _GUARD: Final = f"""
 DO $$ BEGIN
     IF ({_IN_USE}) > 0 THEN
@@ -37,7 +37,7 @@ END $$;
 
 
 def dump(where: PostgresUrl, copy: Path, tables: Iterable[str]) -> None:
-    """Writes ``tables``, in one consistent state, into ``copy`` in PostgreSQL's custom format."""
+    """Writes a consistent snapshot of ``tables`` to ``copy`` in PostgreSQL's custom format."""
     program = _program("pg_dump", _server_version(where))
     chosen = [f'--table="{table}"' for table in tables]
     _run(where, [program, "--format=custom", "--no-owner", "--no-privileges", *chosen, f"--file={copy}"])
@@ -47,7 +47,7 @@ def dump(where: PostgresUrl, copy: Path, tables: Iterable[str]) -> None:
 def put_back(
     where: PostgresUrl, copy: Path, replaced: Iterable[str], afterwards: Iterable[str], *, force: bool
 ) -> None:
-    """Replaces tables by those of ``copy`` in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
+    """Replaces tables with those in ``copy`` in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
     version = _server_version(where)
     pg_restore, psql = _program("pg_restore", version), _program("psql", version)
     _check_free(where, force=force)
@@ -83,7 +83,7 @@ def _has_row(connection: psycopg.Connection, table: str) -> bool:
 
 
 def _server_version(where: PostgresUrl) -> int:
-    """Returns the major version."""
+    """Returns the server's major version."""
     with _connected(where) as connection:
         return connection.info.server_version // 10_000
 
@@ -96,7 +96,7 @@ def _connected(where: PostgresUrl) -> psycopg.Connection:
 
 
 def _program(name: str, at_least: int) -> str:
-    """Returns the path of a program at least as new as the server. Raises ConfigurationError."""
+    """Returns the path of a program whose version is at least the server's. Raises ConfigurationError."""
     path = shutil.which(name)
     hint = f"Install PostgreSQL's client programs, version {at_least} or newer, and put them on the PATH."
     if path is None:
@@ -109,7 +109,9 @@ def _program(name: str, at_least: int) -> str:
 
 
 def _run(where: PostgresUrl | None, command: Sequence[str]) -> None:
-    """Runs a program. Raises ConfigurationError with its error output; an interrupt ends it."""
+    """Runs a program. Raises ConfigurationError with the program's error output. An interrupt terminates the
+    program.
+    """
     known = conninfo_to_dict(where.conninfo) if where else {}
     settings = {key: str(value) for key, value in known.items() if value is not None}
     password = settings.pop("password", "")

@@ -1,6 +1,7 @@
-"""Ensures at the start that a database has this version's schema.
+"""Ensures at startup that a database has this version's schema.
 
-One row usually confirms it. Alembic (`swarm.store.admin.migrations`), slow to load, is only for the other cases.
+Usually a query of one row confirms this. Alembic (`swarm.store.admin.migrations`) is slow to import and is only used in
+other cases.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from swarm.store.bridge.engine import PostgresUrl, SqliteUrl, parse_url
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 
 LOCK_SECONDS: Final = 60
-"""How long SQLite waits for another migrating process; PostgreSQL waits until that process ends."""
+"""How long SQLite waits for another process that is migrating. PostgreSQL waits until that process ends."""
 
 STARTING_SECONDS: Final = 60
-"""How long a starting PostgreSQL is waited for."""
+"""How long a PostgreSQL server may take to start."""
 
 _CURRENT: Final = "SELECT version_num FROM alembic_version"
 
@@ -25,25 +26,25 @@ _Rows = list[tuple[str]]
 
 
 def prepare(url: str) -> None:
-    """Ensures at the start that the database has this version's schema.
+    """Ensures at startup that the database has this version's schema.
 
-    The embedded SQLite is migrated. PostgreSQL is left unchanged, since several processes may use it: pending
+    An embedded SQLite database is migrated. PostgreSQL is left unchanged, because several processes may use it: pending
     migrations raise a `ConfigurationError` that names the command. Raises `Unavailable` without a connection.
     """
     if is_current(url):
         return
-    from swarm.store.admin import migrations  # slow to load, and rarely needed
+    from swarm.store.admin import migrations  # slow to import, and rarely needed
 
     if isinstance(parse_url(url), SqliteUrl):
         migrations.upgrade(url)
     elif names := migrations.pending(url):
         raise ConfigurationError(
-            f"The database lacks {len(names)} migration(s), the first is {names[0]}.", hint="Run: swarm db upgrade"
+            f"The database lacks {len(names)} migration(s), starting with {names[0]}.", hint="Run: swarm db upgrade"
         )
 
 
 def is_current(url: str) -> bool:
-    """Whether the database is at the newest migration. False as well if the query fails."""
+    """Returns whether the database is at the newest migration. Returns False if the query fails."""
     return revision(url) == newest()
 
 
@@ -55,28 +56,30 @@ def revision(url: str) -> str | None:
 
 
 def newest() -> str:
-    """Returns the number of the newest migration. Files are named NUMBER_SUBJECT.py, with numbers of one length."""
+    """Returns the number of the newest migration. Files are named NUMBER_SUBJECT.py, and all numbers have the same
+    length.
+    """
     return max(path.name.partition("_")[0] for path in (folder() / "versions").glob("[0-9]*_*.py"))
 
 
 def folder() -> Path:
-    """Returns the folder of the migrations: in an installed package, or in the checkout."""
+    """Returns the folder of the migrations, in an installed package or in the checkout."""
     packaged = Path(__file__).parents[2] / "_migrations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "db" / "migrations"
 
 
 def _on_sqlite(path: Path) -> _Rows:
-    if not path.exists():  # connecting would create it
+    if not path.exists():  # connecting would create the file
         return []
     try:
         with closing(connect(path, busy_timeout_seconds=LOCK_SECONDS)) as connection:
             return connection.execute(_CURRENT).fetchall()
-    except sqlite3.Error:  # Alembic will meet and report the same error
+    except sqlite3.Error:  # Alembic will raise and report the same error
         return []
 
 
 def _on_postgres(where: PostgresUrl) -> _Rows:
-    import psycopg  # not loaded for SQLite
+    import psycopg  # not imported for SQLite
     import stamina
 
     attempts = stamina.retry_context(
@@ -92,8 +95,8 @@ def _on_postgres(where: PostgresUrl) -> _Rows:
 
 
 def _is_starting(error: Exception) -> bool:
-    """Whether a server reports a recovery, start or stop: no reason to give up.
+    """Returns whether the server reports a recovery, startup or shutdown, in which case a later attempt may succeed.
 
-    psycopg gives such errors no code (57P03), so the text of an English server is compared.
+    psycopg gives these errors no code (57P03), so the text of an English-language server is compared.
     """
     return "FATAL:  the database system is" in str(error)

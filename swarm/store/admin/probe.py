@@ -1,4 +1,4 @@
-"""Whether the database can store data, and a short reason if not."""
+"""Checks whether the database can store data, and gives a short reason if it cannot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.effects import idempotency_keys as table
 
 PROBE_BYTES: Final = 16 * 1024
-"""The size of a long message: a change of one small row succeeds even on a full disk."""
+"""The size of a long message. A smaller change can succeed even on a full disk."""
 
 _FULL: Final = "the disk is full"
 _LOCKED: Final = "the database is locked"
@@ -30,7 +30,7 @@ _FORGET: Final = Statement(delete(table).where(table.c.key == bindparam("of_key"
 
 
 def store_something(tx: Transaction) -> None:
-    """Writes and deletes a row the size of a long message. Other processes neither see it nor wait for it."""
+    """Writes and deletes a row as large as a long message. Other processes neither see the row nor wait for it."""
     key = f"probe:{new_id()}"
     idempotency_keys.record(tx, key)
     idempotency_keys.complete(tx, key, "x" * PROBE_BYTES)
@@ -38,7 +38,7 @@ def store_something(tx: Transaction) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Returns why a write failed, without addresses, files or users from a driver's message."""
+    """Returns why a write failed, without the addresses, files or users in a driver's message."""
     cause: BaseException | None = error
     while cause is not None:
         known = _SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)

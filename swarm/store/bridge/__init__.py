@@ -1,1 +1,1 @@
-"""Connections, transactions, statements and wakeups, the same for both engines."""
+"""Connections, transactions, statements and wakeups, with the same interface for both engines."""

@@ -1,17 +1,18 @@
-"""Detects changes of the clock that transactions use, and moves all due times so that they keep their distance from
-now.
+"""Detects changes to the clock that transactions use, and shifts all due times by the same amount.
 
-The time of a transaction is the database server's, or the machine's on SQLite. Each process also counts elapsed time on
-its own; this counter is never set and continues while the machine sleeps. A slow answer (network, suspended process) is
-not a change: the server's time must lie outside the range allowed by the time between question and answer.
+The time of a transaction is the database server's, or the machine's on SQLite. Each process also counts elapsed time
+independently; this counter is never set and continues while the machine sleeps. A slow answer (network, suspended
+process) does not count as a change: the server's time must lie outside the range allowed by the time between question
+and answer.
 
-A step of one hour would otherwise end all leases at once, or delay deliveries and retries by an hour. Deadlines move,
-and so do the moments that decide about open rows (their age, their place in the queue). Closed rows keep their moments.
+Otherwise a step of one hour would end all leases at once, or delay deliveries and retries by an hour. The shift applies
+to deadlines and to the times that determine how open rows are processed (their age, their place in the queue). Closed
+rows keep their times.
 
-Who may act: the first process to notice. The others find that the leases of `swarm.store.elections` have moved, since
-some process always holds one and renews it every few seconds. What is guaranteed: all rows move in one transaction
-without overlapping writes, before the next write transaction of each process; a concurrent read uses the old clock.
-What happens on failure: nothing moves, and the next write tries again.
+Who may act: the first process that detects the change. The others find that the leases of `swarm.store.elections` have
+moved, because some process always holds one and renews it every few seconds. Guarantee: all rows move in one
+transaction without overlapping writes, before the next write transaction of each process; a concurrent read uses the
+old clock. On failure: nothing moves, and the next write tries again.
 """
 
 from __future__ import annotations
@@ -49,17 +50,18 @@ from swarm.store.tables import (
 )
 
 STEP_US: Final = 10 * SECOND
-"""Smaller steps are ignored: leases are renewed long before their last ten seconds, and the holder of an elected
-role may renew it after its end (`swarm.store.elections`)."""
+"""Smaller steps are ignored. Leases are renewed long before their last ten seconds, and the holder of an elected role
+may renew it after its expiry (`swarm.store.elections`).
+"""
 
-_SHARP_US: Final = SECOND // 2  # a less precise reading is no reference for later ones
+_SHARP_US: Final = SECOND // 2  # a less precise reading is not used as a reference for later ones
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The time of the clock, and the elapsed time before the question and after the answer. Microseconds."""
+    """A reading of the clock, with the elapsed time before the question and after the answer, in microseconds."""
 
     moment: int
     asked_at: int
@@ -67,9 +69,9 @@ class ClockReading:
 
 
 class ClockWatch:
-    """Watches the clock of one database: ``clock``, or the server's time passed to `read`.
+    """A watch on the clock of one database: ``clock``, or the server's time passed to `read`.
 
-    ``on_step`` receives each step in seconds. A clock without its own count of elapsed time (not a `MeasuredClock`)
+    ``on_step`` receives each step in seconds. A clock that does not measure elapsed time itself (not a `MeasuredClock`)
     never counts as changed.
     """
 
@@ -85,7 +87,9 @@ class ClockWatch:
         self._last: ClockReading | None = None
 
     def listens(self, asleep_seconds: float) -> None:
-        """Records that this process is awake. A gap longer than ``asleep_seconds`` means that it was asleep."""
+        """Records that this process is awake. A gap longer than ``asleep_seconds`` means that the process was
+        asleep.
+        """
         now = self._elapsed_us()
         self._notice_sleep(now)
         self._listened_at, self._asleep_us = now, int(asleep_seconds * SECOND)
@@ -95,11 +99,11 @@ class ClockWatch:
             self._opened_at = self._listened_at = now
 
     def asked(self) -> int:
-        """Returns the elapsed time, to be taken before the server is asked."""
+        """Returns the elapsed time for `read`. Callers ask the server for its time afterwards."""
         return self._elapsed_us()
 
     def read(self, server: int = 0, asked_at: int | None = None) -> tuple[ClockReading, int]:
-        """Returns a reading and the step since the last one in microseconds, usually 0."""
+        """Returns a reading, and the step since the previous reading in microseconds, usually 0."""
         if asked_at is None:
             asked_at = self._elapsed_us()
         moment = server if self._clock is None else self._clock.now_us()
@@ -110,14 +114,14 @@ class ClockWatch:
         return reading, step
 
     def moment(self, reading: ClockReading, step: int = 0) -> Moment:
-        """Returns the moment of a transaction. With ``step`` it follows the clock before the step."""
+        """Returns the time of a transaction. With ``step`` the time follows the clock from before the step."""
         self._notice_sleep(reading.answered_at)
         now = reading.moment - step
         return Moment(now, now - (reading.answered_at - self._opened_at))
 
     def settle(self, reading: ClockReading, step: int, moved: int | None) -> None:
-        """Accepts the clock as it is now and reports the step. ``moved`` counts the moved rows; None: moved by another
-        process.
+        """Accepts the current clock and reports the step. ``moved`` counts the moved rows; None if another process
+        moved them.
         """
         self._last = reading
         seconds = step / SECOND
@@ -141,11 +145,12 @@ class ClockWatch:
 
 
 TERM_US: Final = 10 * SECOND
-"""The longest lease of an elected role, granted by `swarm.services.outbox.elections`."""
+"""The longest lease of an elected role, as granted by `swarm.services.outbox.elections`."""
 
 _RECENT_US: Final = 600 * SECOND
-"""Closed rows of this age may still count: for limits per minute, earlier attempts, the context of a run, and copies of
-a message."""
+"""Closed rows up to this age may still matter: for limits per minute, earlier attempts, the context of a run, and
+copies of a message.
+"""
 
 _by = bindparam("by", type_=BigInteger)
 _recent_since = bindparam("lately", type_=BigInteger)
@@ -153,12 +158,12 @@ _recent_since = bindparam("lately", type_=BigInteger)
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """The columns of a table that move. ``rows`` and ``recent`` select the rows; without both, every row moves."""
+    """The columns of a table that move. ``rows`` and ``recent`` select the rows; without either, every row moves."""
 
     table: Table
     columns: tuple[str, ...]
     rows: ColumnElement[bool] | None = None
-    recent: Column[int] | None = None  # closed rows whose moment in this column is recent or in the future
+    recent: Column[int] | None = None  # selects closed rows whose time in this column is recent or in the future
 
     def statement(self) -> Statement:
         statement = update(self.table).values({name: self.table.c[name] + _by for name in self.columns})
@@ -201,16 +206,16 @@ MOVED: Final = (
         run_messages.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at.is_(None))),
     ),
 )
-"""All columns that move."""
+"""All columns that are moved."""
 
 _MOVES: Final = [(moved.statement(), moved.recent is not None) for moved in MOVED]
-# Locked, so that the second of several processes sees the result of the first.
+# The row is locked, so that the second of several processes sees the result of the first.
 _ELECTIONS = Statement(select(elections.c.holder, elections.c.expires_at).order_by(elections.c.role).with_for_update())
 
 
 def step(tx: Transaction, by_us: int) -> int | None:
-    """Moves the due times for a clock that was set by ``by_us``. Returns the number of rows; None if another process
-    has moved them.
+    """Moves the due times after the clock was set by ``by_us``. Returns the number of rows; None if another process
+    already moved them.
     """
     expiries = [row["expires_at"] for row in _ELECTIONS.all(tx) if row["holder"]]
     if expiries and _is_moved(max(expiries) - tx.now, by_us):
@@ -219,10 +224,10 @@ def step(tx: Transaction, by_us: int) -> int | None:
 
 
 def started(tx: Transaction) -> int:
-    """Checks once, at the start of a process, whether the clock was set back while no process ran.
+    """Checks once, when a process starts, whether the clock was set back while no process was running.
 
     Returns the smallest possible step in microseconds, usually 0, and moves the due times by it. A clock that was set
-    forward meanwhile is indistinguishable from elapsed time.
+    forward in the meantime cannot be distinguished from elapsed time.
     """
     last = max((_last_seen(row["holder"], row["expires_at"]) for row in _ELECTIONS.all(tx)), default=tx.now)
     if last <= tx.now + STEP_US:
@@ -232,12 +237,12 @@ def started(tx: Transaction) -> int:
 
 
 def _is_moved(left_us: int, by_us: int) -> bool:
-    """Whether a lease ends as expected by the present clock: after now, and within its term."""
+    """Returns whether a lease ends as expected by the current clock: after now, and within its term."""
     return left_us > 0 if by_us > 0 else left_us <= TERM_US
 
 
 def _last_seen(holder: str | None, expires_at: int) -> int:
-    """Returns the latest known moment of a holder: the grant of the lease, or its return."""
+    """Returns the latest known time of a holder: when the lease was granted or given up."""
     return expires_at - TERM_US if holder else expires_at
 
 

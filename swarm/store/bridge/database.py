@@ -1,7 +1,7 @@
-"""The bridge between asynchronous callers and the database, the same on both engines.
+"""The bridge between asynchronous callers and the database, with the same interface for both engines.
 
 Query functions are synchronous, ``fn(tx, *args)``, and run on a thread; ``await db.write(fn, *args)`` returns their
-result after the commit. Only migrations and backups open connections of their own.
+result after the commit. Only migrations and backups open their own connections.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _log = structlog.get_logger(__name__)
 class Database:
     """A migrated database, bound to the event loop that opens it.
 
-    ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; any other URL, in-memory
-    SQLite included, raises `ConfigurationError`. Without ``clock`` the time is PostgreSQL's own or, for SQLite, the
-    machine's. ``busy_timeout_seconds`` limits how long SQLite waits for the lock of another process.
+    ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; any other URL, including
+    in-memory SQLite, raises `ConfigurationError`. Without ``clock``, the time comes from PostgreSQL or, for SQLite,
+    from the machine. ``busy_timeout_seconds`` limits how long SQLite waits for another process's lock.
     """
 
     def __init__(
@@ -80,32 +80,33 @@ class Database:
     async def write(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs ``fn(tx, *args)`` in a transaction. Returns its result once it is durable, or raises its exception.
 
-        ``fn`` may run again after a rollback. Cancelling the caller before ``fn`` starts prevents it; later, ``fn``
-        commits or rolls back regardless. Raises `Unavailable` when nothing was changed, `OutcomeUnknown` when the
-        connection broke during the commit, and `ConstraintViolated`.
+        ``fn`` may run again after a rollback. If the caller is cancelled before ``fn`` starts, ``fn`` does not run;
+        after that, ``fn`` commits or rolls back regardless. Raises `Unavailable` if nothing was changed,
+        `OutcomeUnknown` if the connection broke during the commit, and `ConstraintViolated`.
         """
         return await self._through(self._engine.write, lambda tx: fn(tx, *args, **kwargs))
 
     async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs ``fn(tx, *args)`` on one consistent snapshot. Returns its result or raises its exception.
 
-        A write in ``fn`` fails. Raises `Unavailable` when the database cannot answer.
+        A write in ``fn`` fails. Raises `Unavailable` if the database cannot answer.
         """
         return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs), False)
 
     async def scrub(self, *, rewrite: bool) -> bool:
-        """Removes deleted data from the database files. Returns whether it succeeded; otherwise the caller tries again.
+        """Removes deleted data from the database files. Returns whether it succeeded; if not, the caller tries again.
 
-        SQLite empties its write-ahead log, which holds old pages; with ``rewrite`` it also rewrites the whole file,
-        since a page may keep a stale copy of a moved row (`PRAGMA secure_delete` clears only the row itself). A rewrite
-        blocks writers for about a second per 50 MB. PostgreSQL's own vacuum needs no help.
+        SQLite empties its write-ahead log, which contains old pages. With ``rewrite`` it also rewrites the complete
+        file, because a page may keep a stale copy of a moved row (`PRAGMA secure_delete` clears only the row itself). A
+        rewrite blocks writers for about a second per 50 MB. On PostgreSQL its own vacuum is sufficient.
         """
         return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
 
     def listens(self, *, asleep_seconds: float) -> None:
-        """Records that this process is awake. Between two such calls ``asleep_seconds`` apart the process was asleep.
+        """Records that this process is awake. If two calls are more than ``asleep_seconds`` apart, the process was
+        asleep.
 
-        From the next transaction on, `Transaction.opened_at` is the moment of waking.
+        From the next transaction on, `Transaction.opened_at` is the time at which the process woke up.
         """
         self._watch.listens(asleep_seconds)
 
@@ -141,10 +142,10 @@ class Database:
 
     def _stepped(self, seconds: float) -> None:
         self._on_loop(self._watcher.clock_stepped, seconds)
-        self._bump_all()  # a waiter for a deadline has to look at the clock again
+        self._bump_all()  # tasks that wait for a deadline must check the clock again
 
     def _on_loop(self, act: Callable[..., None], *args: object) -> None:
-        """Calls ``act`` on the event loop, from a thread of the engine."""
+        """Calls ``act`` on the event loop; called from a thread of the engine."""
         if self._loop is None:
             return
         try:
@@ -154,7 +155,7 @@ class Database:
 
     def _make_engine(self, url: str, clock: Clock | None, busy_timeout_seconds: float, tick_seconds: float) -> Engine:
         where = parse_url(url)
-        # Each engine is loaded, with its driver, only where it is used.
+        # Each engine is imported, with its driver, only if it is used.
         if isinstance(where, PostgresUrl):
             from swarm.store.bridge.postgres import PostgresEngine
 
@@ -162,7 +163,7 @@ class Database:
             return PostgresEngine(where, self._deliver, self._bump, self._bump_all, self._watch)
         from swarm.store.bridge.sqlite import SqliteEngine
 
-        self._watch = ClockWatch(clock or SystemClock(), self._stepped)  # SQLite has no clock of its own
+        self._watch = ClockWatch(clock or SystemClock(), self._stepped)  # SQLite has no server clock
         return SqliteEngine(
             where.path,
             self._deliver,

@@ -1,6 +1,6 @@
-"""Parses database URLs into engine and location.
+"""Database URLs, and the queue of calls shared by both engines.
 
-The common part of both engines: calls arrive from the event loop and are delivered back to it.
+Calls arrive from the event loop, run on a thread, and are delivered back to the event loop.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ class SqliteUrl:
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresUrl:
-    conninfo: str = field(repr=False)  # as libpq takes it, with the password: never into a log
-    shown: str  # the same with the password masked
+    conninfo: str = field(repr=False)  # in libpq's format, with the password: never log it
+    shown: str  # the connection string with a masked password
 
     def __str__(self) -> str:
         return self.shown
 
 
 def parse_url(text: str) -> SqliteUrl | PostgresUrl:
-    """Raises `ConfigurationError`, naming the expected forms, for any other URL."""
+    """Returns the engine and location for a URL. Raises `ConfigurationError`, naming the expected forms, for any other
+    URL.
+    """
     try:
         url = make_url(text)
     except ArgumentError as error:
@@ -58,7 +60,7 @@ def _sqlite(url: URL) -> SqliteUrl:
     name = url.database or ""
     if not name or ":memory:" in name or url.query.get("mode") == "memory":
         raise ConfigurationError(
-            f"{_KEY} is an in-memory SQLite, but several connections must see one file; expected sqlite:///path."
+            f"{_KEY} is an in-memory SQLite database, but several connections must share one file; expected sqlite:///path."
         )
     return SqliteUrl(path=Path(name))
 
@@ -69,8 +71,8 @@ T = TypeVar("T")
 class QueryJob(Generic[T]):
     """One call of a query function: queued on the event loop, run on a thread, settled on the event loop.
 
-    The thread owns the job while it runs. Its caller may be cancelled at any time; the call then has no receiver, and
-    may still be committed.
+    The thread owns the job while it runs. Its caller may be cancelled at any time; then nothing receives the result,
+    but the call may still be committed.
     """
 
     __slots__ = ("_begun", "_error", "_facts", "_future", "_topics", "_value", "_work", "writes")
@@ -87,7 +89,7 @@ class QueryJob(Generic[T]):
 
     @property
     def abandoned(self) -> bool:
-        """Whether the caller has gone. An abandoned job that has not started is skipped."""
+        """Returns whether the caller was cancelled. A cancelled job that has not started is skipped."""
         return self._future.cancelled()
 
     @property
@@ -96,11 +98,13 @@ class QueryJob(Generic[T]):
 
     @property
     def topics(self) -> Iterable[str]:
-        """The topics to bump. Empty unless the call succeeded, or may have."""
+        """The topics to bump. Empty unless the call succeeded or may have succeeded."""
         return self._topics
 
     def run(self, tx: Transaction) -> None:
-        """Runs the function and keeps its result. Raises its exception, or a database error that it swallowed."""
+        """Runs the function and keeps its result. Raises the function's exception, or a database error that the
+        function swallowed.
+        """
         try:
             self._value = self._work(tx)
             if tx.failure is not None:
@@ -110,30 +114,32 @@ class QueryJob(Generic[T]):
             tx.end()
 
     def fail(self, error: BaseException, *, maybe_done: bool = False) -> None:
-        """Replaces the result with ``error``. Wakes no waiter unless the change may have happened (``maybe_done``)."""
+        """Replaces the result with ``error``. Wakes no waiters unless the change may have been committed
+        (``maybe_done``).
+        """
         self._error, self._facts = error, ()
         if not maybe_done:
             self._topics = ()
 
     def seen(self) -> DatabaseCall:
-        """Returns the record of the finished call for watchers."""
+        """Returns a record of the finished call for watchers."""
         seconds = time.perf_counter() - self._begun
         return DatabaseCall(writes=self.writes, seconds=seconds, error=self._error, facts=self._facts)
 
     def settle(self) -> None:
-        """Hands result or error to the caller. Runs on the event loop."""
+        """Passes the result or error to the caller. Runs on the event loop."""
         if self._future.done():
             return
         if self._error is None:
             self._future.set_result(self._value)  # type: ignore[arg-type]  # set by run(), which may well return None
-        elif isinstance(self._error, StopIteration):  # a future cannot carry it
+        elif isinstance(self._error, StopIteration):  # a future cannot contain this exception
             self._future.set_exception(_escaped(self._error))
         else:
             self._future.set_exception(self._error)
 
 
 Deliver = Callable[[Sequence[QueryJob[Any]]], None]
-"""Hands finished calls to the event loop, all at once; callable from any thread."""
+"""Delivers a batch of finished calls to the event loop; callable from any thread."""
 
 
 class Engine(Protocol):
@@ -145,16 +151,16 @@ class Engine(Protocol):
         """Connects. Raises `Unavailable` with the reason."""
 
     def write(self, call: QueryJob[Any]) -> None:
-        """Queues a call that runs in a transaction, its own or a shared one, and is delivered after the commit."""
+        """Queues a call that runs in its own or a shared transaction, and is delivered after the commit."""
 
     def read(self, call: QueryJob[Any]) -> None:
         """Queues a call that runs on one consistent snapshot."""
 
     def scrub(self, *, rewrite: bool) -> bool:
-        """Blocks; see `swarm.store.bridge.database.Database.scrub`."""
+        """Blocks the caller; see `swarm.store.bridge.database.Database.scrub`."""
 
     def close(self) -> None:
-        """Finishes the queued calls, then disconnects. No call may follow."""
+        """Finishes the queued calls, then disconnects. No further calls are allowed."""
 
 
 def _escaped(error: StopIteration) -> RuntimeError:

@@ -1,14 +1,14 @@
-"""PostgreSQL behind eight threads, each with its own connection.
+"""Runs calls on PostgreSQL with eight threads, each with its own connection.
 
 Every call is one short transaction: READ COMMITTED for writes, a read-only snapshot for reads. Calls are not grouped as
 on SQLite, because a group would hold the row locks of unrelated callers.
 
-Who may act: any number of processes; row locks and unique indexes keep them apart. What is guaranteed: a result means a
+Who may act: any number of processes; row locks and unique indexes keep them apart. Guarantee: a result means a
 confirmed commit. Wakeups reach this process right after the commit and other processes through NOTIFY, which PostgreSQL
-sends with the commit (`swarm.store.bridge.postgres_driver`). What happens on failure: a deadlock or a serialization
-failure is retried, up to `MAX_RUNS` runs. A connection that breaks before COMMIT was sent has changed nothing: the call
-runs once more on a new connection, then fails with `Unavailable`. A connection that breaks during COMMIT leaves the
-outcome open: the call fails with `OutcomeUnknown`, and its topics are bumped in case it succeeded.
+sends with the commit (`swarm.store.bridge.postgres_driver`). On failure: a deadlock or a serialization failure is
+retried, up to `MAX_RUNS` runs. If a connection breaks before COMMIT is sent, nothing has changed: the call runs once
+more on a new connection, then fails with `Unavailable`. If a connection breaks during COMMIT, the outcome is unknown:
+the call fails with `OutcomeUnknown`, and its topics are bumped in case it succeeded.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ RERUN_SECONDS = 0.02
 CONNECT_TIMEOUT_SECONDS = 5
 
 UNHEARD_SECONDS = 10
-"""The connection to a server that acknowledges nothing for this time, even at the TCP level, is closed."""
+"""A connection is closed if the server acknowledges nothing for this time, even at the TCP level."""
 
 SUSPENDED_SECONDS = 10
-"""A process suspended in the middle of a transaction keeps its locks for this time."""
+"""A process that is suspended during a transaction keeps its locks for this time."""
 
-_Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether it only reads; None ends it
+_Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether it only reads; None ends the queue
 
 _log = structlog.get_logger(__name__)
 
 
 class _PostgresTransaction(Transaction):
-    """A transaction on a session. Its moment is the time of its BEGIN by the server's clock."""
+    """A transaction on a session. Its time is the time of its BEGIN by the server's clock."""
 
     dialect = "postgresql"
     driver_error = psycopg.Error
@@ -76,7 +76,7 @@ class PostgresEngine:
         self._bump_all = bump_all
         self._watch = watch
         self._lock_timeout_seconds = lock_timeout_seconds
-        self._origin = new_id()  # marks our own notifications, which the listener skips
+        self._origin = new_id()  # marks notifications from this process, which its listener skips
         self._queue: _Queue = SimpleQueue()
         self._listener: Listener | None = None
         self._threads: list[threading.Thread] = []
@@ -122,7 +122,7 @@ class PostgresEngine:
                 tcp_user_timeout=UNHEARD_SECONDS * 1000,
                 application_name="swarm",
             )
-            connection.prepared_max = 500  # more than there are statements
+            connection.prepared_max = 500  # more than the number of statements
             connection.execute(
                 f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}; "
                 f"SET idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}"
@@ -133,7 +133,7 @@ class PostgresEngine:
 
 
 class Worker:
-    """Runs calls one by one, each in its own transaction, on a connection opened on demand."""
+    """A thread that runs calls one at a time, each in its own transaction, on a connection opened on demand."""
 
     def __init__(
         self,
@@ -162,7 +162,8 @@ class Worker:
         try:
             self._run(call, read_only)
         except errors.ReadOnlySqlTransaction as error:
-            # The server takes no writes (a standby, an operator's switch). A read that writes is our own mistake.
+            # The server does not accept writes (for example a standby, or set by an operator). A read that writes is a
+            # bug in Swarm.
             call.fail(error if read_only else unavailable(error))
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error))
@@ -170,7 +171,7 @@ class Worker:
             self._deliver([call])
 
     def _run(self, call: QueryJob[Any], read_only: bool) -> None:
-        """Runs the call in a transaction and ends it, with retries. Raises the error of the last run."""
+        """Runs the call in a transaction, with retries, and ends the transaction. Raises the error of the last run."""
         runs, broken_connections = 0, 0
         while True:
             runs += 1
@@ -198,7 +199,9 @@ class Worker:
             self._commit(session, call, tx.topics)
 
     def _begin(self, session: PostgresSession, read_only: bool) -> Moment:
-        """Begins a transaction and returns its moment. A read right after a step uses the clock before the step."""
+        """Begins a transaction and returns its time. A read immediately after a step uses the clock from before the
+        step.
+        """
         while True:
             asked_at = self._watch.asked()
             reading, step = self._watch.read(session.begin(read_only), asked_at)
@@ -209,7 +212,7 @@ class Worker:
                 self._settle(session)
 
     def _settle(self, session: PostgresSession) -> None:
-        """Moves the due times after a step of the clock, unless another thread has moved them."""
+        """Moves the due times after a clock step, unless another thread has already moved them."""
         session.begin_alone()
         asked_at = self._watch.asked()
         reading, step = self._watch.read(session.now(), asked_at)
@@ -253,7 +256,7 @@ class Worker:
 
 
 def explain(error: BaseException) -> BaseException:
-    """Maps a driver error to an error of this system. Other exceptions pass unchanged."""
+    """Maps a driver error to one of Swarm's errors. Returns other exceptions unchanged."""
     if isinstance(error, psycopg.IntegrityError):
         return caused_by(ConstraintViolated(_first_line(error)), error)
     if isinstance(error, psycopg.OperationalError | errors.IdleInTransactionSessionTimeout):
@@ -262,8 +265,8 @@ def explain(error: BaseException) -> BaseException:
 
 
 def unavailable(error: BaseException) -> Unavailable:
-    """Returns the `Unavailable` for a write that is not durable because of ``error``."""
-    return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
+    """Returns an `Unavailable` for a write that is not durable because of ``error``."""
+    return caused_by(Unavailable(f"The database cannot do this now: {_first_line(error)}"), error)
 
 
 def _is_broken(session: PostgresSession, error: BaseException) -> bool:
@@ -275,7 +278,7 @@ def _is_conflict(error: BaseException) -> bool:
 
 
 def _pause(runs: int) -> None:
-    """Sleeps for a random time: without it, the next run could hit the same conflict."""
+    """Sleeps for a random time, so that the next run does not hit the same conflict."""
     time.sleep(random.uniform(0, RERUN_SECONDS) * runs)  # noqa: S311 - no secret
 
 

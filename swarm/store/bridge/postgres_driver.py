@@ -1,12 +1,12 @@
-"""PostgreSQL connections: wakeups between processes by LISTEN and NOTIFY, and the session of a worker.
+"""PostgreSQL connections: a listener for wakeups from other processes (LISTEN and NOTIFY), and the session of a worker.
 
-A notification carries the id of the sending process and the topic. A process skips its own notifications, since it
+A notification contains the id of the sending process and the topic. A process skips its own notifications, because it
 wakes its waiters at the commit. Notifications are lost while the connection is down, so each new connection bumps every
 topic.
 
-A session runs one transaction after another at little cost. A claim takes dozens of short statements, and psycopg's
-work around each is most of their cost. So statements without parameters go straight to libpq, in as few messages as
-possible, and one cursor serves all others.
+A session runs consecutive transactions at low cost. A claim runs dozens of short statements, and most of their cost is
+psycopg's overhead. Statements without parameters are therefore sent directly to libpq, in as few messages as possible,
+and one cursor runs all other statements.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ PostgresCursor = psycopg.Cursor[tuple[Any, ...]]
 
 _NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _CLOCK_LOCK = int.from_bytes(b"swarm.cl")
-# The move of due times (`swarm.store.bridge.clock_changes`) waits for the writes under way, and new ones wait for it.
+# Moving the due times (`swarm.store.bridge.clock_changes`) waits for the current writes, and new writes wait for it.
 BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(%d); %b" % (_CLOCK_LOCK, _NOW)
 BEGIN_ALONE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(%d)" % _CLOCK_LOCK
 BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _NOW
@@ -139,7 +139,7 @@ class PostgresSession:
         return self._connection.closed
 
     def cursor(self) -> PostgresCursor:
-        """Returns the one cursor of all statements. Each statement reads its rows before the next one runs."""
+        """Returns the cursor shared by all statements. Each statement reads its rows before the next one runs."""
         return self._cursor
 
     def begin(self, read_only: bool) -> int:
@@ -147,7 +147,7 @@ class PostgresSession:
         return self._number(BEGIN_READ if read_only else BEGIN_WRITE)
 
     def begin_alone(self) -> None:
-        """Begins a transaction that excludes all other writes."""
+        """Begins a transaction that blocks all other writes."""
         self._send(BEGIN_ALONE)
 
     def now(self) -> int:
@@ -169,11 +169,11 @@ class PostgresSession:
         return int(self._send(text).get_value(0, 0) or 0)
 
     def _send(self, text: bytes) -> pq.abc.PGresult:
-        """Returns the result of the last statement of a text. Raises a psycopg.Error."""
+        """Returns the result of the last statement in a text. Raises a psycopg.Error."""
         result = self._libpq.exec_(text)
         if result.status == pq.ExecStatus.FATAL_ERROR:
-            if not result.error_field(pq.DiagnosticField.SQLSTATE):  # an error of libpq itself: the connection broke
-                self.close()  # libpq may notice the break only with the next call
+            if not result.error_field(pq.DiagnosticField.SQLSTATE):  # an error in libpq itself: the connection broke
+                self.close()  # otherwise libpq may detect the break only at the next call
                 raise psycopg.OperationalError(result.get_error_message())
             raise errors.error_from_result(result)
         return result

@@ -1,19 +1,18 @@
-"""SQLite behind one writing thread and two reading threads.
+"""Runs calls on SQLite with one writing thread and two reading threads.
 
-Readers and the writer never wait for each other: the write-ahead log gives each reading transaction the state that was
-committed at its start.
+Readers and the writer never wait for each other: the write-ahead log gives each read transaction the state that was
+committed when it started.
 
-The writer takes all waiting calls into one transaction (group commit), each under its own savepoint, commits once, and
-only then delivers the results: a hundred callers share one sync of the disk.
+The writer runs all waiting calls in one transaction (group commit), each under its own savepoint, commits once, and
+only then delivers the results: a hundred callers share a single disk sync.
 
-Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. What is guaranteed: a
-result means that the change is on the disk; a call runs once; a failing call is rolled back alone, without effect on
-its neighbours. What happens on failure: when SQLite itself rolls back the whole transaction (full disk, I/O error), or
-the commit fails, each call in it that had a result gets `Unavailable` instead; calls that had not started continue in a
-new transaction.
+Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. Guarantee: a result
+means that the change is on disk; a call runs once; a failing call is rolled back without affecting the other calls. On
+failure: if SQLite itself rolls back the transaction (full disk, I/O error), or the commit fails, each call in the
+transaction that had a result gets `Unavailable` instead; calls that had not started continue in a new transaction.
 
 Between groups, and at least once a second, the writer checks whether another process changed the file. The check uses
-the writer's own connection, because ``data_version`` ignores changes of the connection that asks.
+the writer's own connection, because ``data_version`` ignores changes made by the connection that queries it.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from swarm.store.bridge.transaction import Dialect, Moment
 READERS = 2
 
 MOST_REWRITTEN_BYTES = 128 * 1024 * 1024
-"""Rewriting a larger file would take longer than writers wait (``busy_timeout_seconds``)."""
+"""Rewriting a larger file would take longer than other writers wait (``busy_timeout_seconds``)."""
 
 SCRUB_WAIT_MS = 200
-"""How long emptying the write-ahead log waits for readers; writers wait as long."""
+"""How long emptying the write-ahead log waits for readers. Writers wait for the same time."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SqliteEngine:
-    """The engine for the file at ``path``, migrated or empty. Its folder must exist."""
+    """The engine for the file at ``path``, migrated or empty. The file's folder must exist."""
 
     dialect: Dialect = "sqlite"
 
@@ -101,7 +100,7 @@ class SqliteEngine:
             with contextlib.closing(self._connect()) as connection:
                 if rewrite and self._path.stat().st_size <= MOST_REWRITTEN_BYTES:
                     connection.execute("VACUUM")
-                # Long readers of the log are not waited for: writers would have to wait as well.
+                # Does not wait for long reads of the log, because writers would have to wait as well.
                 connection.execute(f"PRAGMA busy_timeout = {SCRUB_WAIT_MS}")
                 (is_busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
@@ -110,7 +109,7 @@ class SqliteEngine:
         return not is_busy
 
     def close(self) -> None:
-        # Readers first: the writer can then empty the write-ahead log.
+        # Readers are closed first, so that the writer can empty the write-ahead log.
         for _ in range(READERS):
             self._reads.put(None)
         for reader in self._threads[1:]:
@@ -133,7 +132,7 @@ class SqliteEngine:
 
 
 class _Reader:
-    """Runs reading calls one by one, each on the state that was committed at its start."""
+    """A thread that runs read calls one at a time, each on the state that was committed when it started."""
 
     def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, watch: ClockWatch) -> None:
         self._connection = connection
@@ -168,16 +167,16 @@ class _Reader:
 
 
 MAX_GROUP = 256
-"""Calls in one transaction. A larger group would delay its first result."""
+"""The maximum number of calls in one transaction. A larger group would delay its first result."""
 
 Queue = SimpleQueue[QueryJob[Any] | None]
-"""Calls in their order of arrival; None ends the queue."""
+"""Calls in order of arrival; None ends the queue."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SqliteWriter:
-    """The only writer of this process; see the module's description."""
+    """The only writer of this process; see the module docstring."""
 
     def __init__(
         self,
@@ -208,11 +207,13 @@ class SqliteWriter:
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            _log.warning("The write-ahead log stays; the next start reads it.", action="checkpoint", error=str(error))
+            _log.warning(
+                "The write-ahead log was kept; the next start will read it.", action="checkpoint", error=str(error)
+            )
         self._connection.close()
 
     def _next_group(self) -> list[QueryJob[Any]]:
-        """Returns all waiting calls. Waits for the first one until the next check for foreign changes."""
+        """Returns all waiting calls. Waits for the first call until the next check for changes by other processes."""
         group: list[QueryJob[Any]] = []
         try:
             call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
@@ -239,13 +240,14 @@ class SqliteWriter:
             self._deliver(group)
 
     def _run_transaction(self, calls: Sequence[QueryJob[Any]]) -> Sequence[QueryJob[Any]]:
-        """Runs ``calls`` in one transaction and commits it. Returns the calls that did not start because the
-        transaction broke.
+        """Runs ``calls`` in one transaction and commits it.
+
+        Returns the calls that did not start because the transaction was rolled back.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            self._roll_back()  # if an earlier one would not end, the next group can begin
+            self._roll_back()  # if an earlier transaction could not be ended, this allows the next group to begin
             self._lose(calls, error)
             return ()
         for position, call in enumerate(calls, start=1):
@@ -261,7 +263,7 @@ class SqliteWriter:
         return ()
 
     def _settle(self, waiting: Sequence[QueryJob[Any]]) -> bool:
-        """Moves the due times after a step of the clock, unless the clock was set right again meanwhile.
+        """Moves the due times after a clock step, unless the clock was corrected in the meantime.
 
         Returns False on failure; the ``waiting`` calls have then failed with `Unavailable`.
         """
@@ -282,7 +284,7 @@ class SqliteWriter:
         return True
 
     def _run(self, call: QueryJob[Any], moment: Moment) -> BaseException | None:
-        """Runs one call under its savepoint. Returns the error for which it was rolled back."""
+        """Runs one call under its savepoint. Returns the error that caused its rollback, if any."""
         if call.abandoned:
             return None
         try:
@@ -302,7 +304,7 @@ class SqliteWriter:
             self._connection.execute("ROLLBACK TO call")
             self._connection.execute("RELEASE call")
         except sqlite3.Error:
-            _log.exception("A call could not be rolled back alone.", action="savepoint_lost")
+            _log.exception("A call could not be rolled back separately.", action="savepoint_lost")
             self._roll_back()
 
     def _commit(self, calls: Sequence[QueryJob[Any]]) -> None:
@@ -320,7 +322,7 @@ class SqliteWriter:
             _log.exception("The transaction could not be rolled back.", action="rollback_failed")
 
     def _lose(self, calls: Iterable[QueryJob[Any]], cause: BaseException | None) -> None:
-        """Fails the calls of a transaction that did not become durable. A call with an error of its own keeps it."""
+        """Fails the calls of a transaction that did not become durable. A call that already has an error keeps it."""
         for call in calls:
             if not call.failed:
                 call.fail(unavailable(cause or RuntimeError("its transaction ended early")))
@@ -332,7 +334,7 @@ class SqliteWriter:
         try:
             version = self._data_version()
         except sqlite3.Error as error:
-            _log.warning("Cannot see whether the file changed.", action="data_version", error=str(error))
+            _log.warning("Cannot determine whether the file changed.", action="data_version", error=str(error))
             return
         if version != self._seen_version:
             self._seen_version = version

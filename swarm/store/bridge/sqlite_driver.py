@@ -1,7 +1,7 @@
-"""The SQLite module in use, the settings of a connection, and the meaning of its errors.
+"""The SQLite driver: the module to use, connection settings, and the mapping of errors.
 
-`pysqlite3` carries a current SQLite and is used where it is installed. Many distributions ship an SQLite older than
-3.51.3, in which a reset of the write-ahead log can lose pages; such a version logs a warning.
+`pysqlite3` includes a current SQLite and is used if installed. Many distributions ship an SQLite older than 3.51.3, in
+which a reset of the write-ahead log can lose pages; a warning is logged for such a version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["SqliteTransaction", "connect", "explain", "sqlite3", "unavailable", 
 
 SOUND_VERSION = (3, 51, 3)
 
-# Errors of the machine, the file or a lock, not of the statement: a later attempt may succeed.
+# Errors caused by the machine, the file or a lock, not by the statement: a later attempt may succeed.
 _ENVIRONMENT = {
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -50,13 +50,13 @@ class SqliteTransaction(Transaction):
 def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
     """Opens a connection in autocommit mode with durable commits, usable from any thread.
 
-    Raises the driver's own errors, and `ConfigurationError` where SQLite cannot keep a write-ahead log.
+    Raises the driver's own errors, and `ConfigurationError` if SQLite cannot use a write-ahead log.
     """
     connection = sqlite3.connect(
         path,
         timeout=busy_timeout_seconds,
-        isolation_level=None,  # the driver begins nothing by itself
-        check_same_thread=False,  # opened here, used by one thread for the rest of its life
+        isolation_level=None,  # the driver does not begin transactions by itself
+        check_same_thread=False,  # opened here, then used by one other thread
         cached_statements=512,
     )
     try:
@@ -71,9 +71,9 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
 
 
 def explain(error: BaseException, *, writes: bool = False) -> BaseException:
-    """Maps a driver error to an error of this system. Other exceptions pass unchanged.
+    """Maps a driver error to one of Swarm's errors. Returns other exceptions unchanged.
 
-    A read-only file is an environment error only for a call that ``writes``.
+    A read-only file counts as an environment error only for a call that ``writes``.
     """
     if isinstance(error, sqlite3.IntegrityError):
         return caused_by(ConstraintViolated(str(error)), error)
@@ -83,13 +83,13 @@ def explain(error: BaseException, *, writes: bool = False) -> BaseException:
 
 
 def unavailable(error: BaseException) -> Unavailable:
-    """Returns the `Unavailable` for a write that is not durable because of ``error``."""
-    return caused_by(Unavailable(f"The database cannot do this at the moment: {error}."), error)
+    """Returns an `Unavailable` for a write that is not durable because of ``error``."""
+    return caused_by(Unavailable(f"The database cannot do this now: {error}."), error)
 
 
 @functools.cache  # once per process
 def warn_if_old() -> None:
-    """Logs a warning when the SQLite in use can lose pages on a reset of its write-ahead log."""
+    """Logs a warning if the installed SQLite can lose pages when its write-ahead log is reset."""
     if sqlite3.sqlite_version_info < SOUND_VERSION:
         structlog.get_logger(__name__).warning(
             "This SQLite can lose data when it resets its write-ahead log; install pysqlite3, or 3.51.3 or newer.",
@@ -99,7 +99,7 @@ def warn_if_old() -> None:
 
 
 def _keep_log(connection: sqlite3.Connection, path: Path, timeout_seconds: float) -> None:
-    """Switches to the write-ahead log. SQLite refuses at once while another process does the same to a new file."""
+    """Switches to the write-ahead log. SQLite refuses immediately while another process switches a new file."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         try:
@@ -110,7 +110,7 @@ def _keep_log(connection: sqlite3.Connection, path: Path, timeout_seconds: float
                 raise
             time.sleep(0.01)
     if mode != "wal":
-        raise ConfigurationError(f"{path} lies where SQLite cannot keep a write-ahead log; it offers {mode!r}.")
+        raise ConfigurationError(f"SQLite cannot use a write-ahead log at {path}; it offers {mode!r}.")
 
 
 def _is(error: sqlite3.Error, names: set[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Statements in SQLAlchemy Core, compiled once for each engine and run as strings on the driver's connection.
+"""SQLAlchemy Core statements, compiled once per engine and executed as strings on the driver's connection.
 
 Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. SQLAlchemy types convert nothing,
 so a boolean read from SQLite is 0 or 1. ``IN`` takes a list of fixed values, never a list as a parameter.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 InsertFactory = Callable[..., postgresql.Insert]
-"""The dialect's own ``insert``. SQLite's has the same ``on_conflict_…`` methods, so one type stands for both."""
+"""The dialect's own ``insert``. SQLite's has the same ``on_conflict_…`` methods, so one type covers both."""
 
 
 class Statement:
@@ -59,7 +59,7 @@ class Statement:
     def run(self, tx: Transaction, /, **params: object) -> int:
         """Runs the statement. Returns the number of changed rows."""
         compiled = self._for(tx.dialect)
-        if compiled.returns_rows:  # SQLite counts these only through the rows themselves
+        if compiled.returns_rows:  # SQLite counts these rows only as they are fetched
             return len(tx.fetch(compiled.sql, compiled.bind(params))[1])
         return tx.execute(compiled.sql, compiled.bind(params))
 
@@ -81,12 +81,14 @@ class Statement:
 
 
 def every_column(table: Table, *omitted: str, **values: object) -> dict[str, object]:
-    """Returns the values of an INSERT: a parameter named after each column but the ``omitted``, or the given value."""
+    """Returns the values of an INSERT: the given values, and a parameter named after each remaining column that is not
+    ``omitted``.
+    """
     return {column.name: bindparam(column.name) for column in table.columns if column.name not in omitted} | values
 
 
 def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], object]) -> Callable[[Row], Entity]:
-    """Returns a function that makes a dataclass of a row, from the columns named like its fields.
+    """Returns a function that builds a dataclass from a row, using the columns named after its fields.
 
     Strings of a `StrEnum` field and integers of a bool field are converted. ``special`` computes a field from the row;
     ``omitted`` fields keep their default. Other columns of the row are ignored.
@@ -129,7 +131,7 @@ class _Compiled:
         self._columns: tuple[str, ...] = ()
 
     def bind(self, params: Mapping[str, object]) -> Mapping[str, object]:
-        """Returns the caller's values together with the literal ones. An unknown name raises TypeError."""
+        """Returns the caller's values together with the literal values. An unknown name raises TypeError."""
         if not params.keys() <= self._names:
             unknown = ", ".join(sorted(params.keys() - self._names))
             raise TypeError(f"The statement has no parameter {unknown}; it has {', '.join(sorted(self._names))}.")
@@ -150,8 +152,8 @@ def _insert(dialect: Dialect) -> InsertFactory:
 
 def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
     if isinstance(statement, Insert):
-        statement = statement.inline()  # or PostgreSQL would be asked for the new primary key each time
-    # Rendering "post-compile" parameters now runs `IN` over a fixed list into ordinary parameters.
+        statement = statement.inline()  # otherwise PostgreSQL would return the new primary key each time
+    # Rendering "post-compile" parameters now turns `IN` over a fixed list into ordinary parameters.
     compiled = cast(ClauseElement, statement).compile(
         dialect=_sql_dialect(dialect), compile_kwargs={"render_postcompile": True}
     )
@@ -167,8 +169,8 @@ def _sql_dialect(dialect: Dialect) -> SqlDialect:
 Entity = TypeVar("Entity", bound="DataclassInstance")
 State = TypeVar("State", bound=StrEnum)
 
-# An expression on purpose: SQLite inspects a bare parameter of LIMIT and therefore plans the statement anew at each
-# binding, which takes several times as long as running it.
+# This is deliberately an expression: SQLite inspects a bare LIMIT parameter and therefore prepares the statement again
+# at each binding, which takes several times as long as running it.
 AT_MOST_N: Final = bindparam("n", type_=Integer) + literal_column("0", Integer)
 
 
@@ -178,15 +180,15 @@ def may(column: Column[str], transition: Transition[State]) -> ColumnElement[boo
 
 
 def literally(value: StrEnum) -> ColumnElement[str]:
-    """Returns a constant as SQL text: a prepared statement can use a partial index only for constants."""
+    """Returns a constant as SQL text, because a prepared statement can use a partial index only with constants."""
     return literal_column(f"'{value}'")
 
 
 def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
     """Restricts rows to a caller with a valid token, given as its hash ``token_hash``.
 
-    On PostgreSQL the token is locked together with the rows: a rotation under way is waited for, and a later one waits
-    for this transaction. The statement that ends a token locks nothing that a claim waits for.
+    On PostgreSQL the token is locked together with the rows: the statement waits for a concurrent rotation, and a later
+    rotation waits for this transaction. The statement that revokes a token locks nothing that a claim waits for.
     """
     token = agent_tokens.c
     is_valid = (token.token_hash == bindparam("token_hash")) & (token.agent_id == agent_id)
@@ -195,5 +197,5 @@ def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
 
 
 def arrive(transition: Transition[State]) -> Mapping[str, str]:
-    """Returns the assignment of the transition's target state."""
+    """Returns the assignment that sets the transition's target state."""
     return {"status": transition.target.value}

@@ -1,8 +1,8 @@
 """The transaction: the first argument of every query function, ``fn(tx, *args)``.
 
 A query function reads and writes through statements (`swarm.store.bridge.statements`) and returns plain values. It may
-run again after a rollback, so it changes nothing but the database. It does not catch database errors: after one, the
-transaction refuses every further statement, as PostgreSQL does, and the whole function is rolled back.
+run again after a rollback, so it changes nothing outside the database. It does not catch database errors: after one,
+the transaction refuses every further statement, as PostgreSQL does, and the complete function is rolled back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 class ConstraintViolated(SwarmError):
-    """The change violates a constraint of the schema."""
+    """A violated constraint of the schema."""
 
 
 class Cursor(Protocol):
@@ -43,14 +43,16 @@ class DriverConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The time of a transaction, and the time its process opened the database. Microseconds since 1970 UTC."""
+    """The time of a transaction, and the time at which its process opened the database, in microseconds since
+    1970 UTC.
+    """
 
     now: int
     opened_at: int
 
 
 class Transaction:
-    """One transaction on one engine, valid while its query function runs."""
+    """A transaction on either engine, valid while its query function runs."""
 
     dialect: ClassVar[Dialect]
     driver_error: ClassVar[type[Exception]]
@@ -70,17 +72,17 @@ class Transaction:
 
     @property
     def opened_at(self) -> int:
-        """The time this process opened the database, in microseconds since 1970 UTC by the present clock."""
+        """The time at which this process opened the database, in microseconds since 1970 UTC by the current clock."""
         return self._moment.opened_at
 
     def wake(self, topic: str) -> None:
-        """Bumps ``topic`` after the commit; a rollback discards it."""
+        """Bumps ``topic`` after the commit; does nothing on a rollback."""
         if self._read_only:
             raise RuntimeError(f"A reading transaction cannot wake {topic!r}.")
         self.topics[topic] = None
 
     def note(self, fact: MetricEvent) -> None:
-        """Reports a metric event to the watchers after the commit; a rollback discards it."""
+        """Reports a metric event to the watchers after the commit; does nothing on a rollback."""
         self.facts.append(fact)
 
     def fetch(self, sql: str, params: Mapping[str, object]) -> tuple[Cursor, list[Any]]:
@@ -104,7 +106,7 @@ class Transaction:
         return cursor.rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Runs one statement in the driver's own SQL once for each of ``rows``."""
+        """Runs one statement, in the driver's own SQL, once for each of ``rows``."""
         cursor = self._cursor()
         try:
             cursor.executemany(sql, rows)
@@ -113,14 +115,14 @@ class Transaction:
             raise
 
     def end(self) -> None:
-        """Refuses every later use: a leaked transaction would act inside another one."""
+        """Makes the transaction unusable, because a leaked transaction would run statements inside another one."""
         self._connection = None
 
     def _cursor(self) -> Cursor:
         if self._connection is None:
             raise RuntimeError("This transaction has ended; it is valid only while its query function runs.")
         if self.failure is not None:
-            raise RuntimeError("A statement of this transaction failed, so it takes no more.") from self.failure
+            raise RuntimeError("A statement in this transaction failed, so it accepts no others.") from self.failure
         cursor: Cursor = self._connection.cursor()
         return cursor
 

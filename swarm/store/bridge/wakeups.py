@@ -1,9 +1,9 @@
-"""Wakeups: how a change in the database reaches the waiters in this process.
+"""Wakeups notify the waiters in this process of a change in the database.
 
-A topic is a string, for example an agent's id, with a generation that only grows. A waiter reads the generation, then
-looks into the database, then waits for a new generation. A change between the look and the wait is noticed, because the
-generation has moved already. Wakeups are hints: they may be spurious and, for a change by another process, up to a
-second late. Polling is the guarantee.
+A topic is a string, for example an agent's id, with a generation that only increases. A waiter reads the generation,
+then queries the database, then waits for a new generation. A change between the query and the wait is detected, because
+the generation has already changed. Wakeups are hints: they may be spurious and, for a change by another process, up to
+a second late. Polling is the guarantee.
 
 All methods run on the event loop's thread.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 
 class Wakeups:
-    """The generations of all topics and the waiters of each. A bump wakes only the waiters of its topic."""
+    """The generations of all topics, and the waiters of each topic. A bump wakes only the waiters of its topic."""
 
     def __init__(self) -> None:
         self._for_all = 0
@@ -26,16 +26,16 @@ class Wakeups:
 
     @property
     def closed(self) -> bool:
-        """Whether the process is shutting down; no topic is bumped afterwards."""
+        """Returns whether the process is shutting down. After that, no topic is bumped."""
         return self._closed
 
     @property
     def awaited(self) -> set[str]:
-        """The topics with waiters."""
+        """The topics that have waiters."""
         return set(self._waiters)
 
     def generation(self, topic: str) -> int:
-        """Returns how often this topic was bumped. Read it before looking into the database."""
+        """Returns how often this topic was bumped. Callers read it before querying the database."""
         return self._for_all + self._generations.get(topic, 0)
 
     async def wait(self, topic: str, seen: int, timeout_seconds: float) -> bool:
@@ -60,13 +60,13 @@ class Wakeups:
             self._wake(topic)
 
     def bump_all(self) -> None:
-        """Increments every generation, when the changed topics are unknown."""
+        """Increments every generation; used when the changed topics are unknown."""
         self._for_all += 1
         for topic in list(self._waiters):
             self._wake(topic)
 
     def close(self) -> None:
-        """Wakes all waiters for the last time. Later waits return at once."""
+        """Wakes all waiters for the last time. Later waits return immediately."""
         self._closed = True
         for topic in list(self._waiters):
             self._wake(topic)

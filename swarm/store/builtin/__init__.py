@@ -1,1 +1,1 @@
-"""The data of built-in agents: sessions, model usage, documents."""
+"""Data of built-in agents: sessions, model usage and documents."""

@@ -1,4 +1,4 @@
-"""Locks on conversations with built-in agents, each held by one run.
+"""Locks on conversations with built-in agents. Each lock is held by one run.
 
 A row exists while a run holds the lock. Without renewal the lock expires by the database's clock.
 """
@@ -21,7 +21,7 @@ _KEY = (_t.client, _t.agent, _t.conversation)
 
 
 def _take(insert: postgresql.Insert) -> Executable:
-    """Of concurrent runs the second waits for the row of the first, and then finds the lock in force."""
+    """If two runs compete, the second waits for the first one's row and then finds the lock held."""
     taken = {name: insert.excluded[name] for name in ("agui_run_id", "expires_at")}
     return insert.on_conflict_do_update(
         index_elements=["client", "agent", "conversation"], set_=taken, where=_t.expires_at <= bindparam("now")
@@ -66,7 +66,7 @@ def acquire(tx: Transaction, client: str, agent: str, conversation: str, agui_ru
 
 
 def renew(tx: Transaction, client: str, agent: str, conversation: str, agui_run_id: str, seconds: float) -> bool:
-    """Extends the lock to so many seconds from now. Returns False if the run no longer holds it."""
+    """Extends the lock to ``seconds`` from now. Returns False if the run no longer holds it."""
     renewed = _RENEW.run(
         tx,
         of_client=client,
@@ -88,7 +88,7 @@ def release(tx: Transaction, client: str, agent: str, conversation: str, agui_ru
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` rows that expired before the moment. Returns their number."""
+    """Deletes up to ``limit`` rows that expired before ``before``. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

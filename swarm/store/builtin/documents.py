@@ -1,11 +1,11 @@
-"""The document index: files, their pieces, and the full-text search in them.
+"""The document index: files, their sections, and full-text search.
 
-A document is replaced by one transaction, so that a search finds it as a whole, in one of its versions. Concurrent
-writers are serialized on PostgreSQL; a text that another process has stored already is not stored again.
+A document is replaced in one transaction, so that a search finds one complete version of it. Concurrent writers are
+serialized on PostgreSQL; a text that another process has already stored is not stored again.
 
-The terms of a query are alternatives. FTS5's ``bm25`` and PostgreSQL's ``ts_rank`` order the pieces; a word in a
-heading counts as much as three in the text. ``ts_rank`` leaves out what BM25 considers: that a rare term says more, and
-that a phrase and the beginning of a word are terms of their own. So it is applied to each term.
+The terms of a query are alternatives. FTS5's ``bm25`` and PostgreSQL's ``ts_rank`` rank the pieces; a word in a heading
+counts as much as three in the text. Unlike BM25, ``ts_rank`` gives no extra weight to rare terms and does not treat a
+phrase or a prefix as a term. It is therefore applied to each term separately.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _piece_id = (
     .where(_p.document_id == bindparam("document_id"), _p.position == bindparam("position"))
     .scalar_subquery()
 )
-# With VALUES: before each statement of another form, FTS5 writes its index to the database.
+# With VALUES, because FTS5 writes its index to the database before each statement of any other form.
 _ADD_WORDS: Final[Mapping[Dialect, Statement]] = {
     "sqlite": Statement(insert(_w).values(rowid=_piece_id, heading=bindparam("heading"), words=bindparam("words"))),
     "postgresql": Statement(insert(_w).values(rowid=_piece_id, words=cast(bindparam("words"), TSVECTOR))),
@@ -54,7 +54,8 @@ _of_path = select(_p.id).join(documents, _d.id == _p.document_id).where(_d.path 
 _DROP_WORDS = Statement(delete(_w).where(_w.c.rowid.in_(_of_path.scalar_subquery())))
 _DROP = Statement(delete(documents).where(_d.path == bindparam("of_path")))
 
-# Only the best thousand pieces are considered. Documents are not found if a single one has more and better pieces.
+# Only the best thousand pieces are considered. If a single document has more pieces that rank higher, other documents
+# are not found.
 _BEST: Final = """
 WITH hits AS ({hits} ORDER BY score DESC LIMIT 1000),
 places AS (
@@ -85,7 +86,7 @@ _found = row_mapper(FoundDocument, excerpt=lambda row: row["excerpt"].strip())
 
 
 def search(tx: Transaction, terms: Sequence[QueryTerm], limit: int) -> Sequence[FoundDocument]:
-    """Returns the documents with any of the terms, best first, each with its best piece."""
+    """Returns the documents that contain any of the terms, best first, each with its best piece."""
     if not terms:
         return []
     asked = " OR ".join(map(_match, terms)) if tx.dialect == "sqlite" else "|".join(map(_tsquery, terms))
@@ -93,7 +94,7 @@ def search(tx: Transaction, terms: Sequence[QueryTerm], limit: int) -> Sequence[
 
 
 def get(tx: Transaction, path: str) -> Document | None:
-    """Returns a whole document; None for an unknown path."""
+    """Returns a complete document; None for an unknown path."""
     row = _CURRENT.first(tx, path=path)
     if row is None:
         return None
@@ -107,7 +108,7 @@ def known(tx: Transaction) -> Sequence[IndexedFile]:
 
 
 def store(tx: Transaction, readings: Sequence[DocumentReading]) -> None:
-    """Replaces documents by new readings. For a known text, only the state of the file is stored."""
+    """Replaces documents with new readings. If the text is already known, only the state of the file is stored."""
     _serialize_writers(tx)
     for reading in readings:
         file = reading.file
@@ -126,7 +127,7 @@ def remove(tx: Transaction, paths: Sequence[str]) -> None:
 
 
 def _serialize_writers(tx: Transaction) -> None:
-    """Serializes writers on PostgreSQL; SQLite has one writer anyway."""
+    """Serializes writers on PostgreSQL. SQLite always has a single writer."""
     if tx.dialect == "postgresql":
         tx.fetch(_LOCK, {})
 
@@ -155,12 +156,12 @@ def _add(tx: Transaction, reading: DocumentReading, pieces: Sequence[IndexedPiec
 
 
 def _match(term: QueryTerm) -> str:
-    """A term in the syntax of FTS5. Words contain neither quotes nor spaces."""
+    """Returns a term in FTS5 syntax. Words contain neither quotes nor spaces."""
     return f'"{" ".join(term.words)}"' + (" *" if term.is_prefix else "")
 
 
 def _tsquery(term: QueryTerm) -> str:
-    """A term in the syntax of ``tsquery``."""
+    """Returns a term in ``tsquery`` syntax."""
     return " <-> ".join(f"'{word}'" for word in term.words) + (":*" if term.is_prefix else "")
 
 
@@ -169,7 +170,9 @@ def _for_sqlite(piece: IndexedPiece) -> Row:
 
 
 def _for_postgres(piece: IndexedPiece) -> Row:
-    """A ``tsvector`` literal: each word with its positions. One position stays free between headings and text."""
+    """Returns a ``tsvector`` literal: each word with its positions. One position between headings and text is left
+    free.
+    """
     places = [(word, f"{place}A") for place, word in enumerate(piece.heading_words, start=1)]
     places += [(word, f"{place}") for place, word in enumerate(piece.words, start=len(piece.heading_words) + 2)]
     return {"words": " ".join(f"'{word}':{place}" for word, place in places)}

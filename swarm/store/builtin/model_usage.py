@@ -54,7 +54,7 @@ def _newest(*conditions: ColumnElement[bool]) -> Statement:
     return Statement(select(model_usage).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
 
 
-# By the filters in use: agent, purpose, position.
+# Keyed by the filters in use: agent, purpose, position.
 _NEWEST = {
     filters: _newest(*compress((_of_agent, _of_purpose, _older), filters))
     for filters in product((False, True), repeat=3)
@@ -62,7 +62,7 @@ _NEWEST = {
 
 
 def _sum(of: ColumnElement[Any]) -> ColumnElement[int]:
-    """The sum of integers as an integer; PostgreSQL would return a decimal."""
+    """Returns the sum of integers as an integer; PostgreSQL would return a decimal."""
     return cast(func.sum(of), BigInteger)
 
 
@@ -95,7 +95,7 @@ _FORGET = Statement(
 
 
 def note(tx: Transaction, run: ModelUsageRecord) -> bool:
-    """Stores a finished run. Returns False for a known one, which stays unchanged."""
+    """Stores a finished run. Returns False if the run is already stored; it is then left unchanged."""
     if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
         run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
     values = asdict(run)
@@ -105,7 +105,7 @@ def note(tx: Transaction, run: ModelUsageRecord) -> bool:
 def latest(
     tx: Transaction, agent: str | None, purpose: UsagePurpose | None, limit: int, before: str | None
 ) -> list[ModelUsageRecord] | None:
-    """Returns runs, last ended first, behind the run ``before``; None if this one is unknown.
+    """Returns runs, most recently ended first, that follow the run ``before``; None if that run is unknown.
 
     ``agent`` and ``purpose`` filter the runs; None means any.
     """
@@ -124,7 +124,7 @@ def latest(
 
 
 def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[UsageTotal]:
-    """Returns the usage of the last ``days`` days in UTC, today included: newest first, by agent and model.
+    """Returns the usage of the last ``days`` days in UTC, including today, newest first, by agent and model.
 
     ``purpose`` filters the runs; None means any.
     """
@@ -135,7 +135,7 @@ def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[Usa
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` runs that ended before the moment. Returns their number."""
+    """Deletes up to ``limit`` runs that ended before ``before``. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

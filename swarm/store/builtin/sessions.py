@@ -1,13 +1,13 @@
-"""Sessions of built-in agents: the ordered messages, and the summary in place of the older ones.
+"""Sessions of built-in agents: the ordered messages, and the summary that replaces the older ones.
 
 Who may act: any process. A writer locks the session's row first, so that positions are unique and the messages of one
 run are adjacent. Stored messages never change, but another attempt may replace them; replaced messages are no longer
-told to the agent. The newer attempt is known from the runs (`swarm.store.runs.attempts`), not from the order of
-arrival: a deposed process may write late.
+shown to the agent. Which attempt is newer is known from the runs (`swarm.store.runs.attempts`), not from the order of
+arrival, because a deposed process may write late.
 
-What is guaranteed: a summary stands for exactly the messages read to make it. It is stored only if since then none of
-them was replaced, no other summary was stored, and the session was not deleted and started again (`summarise`). Later
-messages stand behind it. What happens on failure: nothing is changed.
+Guarantee: a summary covers exactly the messages that were read to create it. It is stored only if, in the meantime,
+none of these messages was replaced, no other summary was stored, and the session was not deleted and recreated
+(`summarise`). Later messages follow the summary. On failure, nothing is changed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from swarm.store.tables.work import inbox_messages, tasks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionContext:
-    """The messages of a session as told to an agent, oldest first, with the state of the session at that time."""
+    """The messages of a session as shown to an agent, oldest first, with the state of the session at that time."""
 
     messages: Sequence[SessionMessage]
     edition: int
-    created_at: int  # microseconds since 1970 UTC; differs for a session deleted and started again
+    created_at: int  # microseconds since 1970 UTC; changes if the session is deleted and recreated
 
 
 MAX_ORIGINALS: Final = 500
-"""The number of messages told in place of an unusable summary."""
+"""The number of messages shown in place of an unusable summary."""
 
 _s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
 _delegated = select(tasks.c.inbox_message_id).where(tasks.c.id == bindparam("of_source")).scalar_subquery()
@@ -87,7 +87,7 @@ _FORGET = Statement(
         columns(_s.agent, _s.id).in_(
             select(_s.agent, _s.id).where(_before).order_by(_s.updated_at).limit(AT_MOST_N).correlate(None)
         ),
-        _before,  # again, for a session used at the same time
+        _before,  # checked again, because a session may have been used concurrently
     )
 )
 
@@ -116,7 +116,7 @@ _ADD = Statement(
         source=bindparam("from_source"),
     )
 )
-# Locked, so that a concurrent delete waits until the session's copy of the message is stored.
+# The row is locked, so that a concurrent delete waits until the session's copy of the message is stored.
 _of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
 _SAID_NOW = Statement(
     select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
@@ -127,7 +127,7 @@ _SAID_NOW = Statement(
 
 
 def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-    """Returns the session, created if missing and locked, with these keys of its metadata set."""
+    """Returns the locked session with ``metadata`` merged into its metadata. Creates the session if it is missing."""
     row = _lock(tx, agent, session_id)
     if metadata:
         known = {**from_json(row["metadata"]), **metadata}
@@ -137,10 +137,10 @@ def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, obj
 
 
 def context(tx: Transaction, agent: str, session_id: str, run_id: str = "") -> SessionContext:
-    """Returns the messages for an agent: the summary, at the position of its last message, and the messages behind it.
+    """Returns the messages for an agent: the summary, at the position of its last message, and the messages after it.
 
-    With ``run_id``, other attempts at the same trigger are left out. A summary that contains one of them is replaced
-    by the original messages, `MAX_ORIGINALS` at most.
+    With ``run_id``, other attempts at the same trigger are left out. If the summary contains one of them, it is
+    replaced by up to `MAX_ORIGINALS` original messages.
     """
     row = _GET.first(tx, **_named(agent, session_id))
     if row is None:
@@ -161,7 +161,7 @@ def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessa
 
 
 def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -> SessionMessage:
-    """Appends a message. Returns it with its position. Creates a missing session."""
+    """Appends a message, and returns it with its position. Creates the session if it is missing."""
     _lock(tx, agent, session_id)
     position = _write(tx, agent, session_id, None, [message])
     row = {"position": position, "created_at": tx.now, "role": message.role, "content": _content_of(message)}
@@ -179,8 +179,9 @@ def add_run(
 ) -> bool:
     """Appends the messages of a run, once.
 
-    Of several attempts, one with an answer replaces all earlier ones. An attempt that arrives after a newer one is
-    stored and never told: False. Messages deleted in Slack meanwhile are not stored, nor is the work done for them.
+    If there are several attempts, one with an answer replaces all earlier ones. An attempt that arrives after a newer
+    one is stored but never shown; the function then returns False. Messages deleted in Slack in the meantime are not
+    stored, nor is the work done for them.
     """
     messages = _still_said(tx, messages)
     if not messages:
@@ -197,7 +198,7 @@ def add_run(
 
 
 def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
-    """The messages of a run as they may be stored: without deleted ones, with edited texts."""
+    """Returns the messages of a run to store, without deleted messages and with edited texts."""
     now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
     deleted = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
     if deleted:
@@ -209,7 +210,7 @@ def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence
 
 
 def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Sequence[SessionMessage]:
-    """Replaces the text of an edited message, and removes copies of the old text from the others."""
+    """Replaces the text of an edited message, and removes copies of the old text from the other messages."""
     old = [message.text for message in messages if message.source == source and not says(message.text, text)]
     parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
     return [
@@ -229,13 +230,13 @@ def summarise(tx: Transaction, agent: str, session_id: str, seen: SessionContext
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` sessions last used before the moment, with their messages. Returns their number."""
+    """Deletes up to ``limit`` sessions last used before ``before``, with their messages. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
 
 
 def _lock(tx: Transaction, agent: str, session_id: str) -> Row:
     row = _USE.first(tx, **_named(agent, session_id), now=tx.now)
-    assert row is not None  # an upsert without a condition gives its row
+    assert row is not None  # an upsert without a condition always returns its row
     return row
 
 
@@ -246,7 +247,7 @@ def _end(tx: Transaction, agent: str, session_id: str) -> int:
 
 
 def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
-    """Returns the position of a run's first message; 0 without one."""
+    """Returns the position of a run's first message; 0 if it has none."""
     row = _FIRST_OF_RUN.first(tx, **_named(agent, session_id), of_run=run)
     return int(row["position"]) if row else 0
 
@@ -256,7 +257,7 @@ def _runs(found: Attempts | None) -> frozenset[str]:
 
 
 def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:
-    """Marks the messages of these runs as replaced, and invalidates a summary under way."""
+    """Marks the messages of these runs as replaced, and invalidates a summary in progress."""
     named = _named(agent, session_id)
     if sum(_REPLACE.run(tx, **named, of_run=run, now=tx.now) for run in runs):
         _COUNT_EDITION.run(tx, **named)
@@ -271,7 +272,7 @@ def _write(
     *,
     is_current: bool = True,
 ) -> int:
-    """Appends messages. Returns the position of the first."""
+    """Appends messages. Returns the position of the first one."""
     first = _end(tx, agent, session_id) + 1
     _ADD.many(
         tx,
@@ -298,7 +299,7 @@ def _named(agent: str, session_id: str) -> dict[str, object]:
 
 def _session(tx: Transaction, row: Row) -> Session:
     behind = _COUNT_BEHIND.first(tx, **_named(row["agent"], row["id"]), behind=row["summarised_to"])
-    assert behind is not None  # a count is always there
+    assert behind is not None  # a count always returns a row
     return Session(
         id=row["id"],
         agent=row["agent"],
@@ -310,7 +311,7 @@ def _session(tx: Transaction, row: Row) -> Session:
 
 
 def _content_of(message: SessionMessage) -> str:
-    """Returns all non-empty parts of a message without a column of their own, as JSON."""
+    """Returns, as JSON, all non-empty parts of a message that have no column of their own."""
     parts = {name: getattr(message, name) for name in ("text", "author", "call_id", "tool", "arguments", "failed")}
     return to_json({name: value for name, value in parts.items() if value}).decode()
 
@@ -375,9 +376,9 @@ _NAMED = _newest(_s.id == bindparam("of_session"))
 
 
 def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[ListedSession]:
-    """Returns the last used sessions, newest first: with this prefix of the id, of one agent or of all.
+    """Returns the most recently used sessions, newest first, whose ids have this prefix, of one agent or of all agents.
 
-    ``prefix`` contains no wildcard of LIKE.
+    ``prefix`` must not contain wildcards of LIKE.
     """
     pattern = f"{prefix}%"
     if agent is None:
@@ -386,7 +387,7 @@ def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[
 
 
 def named(tx: Transaction, session_id: str, limit: int) -> list[ListedSession]:
-    """Returns the sessions with this id, newest first; each agent may have one."""
+    """Returns the sessions with this id, newest first. Each agent can have one."""
     return [_listed(row) for row in _NAMED.all(tx, of_session=session_id, n=limit)]
 
 

@@ -1,1 +1,1 @@
-"""Inbox messages, notices, leases, and the queue of each agent."""
+"""Inbox messages, notices, leases, and each agent's queue."""

@@ -1,4 +1,4 @@
-"""Inbox messages: each is one Slack message addressed to one agent."""
+"""Inbox messages. Each is one Slack message addressed to one agent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class InboxMessage:
     claims: int
     lease_token: str | None
     created_at: int
-    task_id: str | None  # the task it was delegated as, or the task it follows up
+    task_id: str | None  # the task that the message was delegated as or follows up
 
 
 inbox_message = row_mapper(InboxMessage)
@@ -173,7 +173,7 @@ def add(
     wait_for_context_seconds: float | None = None,
     task_id: str | None = None,
 ) -> str | None:
-    """Adds an unread message. Returns its id; None if this agent has the message already."""
+    """Adds an unread message. Returns its id; None if this agent already has the message."""
     inbox_message_id = new_id()
     held = wait_for_context_seconds is not None
     added = _ADD.run(
@@ -201,7 +201,7 @@ def add(
 
 
 def slack_ts(tx: Transaction, inbox_message_id: str | None) -> str | None:
-    """Returns the Slack timestamp of an inbox message; None without one."""
+    """Returns the Slack timestamp of an inbox message; None if there is no such message."""
     inbox_message = get(tx, inbox_message_id) if inbox_message_id else None
     return inbox_message.ts if inbox_message else None
 
@@ -218,7 +218,7 @@ def locked(tx: Transaction, inbox_message_id: str) -> InboxMessage | None:
 
 
 def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
-    """Returns all inbox messages made of one Slack message."""
+    """Returns all inbox messages created from one Slack message."""
     return [inbox_message(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
 
 
@@ -228,7 +228,7 @@ def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list
 
 
 def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
-    """Returns the newest messages, of one status or of all."""
+    """Returns the newest messages, optionally with one status."""
     rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
     return [inbox_message(row) for row in rows]
 
@@ -236,7 +236,7 @@ def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[Inbo
 def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
     """Returns and locks the due messages of an agent in one thread by timestamp, at most one bundle.
 
-    Messages locked by another transaction (an edit, a delete, a reassignment) are skipped.
+    Messages locked by another transaction (an edit, a deletion, a reassignment) are skipped.
     """
     return [
         inbox_message(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)
@@ -251,18 +251,18 @@ def claim(tx: Transaction, message: InboxMessage, token: str) -> InboxMessage | 
 
 
 def refresh_queue_head(tx: Transaction, message: InboxMessage) -> None:
-    """Recomputes the queue head of a message's thread, after it was claimed out of order."""
+    """Recomputes the queue head of a message's thread after the message was claimed out of order."""
     if message.agent_id:
         queues.refresh(tx, message.agent_id, message.thread_id)
 
 
 def uncount_claim(tx: Transaction, inbox_message_id: str) -> None:
-    """Takes back the count of a claim that no agent has seen, so that the next claim may be the first."""
+    """Undoes the count of a claim that no agent has seen, so that the next claim can count as the first."""
     _UNCOUNT_CLAIM.run(tx, inbox_message_id=inbox_message_id)
 
 
 def members(tx: Transaction, token: str) -> list[InboxMessage]:
-    """Returns the messages under a lease, in any status."""
+    """Returns the messages under a lease, with any status."""
     return [inbox_message(row) for row in _MEMBERS.all(tx, token=token)]
 
 
@@ -305,41 +305,43 @@ def withdraw_unread(tx: Transaction, inbox_message_id: str, reason: str) -> None
 
 
 def unaddressed(tx: Transaction, limit: int) -> list[InboxMessage]:
-    """Returns messages waiting for the registration of a lead, oldest first."""
+    """Returns messages that wait until a lead is registered, oldest first."""
     return [inbox_message(row) for row in _UNADDRESSED.all(tx, n=limit)]
 
 
 def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
-    """Returns and locks these messages of one thread by timestamp."""
+    """Returns and locks messages of one thread that wait for a lead, by timestamp."""
     return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def awaits_lead(tx: Transaction, thread_id: str) -> bool:
-    """Whether messages of a thread wait for the registration of a lead."""
+    """Returns whether messages of a thread wait until a lead is registered."""
     return _AWAITS_LEAD.first(tx, thread_id=thread_id) is not None
 
 
 def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
-    """Returns an agent's unread messages in a thread by timestamp, all locked at once: messages are locked before queue
-    heads.
+    """Returns an agent's unread messages in a thread by timestamp.
+
+    All messages are locked at once, because messages are locked before queue heads.
     """
     return [inbox_message(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
 
 
 def unread_of_lane(tx: Transaction, agent_id: str, lane_id: str) -> list[InboxMessage]:
-    """Like `unread_in_thread`, without locks, since a claim must not wait. Includes delayed messages."""
+    """Like `unread_in_thread`, but without locks, because a claim must not wait. Includes delayed messages."""
     return [inbox_message(row) for row in _UNREAD_OF_LANE.all(tx, agent_id=agent_id, thread_id=lane_id)]
 
 
 def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
-    """Returns and locks the messages of a thread that wait for people's answers, ordered by agent (the order of locks
-    on queue heads) and timestamp.
+    """Returns and locks the messages of a thread that wait for people's answers.
+
+    They are ordered by agent (the order of locks on queue heads) and timestamp.
     """
     return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
-    """Returns the messages of a task in one status: those delegated as the task, or waiting follow-ups to it."""
+    """Returns the messages of a task with one status: those delegated as the task, or follow-ups that wait for it."""
     return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
 
 
@@ -351,10 +353,10 @@ def set_task(tx: Transaction, inbox_message_id: str, task_id: str) -> None:
 def readdress(
     tx: Transaction, message: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None
 ) -> None:
-    """Gives an unread message to another agent. If that agent has the Slack message already, withdraws this one.
+    """Reassigns an unread message to another agent. If that agent already has the Slack message, withdraws this one.
 
-    ``task_id`` becomes the task that the message follows up; None removes the old one. A message that was claimed or
-    reassigned meanwhile stays unchanged.
+    ``task_id`` becomes the task that the message follows up; None removes the previous task. A message that was claimed
+    or reassigned in the meantime is unchanged.
     """
     others = of_message(tx, message.team, message.channel, message.ts)
     if any(other.agent_id == agent_id and other.id != message.id for other in others):
@@ -388,7 +390,7 @@ _FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
 
 
 def _move(step: InboxStep) -> Statement:
-    """The update of one step, guarded by the state machine and, for steps of a run, by the lease."""
+    """Returns the update for one step, guarded by the state machine and, for steps of a run, by the lease."""
     transition = INBOX_TRANSITIONS[step]
     guard = _i.lease_token == bindparam("held_token")
     if transition.sources != {InboxStatus.CLAIMED}:  # not a step of the run that holds the lease

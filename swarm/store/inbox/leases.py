@@ -1,4 +1,4 @@
-"""Leases. Every statement that ends or renews a lease matches its token, and only while the lease is active."""
+"""Leases. Every statement that ends or renews a lease matches its token, and only works while the lease is active."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Lease:
     hold: bool
     expires_at: int
     ended_as: LeaseEnd | None
-    task_id: str | None = None  # the covered task; otherwise the lease covers messages or a notice
+    task_id: str | None = None  # the task under the lease; otherwise the lease covers messages or a notice
 
 
 _lease = row_mapper(Lease)
 
-# For work, the conflict is with the partial unique index: another run of this agent is in this thread.
+# For work, the conflict is with the partial unique index: another run of this agent is active in this thread.
 _GRANT = Statement(lambda insert: insert(leases).on_conflict_do_nothing())
 _JOIN = Statement(insert(lease_members))
 _TAKE_BACK = Statement(delete(leases).where(leases.c.token == bindparam("token")))
@@ -136,7 +136,7 @@ def grant(
 
 
 def join(tx: Transaction, token: str, inbox_message_ids: list[str]) -> None:
-    """Puts messages under a lease."""
+    """Adds messages to a lease."""
     _JOIN.many(tx, [{"token": token, "inbox_message_id": message_id} for message_id in inbox_message_ids])
 
 
@@ -146,30 +146,30 @@ def take_back(tx: Transaction, token: str) -> None:
 
 
 def get(tx: Transaction, token: str, agent_id: str) -> Lease | None:
-    """Returns an agent's lease, active or ended, locked until the transaction ends. None for another agent's token."""
+    """Returns an agent's lease, active or ended, locked until the transaction ends; None for another agent's token."""
     row = _GET.first(tx, token=token, agent_id=agent_id)
     return _lease(row) if row else None
 
 
 def by_token(tx: Transaction, token: str) -> Lease | None:
-    """Returns the lease of any agent, locked; for the coordinator itself."""
+    """Returns any agent's lease, locked; for use by the coordinator itself."""
     row = _BY_TOKEN.first(tx, token=token)
     return _lease(row) if row else None
 
 
 def peek(tx: Transaction, token: str) -> Lease | None:
-    """Returns the lease of any agent, not locked: its thread is to be locked first."""
+    """Returns any agent's lease without locking it, because its thread must be locked first."""
     row = _PEEK.first(tx, token=token)
     return _lease(row) if row else None
 
 
 def holds(lease: Lease | None, now: int) -> bool:
-    """Whether a lease is in force."""
+    """Returns whether a lease is in force."""
     return lease is not None and lease.ended_as is None and lease.expires_at > now
 
 
 def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | None:
-    """Extends a lease to so many seconds from now. Returns its new expiry; None if it is no longer in force."""
+    """Extends a lease to ``seconds`` from now. Returns its new expiry; None if it is no longer in force."""
     expires_at = tx.now + int(seconds * SECOND)
     renewed = _RENEW.run(tx, held_token=token, holder_id=agent_id, now=tx.now, new_expires_at=expires_at)
     if not renewed:
@@ -178,7 +178,7 @@ def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | N
 
 
 def prolong(tx: Transaction, token: str, seconds: float) -> bool:
-    """Extends a lease to so many seconds from now, even after its expiry. Returns False if it has ended.
+    """Extends a lease to ``seconds`` from now, even after its expiry. Returns False if it has ended.
 
     Only for work that no other run can take before the lease has ended.
     """
@@ -186,7 +186,7 @@ def prolong(tx: Transaction, token: str, seconds: float) -> bool:
 
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
-    """Ends a lease. Returns False if it had ended."""
+    """Ends a lease. Returns False if it had already ended."""
     ended = bool(_END.run(tx, held_token=token, now=tx.now, how=how))
     if ended:
         tx.note(LeaseEnded(how=how))
@@ -194,17 +194,17 @@ def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
 
 
 def expired(tx: Transaction, after: Lease | None, limit: int) -> list[Lease]:
-    """Returns expired leases behind ``after``, oldest first, not locked."""
+    """Returns expired leases that follow ``after``, oldest first, without locking them."""
     last_expires_at, last_token = (after.expires_at, after.token) if after else (0, "")
     rows = _EXPIRED.all(tx, now=tx.now, last_expires_at=last_expires_at, last_token=last_token, n=limit)
     return [_lease(row) for row in rows]
 
 
 def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
-    """Returns all active leases of an agent, not locked."""
+    """Returns all active leases of an agent without locking them."""
     return [_lease(row) for row in _OF_AGENT.all(tx, agent_id=agent_id)]
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` leases that ended before the moment, with their members. Returns their number."""
+    """Deletes up to ``limit`` leases that ended before ``before``, with their members. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)

@@ -1,4 +1,4 @@
-"""Notices: messages of the coordinator to an agent beside its work."""
+"""Notices: messages of the coordinator to an agent in addition to its work."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _UNDELIVERABLE = Statement(
     .order_by(_n.created_at, _n.id)
     .limit(AT_MOST_N)
 )
-# An online agent reports its result itself; one that comes back may add to the report.
+# An online agent reports its result itself. An agent that comes back online can add to the report.
 _UNREPORTED_RESULTS = Statement(
     select(notices)
     .join(agents, agents.c.id == _n.agent_id)
@@ -162,7 +162,9 @@ def add(
 
 
 def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[Notice]:
-    """Returns and locks an agent's unread notices, oldest first; none for a caller whose token has ended."""
+    """Returns and locks an agent's unread notices, oldest first. Returns none if the caller's token is no
+    longer valid.
+    """
     if token_hash is None:
         rows = _UNREAD.all(tx, agent_id=agent_id, n=limit)
     else:
@@ -171,12 +173,12 @@ def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = 
 
 
 def waits(tx: Transaction, kind: NoticeKind, agent_id: str, inbox_message_id: str) -> bool:
-    """Whether an unread notice of this kind about an inbox message exists."""
+    """Returns whether an unread notice of this kind about an inbox message exists."""
     return _WAITS.first(tx, kind=kind, agent_id=agent_id, inbox_message_id=inbox_message_id) is not None
 
 
 def undeliverable(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: bool) -> list[Notice]:
-    """Returns unread notices for creators of work whose agent is revoked, or offline while a lead is online.
+    """Returns unread notices for creators of work whose agent is revoked, or is offline while a lead is online.
 
     Oldest first, not locked.
     """
@@ -186,13 +188,15 @@ def undeliverable(tx: Transaction, seen_before: int, limit: int, *, lead_is_onli
 
 def unreported_results(tx: Transaction, seen_before: int, limit: int) -> list[Notice]:
     """Returns unread notices of completed tasks without a post in their thread, for agents offline since
-    ``seen_before``. Not locked.
+    ``seen_before``.
+
+    Not locked.
     """
     return [_notice(row) for row in _UNREPORTED_RESULTS.all(tx, seen_before=seen_before, n=limit)]
 
 
 def readdress(tx: Transaction, notice: Notice, agent_id: str, reason: str) -> None:
-    """Gives a notice to another agent, unless the first one has read it meanwhile."""
+    """Reassigns a notice to another agent, unless the first agent has read it in the meantime."""
     if _READDRESS.run(tx, notice_id=notice.id, old_agent_id=notice.agent_id, new_agent_id=agent_id):
         history.record(tx, "notice.readdress", notice.id, thread_id=notice.thread_id, agent_id=agent_id, reason=reason)
         tx.wake(agent_id)

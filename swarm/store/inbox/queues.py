@@ -1,15 +1,15 @@
-"""The queue of each agent: its heads, one row per lane with due work, and delays of messages.
+"""The queue of each agent: its heads, one row per lane with due work, and the delays of messages.
 
-A lane is processed in order: a thread with its messages and tasks, or a task without a thread.
+A lane is processed in order. It is a thread with its messages and tasks, or a task without a thread.
 
-A claim must not read the backlog: with thousands of messages behind one locked thread it would be many times slower.
-Each change of due work calls `refresh` in the same transaction. A claim locks the head first, so two claims, or a claim
-and a writer, never decide about the same lane at once.
+A claim must not read the backlog: with thousands of messages queued in one locked thread it would be many times slower.
+Each change of due work therefore calls `refresh` in the same transaction. A claim locks the head first, so two claims,
+or a claim and a writer, never process the same lane concurrently.
 
 The order of locks, which prevents deadlocks: thread, lease, task, inbox messages, head. Only a claim begins with heads;
 therefore it waits for none of the others and skips locked rows.
 
-A held message is unread but not due: it waits for the history of its thread, or a delay after a failed attempt.
+A held message is unread but not due: it waits for the history of its thread, or for a delay after a failed attempt.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class QueueHead:
 
     lane_id: str
     order_key: int
-    has_tasks: bool  # whether a task may be due there; most lanes have only messages
+    has_tasks: bool  # whether a task may be due in the lane; most lanes have only messages
 
 
 _queue_head = row_mapper(QueueHead)
@@ -53,7 +53,7 @@ _t = tasks.c
 _due = (_i.status == literally(InboxStatus.UNREAD)) & _i.delay_reason.is_(None)
 _task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.delay_reason.is_(None) & _t.ended_at.is_(None)
 
-# The lock on the head serializes claims of one thread; a locked head is skipped.
+# The lock on the head serializes claims in one thread. Locked heads are skipped.
 _heads = (
     select(
         queue_heads.c.lane_id,
@@ -102,7 +102,7 @@ _MOVE_HEAD = Statement(
 
 
 def _make(insert: postgresql.Insert) -> postgresql.Insert:
-    """Without a head to lock, another writer may have made one meanwhile: the lower key wins."""
+    """If no head exists to lock, another writer may have created one in the meantime. The lower key wins."""
     lowest = insert.excluded.order_key
     return insert.on_conflict_do_update(
         index_elements=["agent_id", "lane_id"], set_={"order_key": lowest}, where=queue_heads.c.order_key > lowest
@@ -126,7 +126,7 @@ _DROP_EXHAUSTED = Statement(
     )
 )
 _gone = agents.c.revoked_at.is_not(None)
-# Informed threads without another available agent are skipped: they wait.
+# Threads that were already informed and have no other available agent are skipped, because they can only wait.
 _WAITING = Statement(
     select(queue_heads.c.lane_id, queue_heads.c.agent_id)
     .join(agents, agents.c.id == queue_heads.c.agent_id)
@@ -157,8 +157,9 @@ _MISSING = Statement(
 
 
 def next_heads(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
-    """Returns and locks the first lanes with due work in which no run of the agent works; none for a caller whose token
-    has ended.
+    """Returns and locks the first lanes that have due work and no active run of the agent.
+
+    Returns none if the caller's token is no longer valid.
     """
     if token_hash is None:
         rows = _HEADS.all(tx, agent_id=agent_id, n=limit)
@@ -170,8 +171,10 @@ def next_heads(tx: Transaction, agent_id: str, limit: int, token_hash: str | Non
 def unserved_lanes(
     tx: Transaction, seen_before: int, *, lead_exists: bool, lead_is_online: bool, limit: int
 ) -> list[tuple[str, str]]:
-    """Returns (thread, agent) pairs with work for an agent that is revoked, or offline since ``seen_before``, and for
-    which an action is possible: a lead can take it, or the thread is not informed yet.
+    """Returns (thread, agent) pairs with work for an agent that is revoked, or offline since ``seen_before``.
+
+    Only pairs on which action is possible are returned: a lead can take the work, or the thread has not been informed
+    yet.
     """
     rows = _WAITING.all(tx, cutoff=seen_before, lead_exists=lead_exists, lead_is_online=lead_is_online, n=limit)
     return [(row["lane_id"], row["agent_id"]) for row in rows]
@@ -180,12 +183,12 @@ def unserved_lanes(
 def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
     """Recomputes an agent's head of a lane, and wakes the agent if work is due.
 
-    The head is locked first, so that on PostgreSQL the query behind it sees the latest commit of another writer.
+    The head is locked first, so that on PostgreSQL the query that follows sees the latest commit of another writer.
     """
     there = _lock(tx, agent_id, lane_id)
     lowest = _lowest(tx, agent_id, lane_id)
     if lowest is None:
-        if there:  # a head that did not exist yet belongs to another writer with due work
+        if there:  # a head that did not exist before belongs to another writer with due work
             _DROP_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id)
         return
     if there:
@@ -196,16 +199,16 @@ def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
 
 
 def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
-    """Records additional due work in a lane and wakes its agent: one statement, where `refresh` takes three.
+    """Records additional due work in a lane and wakes its agent. Uses one statement, while `refresh` needs three.
 
-    A writer that drops the head at the same time holds its lock and has not seen the new work; the head is made again.
+    A writer that concurrently drops the head holds its lock and has not seen the new work; the head is created again.
     """
     _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=order_key)
     tx.wake(agent_id)
 
 
 def exhausted(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Drops the locked head after a claim took everything it saw, unless a locked row was skipped."""
+    """Drops the locked head after a claim took all the work it saw, unless a locked row was skipped."""
     _DROP_EXHAUSTED.run(tx, agent_id=agent_id, lane_id=lane_id)
 
 
@@ -216,7 +219,7 @@ def announce(tx: Transaction, agent_id: str, lane_id: str) -> None:
 
 
 def repair(tx: Transaction) -> int:
-    """Makes missing heads. None should be missing; the sweep checks nevertheless. Returns their number."""
+    """Creates missing heads and returns their number. None should be missing; the sweep checks as a precaution."""
     rows = _MISSING.all(tx)
     for row in rows:
         refresh(tx, row["agent_id"], row["lane_id"])
@@ -224,7 +227,7 @@ def repair(tx: Transaction) -> int:
 
 
 def _lock(tx: Transaction, agent_id: str, lane_id: str) -> bool:
-    """Locks an agent's head of a lane. Returns False without one."""
+    """Locks an agent's head of a lane. Returns False if there is none."""
     return _LOCK_HEAD.first(tx, agent_id=agent_id, lane_id=lane_id) is not None
 
 
@@ -259,7 +262,7 @@ _CONTEXT_ARRIVED = Statement(
 
 
 def delay(tx: Transaction, message_id: str, agent_id: str | None, thread_id: str, seconds: float) -> None:
-    """Delays an unread message by so many seconds."""
+    """Delays an unread message by ``seconds``."""
     _DELAY.run(tx, inbox_message_id=message_id, new_due_at=tx.now + int(seconds * SECOND))
     if agent_id:
         refresh(tx, agent_id, thread_id)
@@ -271,12 +274,12 @@ def ended_delays(tx: Transaction) -> list[str]:
 
 
 def make_due(tx: Transaction, thread_id: str) -> None:
-    """Ends the expired delays in a thread. The thread must be locked."""
+    """Makes messages due whose delay in a thread has expired. The thread must be locked."""
     _refresh_heads(tx, _END_ENDED_DELAYS.all(tx, of_thread=thread_id, now=tx.now), thread_id)
 
 
 def context_arrived(tx: Transaction, thread_id: str) -> None:
-    """Makes the messages due that wait for the thread's history, once it was read or cannot be. The thread must be
+    """Makes messages due that wait for the thread's history, after it was read or could not be read. The thread must be
     locked.
     """
     _refresh_heads(tx, _CONTEXT_ARRIVED.all(tx, of_thread=thread_id), thread_id)
@@ -293,7 +296,7 @@ _is_worked_on = exists().where(
     leases.c.kind == literally(LeaseKind.WORK),
     leases.c.ended_at.is_(None),
 )
-# From the few agents to the first due row of each: no backlog is read.
+# Reads the first due row of each of the few agents, not the backlog.
 _AGENTS = Statement(
     select(agents.c.id).where(
         agents.c.revoked_at.is_(None),
@@ -306,7 +309,8 @@ _AGENTS = Statement(
 
 
 def agents_with_due_work(tx: Transaction) -> set[str]:
-    """Returns the ids of agents with unread notices, or with work in a lane without a run of theirs: the agents whose
-    poll would return something.
+    """Returns the ids of the agents whose poll would return something.
+
+    These agents have unread notices, or work in a lane in which they have no active run.
     """
     return {row["id"] for row in _AGENTS.all(tx)}

@@ -1,1 +1,1 @@
-"""Runs of agents that answer live: rows, events, pages, interrupts."""
+"""Runs of agents that stream their answers: rows, events, pages and interrupts."""

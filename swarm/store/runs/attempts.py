@@ -1,4 +1,4 @@
-"""Attempts at the same work: runs of one agent that answer the same messages, or work on the same task.
+"""Attempts at the same work: runs of one agent that answer the same messages or work on the same task.
 
 A message is answered again after a crash, a restart, or a retry by a person. Messages that were answered together may
 then be answered one by one, so two runs are attempts at the same work if they share any message. Only one run of a
@@ -31,7 +31,7 @@ class Attempts:
 
     @property
     def others(self) -> tuple[Row, ...]:
-        """All attempts but the run itself."""
+        """All attempts except the run itself."""
         return (*self.before, *self.after)
 
 
@@ -50,7 +50,7 @@ _OF_TASK = Statement(_runs((_t.task_id == bindparam("of_task")) & (_t.agent_id =
 
 
 def beside(tx: Transaction, run_id: str) -> Attempts | None:
-    """Returns the other attempts at the trigger of a run; None for an unknown run."""
+    """Returns a run and the other attempts at its trigger; None for an unknown run."""
     run = _GET.first(tx, run_id=run_id) if run_id else None
     if run is None:
         return None
@@ -63,7 +63,7 @@ def beside(tx: Transaction, run_id: str) -> Attempts | None:
 
 
 def shown(tx: Transaction, run_id: str) -> frozenset[str]:
-    """Returns the Slack timestamps of the messages of the other attempts, live ones and posts."""
+    """Returns the Slack timestamps of the other attempts' messages, both streamed answers and posts."""
     found = beside(tx, run_id)
     if found is None or not found.others:
         return frozenset()
@@ -93,7 +93,7 @@ def _moment(run: Row) -> tuple[int, str]:
 
 
 def _posts(tx: Transaction, run: Row) -> Iterable[Row]:
-    """All deliveries in answer to the trigger of a run, from any attempt."""
+    """Returns all deliveries that answer the trigger of a run, from any attempt."""
     if run["task_id"]:
         return deliveries.of_task(tx, run["task_id"])
     return [

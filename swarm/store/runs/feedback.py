@@ -1,4 +1,4 @@
-"""Feedback on answers: one opinion for each person and run, the last one given."""
+"""Feedback on answers: the latest opinion of each person about each run."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _OF_RUN = Statement(select(_f.user_id, _f.value).where(_f.run_id == bindparam("r
 
 
 def give(tx: Transaction, run_id: str, user_id: str, opinion: Opinion) -> bool:
-    """Stores a person's opinion of an answer in place of an earlier one. Returns False for the same opinion."""
+    """Stores a person's opinion of an answer, replacing an earlier one. Returns False if the opinion is unchanged."""
     return bool(_GIVE.run(tx, id=new_id(), run_id=run_id, user_id=user_id, value=opinion.value, now=tx.now))
 
 
 def of_run(tx: Transaction, run_id: str) -> Mapping[str, Opinion]:
-    """Returns the opinions of a run's answer by Slack user id."""
+    """Returns the opinions on a run's answer by Slack user id."""
     return {row["user_id"]: Opinion(row["value"]) for row in _OF_RUN.all(tx, run_id=run_id)}

@@ -1,4 +1,4 @@
-"""Interrupts: the questions of a run to people, and their outcome."""
+"""Interrupts: a run's questions to people, and their outcome."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _OF_RUN = Statement(select(interrupts).where(_i.run_id == bindparam("run_id")).o
 
 
 def _moves(column: ColumnElement[str]) -> dict[InterruptStep, Statement]:
-    """The updates of all steps, for rows selected by the column."""
+    """Returns the updates for all steps, for rows selected by the column."""
     return {
         step: Statement(
             update(interrupts)
@@ -100,7 +100,7 @@ def end(tx: Transaction, interrupt_id: str, step: InterruptStep) -> bool:
 
 
 def end_all(tx: Transaction, run_id: str, step: InterruptStep) -> int:
-    """Takes the step for all open interrupts of a run. Returns their number."""
+    """Takes the step for all open interrupts of a run. Returns the number of interrupts."""
     return _MOVES_OF_RUN[step].run(tx, of=run_id, now=tx.now)
 
 

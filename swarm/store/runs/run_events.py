@@ -1,7 +1,7 @@
 """The streamed answers of polling agents: rows written by any process and shown by the elected one.
 
-Only runs of polling agents have such rows, from their first moment on. A writer has locked the run's lease, so the
-numbers have no gaps and no row follows the end.
+Only runs of polling agents have such rows, from their start. A writer has locked the run's lease, so the numbers have
+no gaps and no row follows the end.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from swarm.store.tables import runs
 from swarm.store.tables.runs import run_events
 
 AT_ONCE: Final = 500
-"""The number of pieces read at once."""
+"""The maximum number of pieces read at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunEvent:
     """One row of `run_events`."""
 
-    seq: int  # 1 is the opening of the answer
+    seq: int  # 1 is the start of the answer
     piece: Piece
-    characters: int  # of all text up to here
+    characters: int  # of all text so far
 
 
 _PIECES: Final[dict[PieceKind, TypeAdapter[Any]]] = {
@@ -58,7 +58,7 @@ _AFTER = Statement(
     .order_by(_e.seq)
     .limit(AT_MOST_N)
 )
-# The first two conditions are those of the partial index of the runs that are not over.
+# The first two conditions match the partial index of unfinished runs.
 _RUNNING = Statement(
     select(runs.c.id)
     .join(run_events, (_e.run_id == runs.c.id) & (_e.seq == 1))
@@ -68,7 +68,9 @@ _RUNNING = Statement(
 
 
 def topic_of(run_id: str) -> str:
-    """Returns the topic of an answer. There are 256 topics, since processes keep a number for each for ever."""
+    """Returns the topic of an answer. There are only 256 topics, because a process keeps a counter for each topic
+    forever.
+    """
     return f"run-events:{run_id[-2:]}"
 
 
@@ -94,13 +96,13 @@ def add(tx: Transaction, run_id: str, piece: Piece) -> RunEvent:
 
 
 def last(tx: Transaction, run_id: str) -> RunEvent | None:
-    """Returns the newest piece; None for a run of an agent that does not poll."""
+    """Returns the newest piece; None if the run's agent does not poll."""
     row = _LAST.first(tx, run_id=run_id, n=1)
     return _event(row) if row else None
 
 
 def after(tx: Transaction, run_id: str, seq: int, limit: int = AT_ONCE) -> list[RunEvent]:
-    """Returns the pieces behind number ``seq``, in order."""
+    """Returns the pieces after number ``seq``, in order."""
     return [_event(row) for row in _AFTER.all(tx, run_id=run_id, after=seq, n=limit)]
 
 

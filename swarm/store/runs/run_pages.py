@@ -1,4 +1,4 @@
-"""The Slack messages of a run's answer: one, or several for a long answer."""
+"""The Slack messages that contain a run's answer: one, or several if the answer is long."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class RunPage:
     run_id: str
     page: int
     kind: PageKind
-    ts: str | None  # None: unknown; the message may exist
+    ts: str | None  # None if unknown; the message may exist
     phase: PagePhase
-    began_at: int  # microseconds, by the database's clock
-    text: str | None  # the whole text, known since the message is closing
+    began_at: int  # microseconds by the database's clock
+    text: str | None  # the complete text, known once the message is being closed
 
 
 _run_page = row_mapper(RunPage)
@@ -58,7 +58,7 @@ _KNOWN_IN_THREAD = Statement(
     .join(runs, runs.c.id == _m.run_id)
     .where(runs.c.thread_id == bindparam("thread_id"), _m.ts.is_not(None))
 )
-# The first condition is that of the partial index of the messages that are not closed.
+# The first condition matches the partial index of messages that are not closed.
 _to_seal = _m.phase != literally(PagePhase.CLOSED)
 _UNSEALED = Statement(
     select(runs.c.id)
@@ -101,12 +101,14 @@ _MOVES = {step: _move(step) for step in PageStep}
 
 
 def open_page(tx: Transaction, run_id: str, page: int, kind: PageKind) -> bool:
-    """Records that Slack is about to be asked for a message. Returns False if recorded before: it may exist already."""
+    """Records that Slack is about to be asked for a message. Returns False if already recorded: the message may
+    exist.
+    """
     return bool(_BEGIN.run(tx, run_id=run_id, page=page, kind=kind.value, now=tx.now))
 
 
 def page_opened(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
-    """Records that Slack has the message. Returns False if known, or if the message is closed."""
+    """Records that Slack has the message. Returns False if this is known, or if the message is closed."""
     return bool(_MOVES[PageStep.OPEN].run(tx, of_run=run_id, of_page=page, new_ts=ts))
 
 
@@ -116,12 +118,12 @@ def page_reopened(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
 
 
 def page_text(tx: Transaction, run_id: str, page: int, text: str) -> bool:
-    """Stores the whole text of a message before its close, for a later repair. Returns False if it is closed."""
+    """Stores the complete text of a message before it is closed, for a later repair. Returns False if it is closed."""
     return bool(_TEXT.run(tx, of_run=run_id, of_page=page, new_text=text))
 
 
 def page_closed(tx: Transaction, run_id: str, page: int) -> bool:
-    """Marks a message as final. Returns False if it was."""
+    """Marks a message as final. Returns False if it is final already."""
     return bool(_MOVES[PageStep.CLOSE].run(tx, of_run=run_id, of_page=page))
 
 
@@ -131,24 +133,25 @@ def of_run(tx: Transaction, run_id: str) -> list[RunPage]:
 
 
 def unsealed(tx: Transaction) -> list[str]:
-    """Returns the ids of ended runs with a message that may still grow, or lacks its ending."""
+    """Returns the ids of ended runs with a message that may still grow or lacks its ending."""
     return [row["id"] for row in _UNSEALED.all(tx)]
 
 
 def is_unsealed_in_thread(tx: Transaction, thread_id: str, agent_id: str) -> bool:
-    """Whether an agent has such a run in a thread."""
+    """Returns whether an agent has such a run in a thread."""
     return _UNSEALED_IN_THREAD.first(tx, thread_id=thread_id, agent_id=agent_id) is not None
 
 
 def known_in_thread(tx: Transaction, thread_id: str) -> frozenset[str]:
-    """Returns the timestamps of all known messages of answers in a thread, to be excluded from a search."""
+    """Returns the timestamps of all known answer messages in a thread, which are excluded from a search."""
     return frozenset(row["ts"] for row in _KNOWN_IN_THREAD.all(tx, thread_id=thread_id))
 
 
 def begins_after(tx: Transaction, run_id: str, page: int) -> int:
-    """Returns a moment of Slack's clock, in microseconds, before any possible start of a page.
+    """Returns a time on Slack's clock, in microseconds, before any possible start of a page.
 
-    Derived from earlier pages of the run and the messages it answers: our own clock may be set, or differ from Slack's.
+    The time is derived from earlier pages of the run and the messages that it answers, because our own clock may be
+    changed or differ from Slack's.
     """
     run = _ANSWERED.first(tx, run_id=run_id)
     if run is None:

@@ -1,7 +1,7 @@
 """Runs: their rows, and the steps of their state machine.
 
-Each function checks the present state: a process that was given up, and whose run another process has ended, changes
-nothing and gets False. A caller that locks a thread or a lease as well locks these first.
+Each function checks the current state. If a process was considered dead and another process has ended its run, the
+first process changes nothing and gets False. A caller that also locks a thread or a lease locks these first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from swarm.store.tables import runs, threads
 from swarm.store.tables.work import tasks
 
 RUNS: Final = "runs"
-"""The topic that wakes the processes with runs: people want one stopped."""
+"""The topic that wakes the processes with runs when a person requests a stop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class Run:
     thread_id: str | None
     lease_token: str
     trigger_id: str
-    inbox_message_ids: tuple[str, ...]  # the inbox messages that it answers
+    inbox_message_ids: tuple[str, ...]  # the inbox messages that the run answers
     task_id: str | None
     conversation_id: str
     agui_run_id: str
@@ -56,7 +56,7 @@ class Run:
     attempt: int
     stop_requested_at: int | None
     stop_requested_by: str | None
-    outcome: RunOutcome | None  # how the run ended, known since it is closing
+    outcome: RunOutcome | None  # how the run ended; set once the run is closing
     outcome_note: str | None
     final_text: str | None
     final_closing: Closing | None
@@ -80,7 +80,7 @@ _VALUES: dict[str, BindParameter[object]] = {
         "agui_run_id", "requester", "attempt",
     )
 }  # fmt: skip
-# The conflict is with the partial unique indexes: the trigger, or the lease, is in somebody's hands.
+# The conflict is with the partial unique indexes: another run has the trigger or the lease.
 _START = Statement(
     lambda insert: (
         insert(runs)
@@ -123,7 +123,9 @@ _WAITING_IN_THREAD = Statement(
 
 
 def _request_stop(column: ColumnElement[Any]) -> Statement:
-    """Only a run can be stopped: where it is over, what is left is to show its end."""
+    """Returns the update that requests a stop. Only a running run can be stopped; after that, only its end remains to
+    be shown.
+    """
     statement = update(runs).where(
         column == bindparam("of"), _t.status == literally(RunStatus.RUNNING), _t.stop_requested_at.is_(None)
     )
@@ -171,7 +173,7 @@ _FORGET = Statement(
 
 
 def _move(step: RunStep) -> Statement:
-    """The update of one step. What was noted before stays, unless there is something new to say."""
+    """Returns the update for one step. An existing note is kept unless a new one is given."""
     transition = RUN_TRANSITIONS[step]
     note = func.coalesce(bindparam("note", type_=Text), _t.outcome_note)
     values: dict[str, object] = dict(arrive(transition)) | {"outcome_note": note}
@@ -200,7 +202,7 @@ def start(
     inbox_message_ids: Sequence[str] = (),
     run_id: str | None = None,
 ) -> Run | None:
-    """Stores a new run. Returns None if another one for this trigger or lease is unfinished (`in_hand` finds it)."""
+    """Stores a new run. Returns None if another run for this trigger or lease is unfinished (`in_hand` finds it)."""
     run_id = run_id or new_id()
     started = _START.run(
         tx,
@@ -229,13 +231,13 @@ def get(tx: Transaction, run_id: str) -> Run | None:
 
 
 def locked(tx: Transaction, run_id: str) -> Run | None:
-    """Returns a run, locked until the transaction ends: its process cannot store its end meanwhile."""
+    """Returns a run, locked until the transaction ends, so that its process cannot store its end in the meantime."""
     row = _GET_LOCKED.first(tx, id=run_id)
     return _run(row) if row else None
 
 
 def in_hand(tx: Transaction, trigger_id: str) -> Run | None:
-    """Returns the unfinished run for a trigger: of a process that works on it, or did until it died."""
+    """Returns the unfinished run for a trigger. Its process may still be working on it or may have died."""
     row = _IN_HAND.first(tx, trigger_id=trigger_id)
     return _run(row) if row else None
 
@@ -257,7 +259,7 @@ def of_thread(tx: Transaction, thread_id: str, limit: int = 100) -> list[Run]:
 
 
 def last_heard(tx: Transaction, thread_id: str, agent_id: str) -> Run | None:
-    """Returns the newest run of an agent in a thread that received its input; None without one."""
+    """Returns the newest run of an agent in a thread that received its input; None if there is none."""
     row = _LAST_HEARD.first(tx, thread_id=thread_id, agent_id=agent_id)
     return _run(row) if row else None
 
@@ -270,9 +272,9 @@ def of_task(tx: Transaction, task_id: str, limit: int = 100) -> list[Run]:
 def closing(
     tx: Transaction, run_id: str, *, text: str, closing: Closing, outcome: RunOutcome, note: str | None = None
 ) -> bool:
-    """Stores the outcome and the last message of a run. Returns False if the run is not running any more.
+    """Stores the outcome and the last message of a run. Returns False if the run is no longer running.
 
-    From here on any process can bring the run to its end. ``note`` is the reason of a failure.
+    After this, any process can complete the run. ``note`` is the reason for a failure.
     """
     return _step(
         tx,
@@ -286,17 +288,17 @@ def closing(
 
 
 def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) -> bool:
-    """Takes any step but CLOSE. Returns False if the run is in no state that allows it.
+    """Takes any step except CLOSE. Returns False if the run's state does not allow it.
 
-    The step of a closing run is that of its outcome (`RunOutcome.step`).
+    A closing run takes the step that matches its outcome (`RunOutcome.step`).
     """
     return _step(tx, step, run_id, note)
 
 
 def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_id: str | None = None) -> int:
-    """Records that a person (a Slack user's id) wants a run stopped, or all runs in a thread. Returns how many are new.
+    """Records that a person (given by Slack user id) requests to stop a run, or all runs in a thread.
 
-    Their processes are woken, and find them with `stops_wanted`.
+    Returns the number of new requests. The processes of the runs are woken and find the requests with `stops_wanted`.
     """
     statement = _REQUEST_STOP if run_id else _REQUEST_STOP_IN_THREAD
     asked = statement.all(tx, of=run_id or thread_id, by=by, now=tx.now)
@@ -315,23 +317,25 @@ def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_
 
 
 def stops_wanted(tx: Transaction) -> list[str]:
-    """Returns the ids of the running runs that people want stopped."""
+    """Returns the ids of running runs that people have requested to stop."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
 
 
 def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
-    """Whether people can stop something in a thread: an unfinished run, or a task of an agent."""
+    """Returns whether people can stop anything in a thread: an unfinished run, or a task of an agent."""
     return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
 
 
 def latest_to_stop(tx: Transaction, team: str, channel: str) -> str | None:
-    """Returns the id of the most recently active thread of a channel in which people can stop something."""
+    """Returns the id of the most recently active thread in a channel in which people can stop something."""
     row = _LATEST_STOPPABLE.first(tx, team=team, channel=channel)
     return row["id"] if row else None
 
 
 def retry(tx: Transaction, run: Run, by: str) -> bool:
-    """Records that a person retries a run. Returns False for a retried run, or one without failure or stop."""
+    """Records that a person retries a run. Returns False if it was already retried, or if it neither failed nor was
+    stopped.
+    """
     marked = bool(_RETRY.run(tx, run_id=run.id, by=by, now=tx.now))
     if marked:
         history.record(tx, "turn.retry", run.id, thread_id=run.thread_id, agent_id=run.agent_id, reason=f"by <@{by}>")
@@ -339,7 +343,7 @@ def retry(tx: Transaction, run: Run, by: str) -> bool:
 
 
 def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
-    """Ends the waiting runs of a thread, in which people wrote something other than a decision. Returns these runs."""
+    """Ends the waiting runs of a thread in which people wrote something other than a decision. Returns these runs."""
     waiting = [_run(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
     superseded = [run for run in waiting if _step(tx, RunStep.SUPERSEDE, run.id, None)]
     for run in superseded:
@@ -348,7 +352,7 @@ def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` runs that ended before the moment, with all their rows. Returns their number."""
+    """Deletes up to ``limit`` runs that ended before ``before``, with all their rows. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
 
 
@@ -358,6 +362,6 @@ def _step(tx: Transaction, step: RunStep, run_id: str, note: str | None, **value
     if not _MOVES[step].run(tx, run_id=run_id, note=note, **params):
         return False
     run = get(tx, run_id)
-    assert run is not None  # it was changed just now
+    assert run is not None  # the row was changed just now
     history.record(tx, f"turn.{step}", run_id, thread_id=run.thread_id, agent_id=run.agent_id, reason=note)
     return True

@@ -1,7 +1,8 @@
-"""The tables. Moments are microseconds since 1970 UTC, documents are JSON text, identifiers are UUID version 7.
+"""The tables of the database.
 
-Values are guarded here (CHECK, unique and partial unique indexes); transitions are guarded by the ``WHERE`` of each
-update. Both come from the enums of the domain.
+Times are microseconds since 1970 UTC, documents are JSON text, and identifiers are UUID version 7. Values are guarded
+here (CHECK, unique and partial unique indexes); transitions are guarded by the ``WHERE`` of each update. Both are
+derived from the enums of the domain.
 """
 
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents

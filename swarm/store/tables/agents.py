@@ -34,7 +34,7 @@ agents = Table(
     one_of("role", Role),
     one_of("reach", Reach),
 )
-# A name is free again after the agent was revoked.
+# A name becomes available again after its agent was revoked.
 Index(
     "uq_agents_name",
     agents.c.name,
@@ -55,11 +55,11 @@ Index("ix_agent_tokens_agent", agent_tokens.c.agent_id)
 _has_ended = agent_tokens.c.revoked_at.is_not(None)
 Index("ix_agent_tokens_revoked", agent_tokens.c.revoked_at, sqlite_where=_has_ended, postgresql_where=_has_ended)
 
-# Messages between agents: to one agent, or in a channel of theirs.
+# Messages between agents: to a single agent, or in an agent channel.
 agent_messages = Table(
     "agent_messages",
     metadata,
-    Column("id", Text, primary_key=True),  # in the order of time
+    Column("id", Text, primary_key=True),  # ordered by time
     Column("channel", Text),
     Column("recipient_id", Text, ForeignKey("agents.id")),
     Column("sender_id", Text, ForeignKey("agents.id"), nullable=False),

@@ -1,8 +1,8 @@
 """Searchable documents, their pieces, and the full-text index over them.
 
 The index ``document_words`` is a virtual table (FTS5) on SQLite and a table with a ``tsvector`` on PostgreSQL, so its
-statements differ by engine. Both store the words made of a piece by `swarm.domain.documents.words_of`, not its text:
-the splitting and normalization of words is the same on both, independent of version, locale and configuration.
+statements differ by engine. Both store the words that `swarm.domain.documents.words_of` extracts from a piece, not its
+text. Words are therefore split and normalized identically on both, independent of version, locale and configuration.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ documents = Table(
     "documents",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("path", Text, nullable=False, unique=True),  # below the folder, with slashes
+    Column("path", Text, nullable=False, unique=True),  # relative to the folder, with slashes
     Column("title", Text, nullable=False),
     Column("size", BigInteger, nullable=False),  # bytes
-    Column("modified_ns", BigInteger, nullable=False),  # by the file system; 0: check again
+    Column("modified_ns", BigInteger, nullable=False),  # from the file system; 0: check again
     Column("digest", Text, nullable=False),  # SHA-256 of the file's bytes; empty: read again
 )
 
@@ -50,22 +50,22 @@ document_pieces = Table(
 )
 
 document_words = table(WORDS, column("rowid"), column("heading"), column("words", TSVECTOR))
-"""For statements; ``heading`` on SQLite only. A row has the number of its piece."""
+"""For statements; ``heading`` exists on SQLite only. Each row has the number of its piece."""
 
-# The tokenizer splits at ASCII separators only: words separated by blanks stay unchanged.
+# The tokenizer only splits at ASCII separators, so words separated by spaces are unchanged.
 _ON_SQLITE: Final = (f"CREATE VIRTUAL TABLE {WORDS} USING fts5(heading, words, tokenize='ascii')",)
 _ON_POSTGRESQL: Final = (
     f"CREATE TABLE {WORDS} ("
     "rowid BIGINT NOT NULL, words TSVECTOR NOT NULL, "
     f"CONSTRAINT pk_{WORDS} PRIMARY KEY (rowid), "
     f"CONSTRAINT fk_{WORDS}_rowid FOREIGN KEY (rowid) REFERENCES document_pieces (id) ON DELETE CASCADE)",
-    # Without the list of pending entries, since every search would have to read it.
+    # Without the list of pending entries, because every search would have to read it.
     f"CREATE INDEX ix_{WORDS} ON {WORDS} USING gin (words) WITH (fastupdate = off)",
 )
 
 
 def _run(when: str, dialect: str | None, *statements: str) -> None:
-    """Runs statements with the creation or removal of the table of pieces."""
+    """Runs statements when the table of pieces is created or dropped."""
     for statement in statements:
         ddl = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(document_pieces, when, ddl.execute_if(dialect=dialect))
@@ -77,7 +77,8 @@ _run("before_drop", None, f"DROP TABLE {WORDS}")
 
 
 def is_described(name: str | None, kind: str, parents: object) -> bool:
-    """Whether `metadata` describes the object ``name`` of a database: all but the full-text index and its parts.
+    """Returns whether `metadata` describes the database object ``name``: everything except the full-text index and its
+    parts.
 
     For Alembic's ``include_name``; without it Alembic would propose to drop them.
     """

@@ -18,12 +18,12 @@ from sqlalchemy import (
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
 from swarm.store.tables.schema import Serial, metadata, one_of
 
-# Idempotency keys of events without a timestamp of their own, and of tool calls with results.
+# Idempotency keys of events that have no timestamp, and of tool calls with results.
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
     Column("key", Text, primary_key=True),
-    Column("result", Text),  # JSON; of a tool call: its answer
+    Column("result", Text),  # JSON; for a tool call, its answer
     Column("created_at", BigInteger, nullable=False),
 )
 Index("ix_idempotency_keys_created", idempotency_keys.c.created_at)
@@ -36,29 +36,29 @@ deliveries = Table(
     Column("kind", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
-    Column("agent_id", Text, ForeignKey("agents.id")),  # null: the coordinator itself speaks
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: posted by the coordinator itself
     Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
     Column("channel", Text, nullable=False),
     Column("thread_ts", Text),
     Column("target_ts", Text),
     Column("text", Text, nullable=False),
     Column("broadcast", Boolean, nullable=False),
-    Column("idempotency_key", Text, unique=True),  # idempotency key of the effect
+    Column("idempotency_key", Text, unique=True),  # identifies the effect
     Column("attempts", Integer, nullable=False),
-    Column("due_at", BigInteger),  # time of the next attempt; while sending: of the first doubt; null once over
+    Column("due_at", BigInteger),  # time of the next attempt; while sending, time of the first doubt; null once over
     Column("expires_at", BigInteger),
     Column("sent_ts", Text),
     Column("error", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
-    Column("task_id", Text, ForeignKey("tasks.id")),  # the subject of the delivery
-    Column("updates_id", Text),  # of an update: the delivery of the changed message
-    Column("stops_task_id", Text),  # the task stopped by its button
-    Column("stops_run_id", Text),  # the run stopped by its button
-    Column("closing", Text),  # JSON: the part below the text, and its answer
-    Column("person", Text),  # of a post: the only user to see it; null: visible in the channel
-    Column("mark", Text, one_of("mark", Mark)),  # of a reaction: its meaning
-    # a reaction is removed, or an update replaces the Retry button by its text
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the delivery is about
+    Column("updates_id", Text),  # for an update: the delivery whose message is changed
+    Column("stops_task_id", Text),  # the task that the message's button stops
+    Column("stops_run_id", Text),  # the run that the message's button stops
+    Column("closing", Text),  # JSON: the part below the text, and the answer it belongs to
+    Column("person", Text),  # for a post: the only user who sees it; null: visible in the channel
+    Column("mark", Text, one_of("mark", Mark)),  # for a reaction: its meaning
+    # a reaction is removed, or an update replaces the Retry button with its text
     Column("removes", Boolean, nullable=False, server_default=false()),
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
@@ -71,7 +71,7 @@ Index("ix_deliveries_due", deliveries.c.due_at, sqlite_where=_open, postgresql_w
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
 Index("ix_deliveries_task", deliveries.c.task_id)
 
-# Roles of a single process: a lease, with a term that grows with each change of holder.
+# Roles of a single process: a lease, with a term that increases with each change of holder.
 elections = Table(
     "elections",
     metadata,
@@ -87,7 +87,7 @@ history = Table(
     metadata,
     Column("seq", Serial, primary_key=True, autoincrement=True),
     Column("at", BigInteger, nullable=False),
-    Column("subject", Text, nullable=False),  # the id of the changed entity; of a Slack message: CHANNEL:TS
+    Column("subject", Text, nullable=False),  # the id of the changed entity; for a Slack message: CHANNEL:TS
     Column("thread_id", Text),
     Column("change", Text, nullable=False),  # for example "inbox.claim"
     Column("agent_id", Text),
@@ -99,7 +99,7 @@ Index("ix_history_thread", history.c.thread_id, history.c.seq)
 _threadless = history.c.thread_id.is_(None)
 Index(
     "ix_history_threadless",
-    history.c.thread_id,  # or SQLite would rather use the index above, and read them all
+    history.c.thread_id,  # otherwise SQLite would use the index above and read all rows
     history.c.at,
     sqlite_where=_threadless,
     postgresql_where=_threadless,

@@ -1,4 +1,4 @@
-"""Runs of streaming agents: their messages, events, questions and feedback."""
+"""Runs of agents that stream their answers: messages, events, questions and feedback."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ runs = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
-    Column("thread_id", Text, ForeignKey("threads.id")),  # null: of a task without a thread
-    Column("lease_token", Text, nullable=False),  # no reference, for leases are forgotten earlier
+    Column("thread_id", Text, ForeignKey("threads.id")),  # null for a task without a thread
+    Column("lease_token", Text, nullable=False),  # not a foreign key, because leases are deleted earlier
     Column("trigger_id", Text, nullable=False),  # the first inbox message, the task or the notice
     Column("inbox_message_ids", Text, nullable=False),  # JSON list: the answered inbox messages
-    Column("task_id", Text, ForeignKey("tasks.id")),  # the task of the run
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the run works on
     Column("conversation_id", Text, nullable=False),
     Column("agui_run_id", Text, nullable=False),
     Column("requester", Text),  # a Slack user id
     Column("status", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("stop_requested_at", BigInteger),
-    Column("stop_requested_by", Text),  # a Slack user's id
+    Column("stop_requested_by", Text),  # a Slack user id
     Column("outcome", Text),  # end of the run; null while running
-    Column("outcome_note", Text),  # the reason of a failure
-    Column("final_text", Text),  # of the last message, whole
+    Column("outcome_note", Text),  # the reason for a failure
+    Column("final_text", Text),  # the complete text of the last message
     Column("final_closing", Text),  # JSON: the part below the text
     Column("retried_at", BigInteger),
-    Column("retried_by", Text),  # a Slack user's id
+    Column("retried_by", Text),  # a Slack user id
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     one_of("status", RunStatus),
@@ -49,8 +49,8 @@ runs = Table(
     CheckConstraint("(ended_at IS NULL) = (status IN ('running', 'closing', 'waiting'))", name="ended"),
     CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name="closing_is_known"),
 )
-_unfinished = runs.c.status.in_(("closing", "running"))  # in the same order as in the statements, for SQLite
-# The locks that keep two processes from running one trigger.
+_unfinished = runs.c.status.in_(("closing", "running"))  # in the same order as in the statements; SQLite requires this
+# These locks prevent two processes from running the same trigger.
 for _index, _column in (("uq_runs_trigger", runs.c.trigger_id), ("uq_runs_lease", runs.c.lease_token)):
     Index(_index, _column, unique=True, sqlite_where=_unfinished, postgresql_where=_unfinished)
 _open_run = runs.c.ended_at.is_(None)
@@ -66,10 +66,10 @@ run_messages = Table(
     Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("page", Integer, nullable=False),  # 1 is the first
     Column("kind", Text, nullable=False),
-    Column("ts", Text),  # null: not known
+    Column("ts", Text),  # null if unknown
     Column("phase", Text, nullable=False),
     Column("began_at", BigInteger, nullable=False),
-    Column("text", Text),  # the whole text, once the message is closing
+    Column("text", Text),  # the complete text, once the message is being closed
     PrimaryKeyConstraint("run_id", "page"),
     one_of("kind", PageKind),
     one_of("phase", PagePhase),
@@ -83,10 +83,10 @@ run_events = Table(
     "run_events",
     metadata,
     Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    Column("seq", Integer, nullable=False),  # 1 is the opening
+    Column("seq", Integer, nullable=False),  # 1 is the start
     Column("kind", Text, nullable=False),
     Column("payload", Text, nullable=False),  # JSON: the event
-    Column("characters", Integer, nullable=False),  # of all text up to here
+    Column("characters", Integer, nullable=False),  # of all text so far
     Column("created_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("run_id", "seq"),
     one_of("kind", PieceKind),
@@ -98,9 +98,9 @@ interrupts = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    Column("agent_interrupt_id", Text, nullable=False),  # the agent's own, which a resume names
+    Column("agent_interrupt_id", Text, nullable=False),  # the agent's own id, used by a resume
     Column("prompt", Text, nullable=False),
-    Column("payload", Text, nullable=False),  # JSON: the whole question
+    Column("payload", Text, nullable=False),  # JSON: the complete question
     Column("status", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),

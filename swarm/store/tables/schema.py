@@ -1,4 +1,4 @@
-"""The common part of all tables."""
+"""Helpers shared by all tables."""
 
 from __future__ import annotations
 

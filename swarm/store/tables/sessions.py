@@ -21,11 +21,11 @@ from swarm.store.tables.schema import metadata, one_of
 sessions = Table(
     "sessions",
     metadata,
-    Column("agent", Text, nullable=False),  # its name
+    Column("agent", Text, nullable=False),  # the agent's name
     Column("id", Text, nullable=False),
     Column("metadata", Text, nullable=False),  # JSON object
-    Column("edition", Integer, nullable=False),  # grows when current messages are replaced or summarised
-    Column("summary", Text),  # stands for the older messages
+    Column("edition", Integer, nullable=False),  # increases when current messages are replaced or summarised
+    Column("summary", Text),  # replaces the older messages
     Column("summarised_to", BigInteger, nullable=False),  # the position of the last message in the summary; 0: none
     Column("summarised_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
@@ -45,10 +45,10 @@ session_messages = Table(
     Column("position", BigInteger, nullable=False),  # 1 is the first
     Column("role", Text, nullable=False),
     Column("content", Text, nullable=False),  # JSON: all other parts of the message
-    Column("agui_run_id", Text),  # of its run; null: added singly
+    Column("agui_run_id", Text),  # the message's run; null: added individually
     Column("created_at", BigInteger, nullable=False),
-    Column("replaced_at", BigInteger),  # when another attempt replaced it; null: part of the conversation
-    Column("source", Text),  # the inbox message or task with this text; null: not from Slack, or by the agent
+    Column("replaced_at", BigInteger),  # when another attempt replaced the message; null: part of the conversation
+    Column("source", Text),  # the inbox message or task with this text; null: not from Slack, or written by the agent
     PrimaryKeyConstraint("agent", "session_id", "position"),
     ForeignKeyConstraint(["agent", "session_id"], ["sessions.agent", "sessions.id"], ondelete="CASCADE"),
     one_of("role", MessageRole),
@@ -66,10 +66,10 @@ model_usage = Table(
     "model_usage",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("agent", Text, nullable=False),  # its name
+    Column("agent", Text, nullable=False),  # the agent's name
     Column("door", Text, nullable=False),
-    Column("session_id", Text, nullable=False),  # no reference, for sessions are forgotten on their own
-    Column("run_id", Text, nullable=False),  # empty: not in Slack
+    Column("session_id", Text, nullable=False),  # not a foreign key, because sessions are deleted separately
+    Column("run_id", Text, nullable=False),  # empty if not in Slack
     Column("requester", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("outcome", Text, nullable=False),
@@ -80,7 +80,7 @@ model_usage = Table(
     Column("cache_read_tokens", BigInteger, nullable=False),
     Column("cache_write_tokens", BigInteger, nullable=False),
     Column("tool_calls", BigInteger, nullable=False),
-    Column("cost_microdollars", BigInteger),  # null: not known
+    Column("cost_microdollars", BigInteger),  # null if unknown
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
     Column("purpose", Text, one_of("purpose", UsagePurpose), nullable=False, server_default="answer"),
@@ -95,10 +95,10 @@ conversation_locks = Table(
     "conversation_locks",
     metadata,
     Column("client", Text, nullable=False),  # owner of the conversation: an agent's id, or "operator"
-    Column("agent", Text, nullable=False),  # its name
-    Column("conversation", Text, nullable=False),  # the client's name of the conversation
-    Column("agui_run_id", Text, nullable=False),  # the run with the lock
-    Column("expires_at", BigInteger, nullable=False),  # end of the lock without renewal
+    Column("agent", Text, nullable=False),  # the agent's name
+    Column("conversation", Text, nullable=False),  # the client's id of the conversation
+    Column("agui_run_id", Text, nullable=False),  # the run that holds the lock
+    Column("expires_at", BigInteger, nullable=False),  # when the lock expires without renewal
     PrimaryKeyConstraint("client", "agent", "conversation"),
 )
 Index("ix_conversation_locks_expires", conversation_locks.c.expires_at)

@@ -1,4 +1,4 @@
-"""Conversations in Slack: threads, their messages, gaps in the events, people."""
+"""Conversations in Slack: threads, their messages, gaps in the events, and people."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ threads = Table(
     Column("thread_ts", Text, nullable=False),
     Column("channel_type", Text, nullable=False),
     Column("owner_id", Text, ForeignKey("agents.id")),
-    Column("epoch", Integer, nullable=False),  # counts the changes of owner
+    Column("epoch", Integer, nullable=False),  # number of owner changes
     Column("context", Text, nullable=False),
-    Column("context_due_at", BigInteger),  # time of the next read of its history; of a running read: its deadline
+    Column("context_due_at", BigInteger),  # when its history is read next; during a read, its deadline
     Column("context_failures", Integer, nullable=False),
-    Column("queued_notice_at", BigInteger),  # time of the notice that no agent is online; null once answered
-    Column("active_at", BigInteger, nullable=False),  # the last message or answer
-    # Later messages without routing were missed.
+    Column("queued_notice_at", BigInteger),  # when people were told that no agent is online; null once answered
+    Column("active_at", BigInteger, nullable=False),  # time of the last message or answer
+    # Later messages that were not routed were missed.
     Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
@@ -55,15 +55,15 @@ thread_messages = Table(
     Column("ts", Text, nullable=False),
     Column("thread_ts", Text, nullable=False),
     Column("author_id", Text, nullable=False),
-    Column("author_name", Text),  # null: not looked up yet
+    Column("author_name", Text),  # null if not looked up yet
     Column("author_kind", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("files", Text, nullable=False),  # JSON list
     Column("edited_ts", Text),
     Column("deleted_at", BigInteger),
     Column("stored_at", BigInteger, nullable=False),
-    Column("routed_at", BigInteger),  # null: only read from history so far
-    Column(  # of the author, at the time of storing
+    Column("routed_at", BigInteger),  # null if only read from history so far
+    Column(  # standing of the author when the message was stored
         "standing", Text, one_of("standing", Standing), nullable=False, server_default=Standing.UNVERIFIED.value
     ),
     PrimaryKeyConstraint("team", "channel", "ts"),
@@ -83,26 +83,26 @@ Index("ix_thread_messages_deleted", thread_messages.c.deleted_at, sqlite_where=_
 forgotten = Table(
     "forgotten",
     metadata,
-    Column("person", Text, primary_key=True),  # a digest of the team and the user's id
+    Column("person", Text, primary_key=True),  # a digest of the team and the user id
     Column("forgotten_at", BigInteger, nullable=False),
 )
 
-# Up to where the events of a workspace are complete. One row stands for all conversations (`ALL`); the others are
+# The point up to which the events of a workspace are complete. One row covers all conversations (`ALL`); the others are
 # conversations read after a gap.
 watermarks = Table(
     "watermarks",
     metadata,
     Column("team", Text, nullable=False),
     Column("channel", Text, nullable=False),
-    Column("ts", Text, nullable=False),  # everything up to here was processed
-    # Of the row `ALL`: the beginning of the open gap, and the number of gaps so far.
+    Column("ts", Text, nullable=False),  # everything up to this timestamp was processed
+    # For the row `ALL`: the beginning of the open gap, and the number of gaps so far.
     Column("gap_since", Text),
     Column("gaps", Integer, nullable=False, server_default="0"),
     PrimaryKeyConstraint("team", "channel"),
 )
 
-# Messages that cannot be routed yet. Replies to unknown threads, whose first message may arrive later, are kept for a
-# while; messages of unverified authors are kept until their verification.
+# Messages that cannot be routed yet. Replies to unknown threads, whose first message may arrive later, are kept for
+# some time; messages of unverified authors are kept until their verification.
 early_messages = Table(
     "early_messages",
     metadata,
@@ -124,15 +124,15 @@ Index(
     postgresql_where=_unverified,
 )
 
-# People of Slack with messages to the swarm: their standing, and the number of their recent messages.
+# People who write to the swarm in Slack: their standing, and the number of their recent messages.
 people = Table(
     "people",
     metadata,
-    Column("team", Text, nullable=False),  # ours
+    Column("team", Text, nullable=False),  # our own team
     Column("user_id", Text, nullable=False),
-    Column("standing", Text),  # null: Slack was not asked
+    Column("standing", Text),  # null if Slack was not asked
     Column("verified_at", BigInteger),
-    Column("window_started_at", BigInteger),  # of the minute in which their messages are counted
+    Column("window_started_at", BigInteger),  # start of the minute in which their messages are counted
     Column("window_count", BigInteger, nullable=False, server_default="0"),
     PrimaryKeyConstraint("team", "user_id"),
     one_of("standing", Standing),

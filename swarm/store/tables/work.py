@@ -27,24 +27,24 @@ tasks = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("thread_id", Text, ForeignKey("threads.id")),
-    Column("lane_id", Text, nullable=False),  # its queue: the thread, or the task itself without one
+    Column("lane_id", Text, nullable=False),  # its lane: the thread, or the task itself if it has no thread
     Column("title", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("agent_id", Text, ForeignKey("agents.id")),  # null: not assigned
-    Column("created_by", Text, ForeignKey("agents.id")),  # gets a notice of its end; null: an operator
+    Column("created_by", Text, ForeignKey("agents.id")),  # receives a notice when the task ends; null: an operator
     Column("requester", Text),  # a Slack user id
     Column("parent_id", Text, ForeignKey("tasks.id")),
-    Column("depth", Integer, nullable=False),  # 1 without a parent
-    Column("inbox_message_id", Text),  # the delegated message; no foreign key, since the message refers to its task
-    Column("epoch", Integer),  # of its thread, from the handover with the task; null: without handover
-    Column("attempts", Integer, nullable=False),  # lost leases
-    Column("claims", Integer, nullable=False),  # leases so far
+    Column("depth", Integer, nullable=False),  # 1 if the task has no parent
+    Column("inbox_message_id", Text),  # the delegated message; no foreign key: the message refers to its task
+    Column("epoch", Integer),  # epoch of the thread since it was handed over with the task; null: not handed over
+    Column("attempts", Integer, nullable=False),  # number of lost leases
+    Column("claims", Integer, nullable=False),  # number of leases so far
     Column("order_key", BigInteger, nullable=False),
-    Column("delay_reason", Text),  # the reason of a delay
-    Column("due_at", BigInteger),  # of a held task: end of the delay
-    Column("offer_ends_at", BigInteger),  # of an offered task: its deadline; declined afterwards
+    Column("delay_reason", Text),  # the reason for a delay
+    Column("due_at", BigInteger),  # for a held task: when the delay ends
+    Column("offer_ends_at", BigInteger),  # for an offered task: its deadline, after which it counts as declined
     Column("lease_token", Text),  # its last lease
     Column("progress", Text),
     Column("percent", Integer),
@@ -99,16 +99,16 @@ inbox_messages = Table(
     Column("ts", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("matched_by", Text, nullable=False),
-    Column("reason", Text, nullable=False),  # the reason of its routing
-    Column("attempts", Integer, nullable=False),  # lost leases
-    Column("claims", Integer, nullable=False),  # leases so far
+    Column("reason", Text, nullable=False),  # why the message was routed to the agent
+    Column("attempts", Integer, nullable=False),  # number of lost leases
+    Column("claims", Integer, nullable=False),  # number of leases so far
     Column("order_key", BigInteger, nullable=False),
-    Column("delay_reason", Text),  # the reason of a delay
-    Column("due_at", BigInteger),  # of a held message: end of the delay
+    Column("delay_reason", Text),  # the reason for a delay
+    Column("due_at", BigInteger),  # for a held message: when the delay ends
     Column("lease_token", Text),  # its last lease
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
-    Column("task_id", Text, ForeignKey("tasks.id")),  # the task it was delegated as, or follows up
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the message was delegated as or follows up
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("delay_reason", InboxDelay),
@@ -138,13 +138,13 @@ Index("ix_inbox_messages_task", inbox_messages.c.task_id)
 _dead = inbox_messages.c.status == text("'dead'")
 Index("ix_inbox_messages_dead", inbox_messages.c.id, sqlite_where=_dead, postgresql_where=_dead)
 
-# The head of each lane of each agent's queue: a claim reads these few rows instead of the whole backlog.
+# The head of each lane of each agent's queue. A claim reads these few rows instead of the complete backlog.
 queue_heads = Table(
     "queue_heads",
     metadata,
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
-    Column("lane_id", Text, nullable=False),  # a thread, or a task without one
-    Column("order_key", BigInteger, nullable=False),  # the lowest among the lane's due messages and tasks
+    Column("lane_id", Text, nullable=False),  # a thread, or a task without a thread
+    Column("order_key", BigInteger, nullable=False),  # the lowest key among the lane's due messages and tasks
     PrimaryKeyConstraint("agent_id", "lane_id"),
 )
 Index("ix_queue_heads_order", queue_heads.c.agent_id, queue_heads.c.order_key)
@@ -158,12 +158,12 @@ leases = Table(
     Column("thread_id", Text, ForeignKey("threads.id")),
     Column("trigger_id", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("hold", Boolean, nullable=False),  # lasts until finish, even if everything is answered
+    Column("hold", Boolean, nullable=False),  # lasts until the agent calls finish, even if everything is answered
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     Column("ended_as", Text),
-    Column("task_id", Text, ForeignKey("tasks.id")),  # the covered task; otherwise the lease covers messages
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task under the lease; otherwise the lease covers messages
     one_of("kind", LeaseKind),
     one_of("ended_as", LeaseEnd),
     CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
@@ -171,7 +171,7 @@ leases = Table(
 )
 _active = leases.c.ended_at.is_(None)
 _active_work = _active & (leases.c.kind == text("'work'"))
-# The lock that keeps two runs of one agent out of one thread.
+# This lock prevents two runs of one agent in one thread.
 Index(
     "uq_leases_thread_lock",
     leases.c.thread_id,
@@ -205,8 +205,8 @@ notices = Table(
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("thread_id", Text, ForeignKey("threads.id")),
     Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
-    Column("actor", Text),  # its cause: a Slack user id or an agent id
-    Column("text", Text),  # its text, if any
+    Column("actor", Text),  # who caused the notice: a Slack user id or an agent id
+    Column("text", Text),  # the text of the notice, if any
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),

@@ -1,1 +1,1 @@
-"""Threads: their rows, their transcripts, and how far Slack was read."""
+"""Threads: their rows, their transcripts, and how far Slack's events were read."""

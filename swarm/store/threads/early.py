@@ -1,12 +1,12 @@
 """Messages that cannot be routed yet.
 
-Replies that arrived before the first message of their thread: Slack promises no order, and a redelivery may be late.
-They concern no agent on arrival, but may once the first message is there. They are kept for a while and routed in the
-transaction that opens their thread. Both sides take the same lock first; otherwise each could miss what the other is
-about to commit.
+Some are replies that arrived before the first message of their thread, because Slack guarantees no order and may
+redeliver late. Such a reply concerns no agent on arrival, but may do so once the first message has arrived. Replies are
+kept for some time and routed in the transaction that opens their thread. Both sides take the same lock first; otherwise
+each could miss an uncommitted change of the other.
 
-Messages whose author Slack has not verified in time, and which are work only from a member. They stay until the author
-is verified.
+Other messages wait because Slack has not verified their author in time, and only a member's message becomes work. They
+are kept until the author is verified.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.threads import early_messages
 
 UNVERIFIED: Final = "unverified"
-"""The topic of messages waiting for the verification of their author."""
+"""The topic of messages that wait for the verification of their author."""
 
 _e = early_messages.c
 _place = (
@@ -79,7 +79,7 @@ _FORGET = Statement(
 
 
 def lock(tx: Transaction, team: str, channel: str, thread_ts: str) -> None:
-    """Serializes opening this thread and keeping replies to it. SQLite has one writer anyway."""
+    """Serializes the opening of this thread and the storing of replies to it. SQLite always has a single writer."""
     if tx.dialect == "postgresql":
         place = f"swarm.early:{team}:{channel}:{thread_ts}"
         tx.fetch("SELECT pg_advisory_xact_lock(hashtextextended(%(place)s, 0))", {"place": place})
@@ -92,7 +92,7 @@ def keep(tx: Transaction, team: str, message: SlackMessage) -> None:
 
 
 def change(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """Stores the edited text of a kept reply, unless the kept one is newer."""
+    """Stores the edited text of a kept reply, unless the kept text is newer."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     kept = _FIND.first(tx, **place, ts=message.ts)
     if kept is None or (orjson.loads(kept["message"])["edited_ts"] or "") > (message.edited_ts or ""):
@@ -110,7 +110,7 @@ def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[Slack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parked:
-    """A message waiting for the verification of its author, with its age in microseconds."""
+    """A message that waits for the verification of its author, with its age in microseconds."""
 
     message: SlackMessage
     age_us: int
@@ -136,7 +136,7 @@ def postpone(tx: Transaction, team: str, message: SlackMessage, seconds: float) 
 
 
 def unpark(tx: Transaction, team: str, message: SlackMessage) -> bool:
-    """Deletes the kept message of a verified author. Returns False without one."""
+    """Deletes the kept message of a verified author. Returns False if there is none."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     return bool(_UNPARK.run(tx, **place, ts=message.ts))
 
@@ -147,7 +147,7 @@ def drop(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> N
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` replies kept since before the moment. Returns their number."""
+    """Deletes up to ``limit`` replies kept since before ``before``. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

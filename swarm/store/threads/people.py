@@ -1,4 +1,4 @@
-"""People of Slack: their verified standing, and the number of their recent messages to agents."""
+"""People in Slack: their verified standing, and the number of their recent messages to agents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PUT = Statement(
         )
     )
 )
-# Locked, so that two processes do not count the same person's messages past each other.
+# The row is locked, so that two processes do not miscount one person's messages.
 _WINDOW = Statement(select(_p.window_started_at, _p.window_count).where(_of_person).with_for_update())
 _is_over = or_(_p.window_started_at.is_(None), _p.window_started_at <= bindparam("before"))
 _COUNT = Statement(
@@ -49,14 +49,14 @@ _COUNT = Statement(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """A person's standing according to Slack, and the age of this answer."""
+    """A person's standing according to Slack, and the age of this information."""
 
     standing: Standing
     age_us: int
 
 
 def find(tx: Transaction, team: str, user_id: str) -> Verified | None:
-    """Returns Slack's last answer about a person; None without one."""
+    """Returns Slack's last answer about a person; None if there is none."""
     row = _FIND.first(tx, team=team, user_id=user_id)
     if row is None or row["standing"] is None:
         return None
@@ -70,7 +70,7 @@ def put(tx: Transaction, team: str, user_id: str, standing: Standing) -> Verifie
 
 
 def exhausted(tx: Transaction, team: str, user_id: str, limit: int) -> int | None:
-    """Returns the start of the minute in which a person reached the message limit; None below the limit."""
+    """Returns the start of the minute in which a person reached the message limit; None if the limit is not reached."""
     row = _WINDOW.first(tx, team=team, user_id=user_id)
     if row is None or row["window_started_at"] is None or row["window_started_at"] <= tx.now - WINDOW_SECONDS * SECOND:
         return None
@@ -78,5 +78,5 @@ def exhausted(tx: Transaction, team: str, user_id: str, limit: int) -> int | Non
 
 
 def count(tx: Transaction, team: str, user_id: str) -> None:
-    """Counts a message of a person to an agent. The first one after a minute begins a new minute."""
+    """Counts a person's message to an agent. The first message after a minute begins a new minute."""
     _COUNT.run(tx, team=team, user_id=user_id, now=tx.now, before=tx.now - WINDOW_SECONDS * SECOND)

@@ -1,4 +1,4 @@
-"""Threads. Their rows are locked first by every change that routes a message or changes an owner."""
+"""Threads. Every change that routes a message or changes an owner locks the thread's row first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from swarm.store.tables import threads
 from swarm.store.tables.work import inbox_messages, tasks
 
 CONTEXTS = "contexts"
-"""The topic that wakes the reader of threads from Slack."""
+"""The topic that wakes the process that reads threads from Slack."""
 
 _thread = row_mapper(Thread)
 _READ_GIVEN_UP_AFTER = 60 * SECOND
-_SLOWEST = 60  # from this attempt on the delay stays the same
+_SLOWEST = 60  # from this attempt on, the delay stays constant
 
 _place = (
     (threads.c.team == bindparam("team"))
@@ -67,13 +67,13 @@ _ANSWERED = Statement(
     .where(threads.c.id == bindparam("thread_id"))
     .values(queued_notice_at=None, active_at=bindparam("now"))
 )
-# A locked thread is not idle. Skipping locked rows makes an order of locks unnecessary.
+# A locked thread is not idle. Because locked rows are skipped, no lock order is needed.
 _OWNED_IDLE = Statement(
     select(threads.c.id)
     .where(
         threads.c.owner_id.is_not(None),
         threads.c.active_at < bindparam("before"),
-        # An agent with an open question must get the answer, however late.
+        # An agent with an open question must receive the answer, however late.
         ~exists().where(tasks.c.thread_id == threads.c.id, tasks.c.ended_at.is_(None)),
         ~exists().where(
             inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.status == InboxStatus.WAITING.value
@@ -98,7 +98,7 @@ _CONTEXTS_DUE = Statement(
 
 
 def _to(step: ContextStep, **values: object) -> Statement:
-    """The update of one step of the context's state machine."""
+    """Returns the update for one step of the context's state machine."""
     transition = CONTEXT_TRANSITIONS[step]
     statement = update(threads).where(threads.c.id == bindparam("thread_id"), may(threads.c.context, transition))
     return Statement(statement.values(context=transition.target.value, **values))
@@ -146,9 +146,10 @@ def opened(
     watermark_ts: str,
     known_whole: bool,
 ) -> tuple[Thread, bool]:
-    """Returns the thread at this place, locked, and whether it is new. A new one must be read unless ``known_whole``.
+    """Returns the thread at this place, locked, and whether it is new. A new thread must be read unless
+    ``known_whole``.
 
-    Messages of a new thread up to ``watermark_ts`` are context; later ones are routed.
+    Messages of a new thread up to ``watermark_ts`` are context; later messages are routed.
     """
     is_new = _OPEN.run(
         tx,
@@ -163,36 +164,38 @@ def opened(
         now=tx.now,
     )
     thread = at(tx, team, channel, thread_ts)
-    assert thread is not None  # inserted above, or there before
+    assert thread is not None  # inserted above, or existed before
     return thread, bool(is_new)
 
 
 def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
-    """Returns the thread at this place, locked; None if the swarm takes no part in it."""
+    """Returns the thread at this place, locked; None if no agent takes part in it."""
     row = _LOCK_PLACE.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return _thread(row) if row else None
 
 
 def find(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
-    """Like `at`, not locked."""
+    """Like `at`, but without a lock."""
     row = _AT.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return _thread(row) if row else None
 
 
 def is_to_be_read(tx: Transaction, team: str, channel: str, thread_ts: str) -> bool:
-    """Whether a read of the whole thread at this place is scheduled. Refused threads have none."""
+    """Returns whether the thread at this place is scheduled to be read completely. A refused thread is not
+    scheduled.
+    """
     return _TO_BE_READ.first(tx, team=team, channel=channel, thread_ts=thread_ts) is not None
 
 
 def locked(tx: Transaction, thread_id: str) -> Thread:
     """Returns a thread, locked until the transaction ends."""
     row = _LOCK.first(tx, thread_id=thread_id)
-    assert row is not None  # threads that inbox_messages refer to are never removed
+    assert row is not None  # threads referenced by inbox_messages are never deleted
     return _thread(row)
 
 
 def get(tx: Transaction, thread_id: str) -> Thread | None:
-    """Returns a thread, not locked."""
+    """Returns a thread without locking it."""
     row = _GET.first(tx, thread_id=thread_id)
     return _thread(row) if row else None
 
@@ -200,7 +203,7 @@ def get(tx: Transaction, thread_id: str) -> Thread | None:
 def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str, *, anew: bool = False) -> int:
     """Makes an agent the owner, or removes the owner. Returns the new epoch. The thread must be locked.
 
-    With the same owner the epoch grows only if the ownership begins ``anew``, with another task.
+    If the owner stays the same, the epoch increases only if the ownership begins ``anew`` with another task.
     """
     if thread.owner_id == owner_id and not anew:
         return thread.epoch
@@ -215,12 +218,12 @@ def touch(tx: Transaction, thread_id: str) -> None:
 
 
 def tell_queued(tx: Transaction, thread_id: str) -> bool:
-    """Whether the thread is to be told that no agent is online: True once until the next answer."""
+    """Returns whether to post in the thread that no agent is online: True once until the next answer."""
     return bool(_TELL.run(tx, thread_id=thread_id, now=tx.now))
 
 
 def answered(tx: Transaction, thread_id: str) -> None:
-    """Records an answer. Afterwards the thread may be told again that no agent is online."""
+    """Records an answer. After that, the thread may be informed again that no agent is online."""
     _ANSWERED.run(tx, thread_id=thread_id, now=tx.now)
 
 
@@ -231,7 +234,7 @@ def count_owned(tx: Transaction, agent_id: str) -> int:
 
 
 def disown_idle(tx: Transaction, before: int, limit: int) -> int:
-    """Removes the owner of up to ``limit`` threads without activity since ``before``. Returns their number."""
+    """Removes the owner of up to ``limit`` threads without activity since ``before``. Returns the number of threads."""
     rows = _OWNED_IDLE.all(tx, before=before, n=limit)
     for row in rows:
         _OWN.run(tx, thread_id=row["id"], new_owner_id=None)
@@ -242,8 +245,8 @@ def disown_idle(tx: Transaction, before: int, limit: int) -> int:
 def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
     """Takes threads whose history is due to be read. A read without a result is repeated after a minute.
 
-    After a gap more threads are due than Slack lets us read in a minute. Threads with waiting messages come first; the
-    others are taken one at a time, so that a new message meets no queue.
+    After a gap, more threads are due than Slack's rate limit allows in a minute. Threads with waiting messages come
+    first; the others are taken one at a time, so that a new message does not have to wait.
     """
     rows = _CONTEXTS_DUE.all(tx, now=tx.now, n=limit)
     due = [_thread(row) for row in rows if row["is_waited_for"]] or [_thread(row) for row in rows[:1]]
@@ -253,37 +256,41 @@ def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
 
 
 def want_whole(tx: Transaction, thread: Thread) -> None:
-    """Schedules the read of an incompletely known thread, even after a refusal by Slack."""
+    """Schedules a read of an incompletely known thread, even after a refusal by Slack."""
     _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
     tx.wake(CONTEXTS)
 
 
 def read_whole(tx: Transaction, thread_id: str) -> bool:
-    """Marks the thread as completely known. Returns False if it was doubted during the read and must be read again."""
+    """Marks the thread as completely known. Returns False if it was marked incomplete during the read and must be read
+    again.
+    """
     return bool(_CONTEXT_MOVES[ContextStep.LOAD].run(tx, thread_id=thread_id))
 
 
 def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> None:
-    """Records a failed read. The next one follows after a growing delay."""
+    """Records a failed read. The next read follows after an increasing delay."""
     delay_us = int(retry_in_seconds * SECOND)
     _CONTEXT_MOVES[ContextStep.GIVE_UP].run(tx, thread_id=thread_id, now=tx.now, delay_us=delay_us)
 
 
 def read_refused(tx: Transaction, thread_id: str) -> None:
-    """Records that Slack refuses the read. The thread is left alone until it has a new message, or until the next gap:
-    Slack may allow the read by then, and messages may have been missed.
+    """Records that Slack refuses the read.
+
+    The thread is not read again until it has a new message or until the next gap: Slack may allow the read by then, and
+    messages may have been missed.
     """
     _LEAVE_ALONE.run(tx, thread_id=thread_id)
 
 
 def doubt(tx: Transaction, thread_id: str) -> None:
-    """Marks a thread as incompletely known. It is read again with its next message, or after a gap.
+    """Marks a thread as incompletely known. It is read again with its next message or after a gap.
 
-    The result of a read under way is discarded, since it may be older.
+    The result of a read in progress is discarded, because it may be older.
     """
     _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id, now=tx.now)
 
 
 def forget_up_to(tx: Transaction, thread_id: str, ts: str) -> None:
-    """Makes all messages up to ``ts`` context only, even when they are read from Slack again."""
+    """Makes all messages up to ``ts`` context only, even if they are read from Slack again."""
     _FORGET_UP_TO.run(tx, thread_id=thread_id, new_watermark_ts=ts)

@@ -1,9 +1,8 @@
-"""The messages of threads: complete, ordered, in time linear to the length of the thread; and the agents' access.
+"""The messages of threads, complete and ordered, and the agents' access to them.
 
-Storing is not routing. A row may come from an event or from reading history; only the transaction that sets
-``routed_at`` routes the message.
-
-An agent may read the threads in which it takes or took part.
+The cost is linear in the length of the thread. Storing a message does not route it. A row may come from an event or
+from reading history; only the transaction that sets ``routed_at`` routes the message. An agent may read the threads in
+which it participates or has participated.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _keep(insert: postgresql.Insert) -> postgresql.Insert:
 
 _message = (_t.team == bindparam("team")) & (_t.channel == bindparam("channel")) & (_t.ts == bindparam("ts"))
 
-# An edit or a history read may have stored the message before; only its routing is missing then.
+# An edit or a history read may have stored the message before; then only its routing is missing.
 _ROUTE = Statement(
     lambda insert: (
         insert(thread_messages)
@@ -66,7 +65,7 @@ _ROUTE = Statement(
         .returning(_t.ts)
     )
 )
-# History shows the present text of a message, so it may only make a row newer.
+# History shows the current text of a message, so it may only replace an older text.
 _KEEP = Statement(lambda insert: _keep(insert(thread_messages)))
 _OWN = Statement(
     lambda insert: (
@@ -131,12 +130,12 @@ _BOT_TURNS = Statement(
 
 
 def route(tx: Transaction, team: str, message: SlackMessage) -> bool:
-    """Stores the message of an event. Returns True if the caller is to route it, which happens once."""
+    """Stores the message of an event. Returns True if the caller should route it, which happens once."""
     return _ROUTE.first(tx, **_values(tx, team, message), routed_at=tx.now) is not None
 
 
 def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
-    """Stores messages read from history, without routing them.
+    """Stores messages read from history without routing them.
 
     Messages of erased people are stored without text and author.
     """
@@ -149,17 +148,19 @@ def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
 
 
 def store_own_post(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """Stores a post of ours when it was sent: Slack sends no event for it. History may have shown it before."""
+    """Stores one of Swarm's own posts when it is sent, because Slack sends no event for it. History may already contain
+    it.
+    """
     _OWN.run(tx, **_values(tx, team, message), routed_at=tx.now)
 
 
 def store_own_edit(tx: Transaction, team: str, channel: str, ts: str, text: str) -> None:
-    """Stores the new text of a post of ours."""
+    """Stores the new text of one of Swarm's own posts."""
     _OWN_CHANGE.run(tx, team=team, channel=channel, ts=ts, new_text=text)
 
 
 def mark_deleted(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | None) -> bool:
-    """Leaves a tombstone, even for a message not received yet. Returns False if there was one."""
+    """Stores a tombstone, even for a message that was not received yet. Returns False if one exists already."""
     tombstone = {
         "team": team, "channel": channel, "ts": ts, "thread_ts": thread_ts or ts, "author_id": "", "author_name": None,
         "author_kind": AuthorKind.USER, "text": "", "files": "[]", "edited_ts": None,
@@ -169,17 +170,17 @@ def mark_deleted(tx: Transaction, team: str, channel: str, ts: str, thread_ts: s
 
 
 def find(tx: Transaction, team: str, channel: str, ts: str) -> Row | None:
-    """Returns one message, tombstones included: ``text``, ``thread_ts``, ``deleted_at``, …"""
+    """Returns one message, including tombstones: ``text``, ``thread_ts``, ``deleted_at``, …"""
     return _FIND.first(tx, team=team, channel=channel, ts=ts)
 
 
 def is_by_stranger(message: Row | None) -> bool:
-    """Whether a message's author is not known to be a member."""
+    """Returns whether a message's author is not known to be a member."""
     return message is None or Standing(message["standing"]) in STRANGERS
 
 
 def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
-    """Whether a message is known to be deleted in Slack."""
+    """Returns whether a message is known to be deleted in Slack."""
     found = find(tx, team, channel, ts)
     return found is not None and found["deleted_at"] is not None
 
@@ -193,25 +194,25 @@ def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: s
 
 
 def rows_of_thread(tx: Transaction, team: str, channel: str, thread_ts: str) -> dict[str, Row]:
-    """Returns the stored messages of a thread by ``ts``, tombstones included, without authors and files."""
+    """Returns the stored messages of a thread by ``ts``, including tombstones, without authors and files."""
     rows = _ROWS_OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts)
     return {row["ts"]: row for row in rows}
 
 
 def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: int) -> int:
-    """Returns the number of other bots' messages in a thread that became inbox messages since the moment."""
+    """Returns the number of other bots' messages in a thread that became inbox messages since ``since``."""
     row = _BOT_TURNS.first(tx, team=team, channel=channel, thread_ts=thread_ts, since=since)
     return int(next(iter(row.values()))) if row else 0
 
 
 def last_answer(messages: Sequence[TranscriptMessage]) -> str | None:
-    """Returns the last text of an agent in a transcript, even behind the message being read."""
+    """Returns the last text of an agent in a transcript, even if it follows the message being read."""
     answers = (message for message in reversed(messages) if message.kind is AuthorKind.AGENT)
     return next((message.text for message in answers if message.author_id != COORDINATOR), None)
 
 
 def transcript_message(row: Row) -> TranscriptMessage:
-    """Returns a row as a reader sees it. An author without a known name is shown by id."""
+    """Converts a row to a message for a reader. An author whose name is unknown is shown by id."""
     return TranscriptMessage(
         ts=row["ts"],
         author_id=row["author_id"],
@@ -255,7 +256,7 @@ _t = thread_messages.c
 _agent: BindParameter[str] = bindparam("agent_id")
 
 _addressed = exists().where(inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.agent_id == _agent)
-# The agent had a lease on a message that was reassigned later.
+# The agent held a lease on a message that was reassigned later.
 _was_leased = exists().where(
     inbox_messages.c.thread_id == threads.c.id,
     lease_members.c.inbox_message_id == inbox_messages.c.id,
@@ -289,7 +290,7 @@ _WITH_FILES = Statement(select(_t.files).where(_in_thread, _t.files != "[]"))
 
 
 def takes_part(tx: Transaction, agent_id: str, thread_id: str) -> bool:
-    """Whether an agent owns the thread, or has or had a message or a task in it."""
+    """Returns whether an agent owns the thread, or has or had a message or a task in it."""
     return _TAKES_PART.first(tx, agent_id=agent_id, thread_id=thread_id) is not None
 
 
@@ -300,13 +301,13 @@ def thread_of_task(tx: Transaction, agent_id: str, task_id: str) -> str | None:
 
 
 def page(tx: Transaction, thread: Thread, after_ts: str, limit: int) -> list[TranscriptMessage]:
-    """Returns up to ``limit`` messages of a thread behind ``after_ts``, oldest first."""
+    """Returns up to ``limit`` messages of a thread after ``after_ts``, oldest first."""
     place = {"team": thread.team, "channel": thread.channel, "thread_ts": thread.thread_ts}
     return [transcript_message(row) for row in _PAGE.all(tx, **place, after_ts=after_ts, n=limit)]
 
 
 def file_in(tx: Transaction, thread: Thread, file_id: str) -> File | None:
-    """Returns an attachment of one of a thread's messages."""
+    """Returns an attachment of any message in a thread."""
     rows = _WITH_FILES.all(tx, team=thread.team, channel=thread.channel, thread_ts=thread.thread_ts)
     found = (file for row in rows for file in files(row["files"]) if file.id == file_id)
     return next(found, None)

@@ -1,9 +1,9 @@
-"""Up to where Slack's events are complete, and the gap in them.
+"""The point up to which Slack's events are complete, and the gap in them.
 
 A workspace has at most one open gap: ``gap_since`` in the row of `ALL`. Any process that suspects missed events opens
 the gap or moves its beginning back. The elected process reads the messages since then and closes the gap, unless it was
-reopened meanwhile. Opening a gap makes the tracked threads stale, so that their messages wait for a read of the thread;
-tracked threads that were incompletely known and left alone are read as well.
+reopened in the meantime. Opening a gap marks the tracked threads as stale, so that their messages wait for a read of
+the thread. Tracked threads that are incompletely known and not scheduled to be read are read as well.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from swarm.store.tables.work import inbox_messages
 from swarm.store.threads.threads import CONTEXTS
 
 GAPS = "gaps"
-"""The topic that wakes the reader of missed messages."""
+"""The topic that wakes the process that reads missed messages."""
 
 ALL = "*"
-"""Stands for all conversations of a workspace."""
+"""The channel value that represents all conversations of a workspace."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +56,7 @@ _LOCK = Statement(select(_w.ts, _w.gap_since).where(_row).with_for_update())
 _OPEN_GAP = Statement(update(watermarks).where(_row).values(gap_since=bindparam("since"), gaps=_w.gaps + 1))
 _FIRST_GAP = Statement(select(func.min(_w.gap_since).label("since")).where(_w.channel == bindparam("of_channel")))
 _CLOSE_GAP = Statement(update(watermarks).where(_row, _w.gaps == bindparam("number")).values(gap_since=None))
-# Follow-ups without a mention concern the swarm in threads with an owner or open work.
+# Follow-ups without a mention are relevant in threads with an owner or open work.
 _is_tracked = or_(
     _t.owner_id.is_not(None),
     exists().where(
@@ -64,12 +64,15 @@ _is_tracked = or_(
         inbox_messages.c.status.in_([literally(status) for status in _OPEN]),
     ),
 )
-# A read under way may have begun before the missed messages.
+# A read in progress may have begun before the missed messages.
 _is_known = _t.context.in_([literally(state) for state in (ContextState.COMPLETE, ContextState.LOADING)])
 
 
 def _doubt_tracked(*left_alone: ContextState) -> Statement:
-    """The update that schedules reads of tracked threads: known, being read, or left alone in these states."""
+    """Returns the update that schedules reads of tracked threads.
+
+    These are threads that are known or being read, and unscheduled threads in one of the states ``left_alone``.
+    """
     is_left_alone = and_(_t.context.in_([literally(state) for state in left_alone]), _t.context_due_at.is_(None))
     return Statement(
         update(threads)
@@ -82,13 +85,14 @@ def _doubt_tracked(*left_alone: ContextState) -> Statement:
     )
 
 
-# Unknown threads without a scheduled read were refused by Slack: one new attempt per gap, however often it reopens.
+# Slack refused unknown threads that have no scheduled read. Each gap allows one new attempt, no matter how often it
+# reopens.
 _DOUBT_AT_FIRST = _doubt_tracked(ContextState.STALE, ContextState.UNKNOWN)
 _DOUBT_ANEW = _doubt_tracked(ContextState.STALE)
 
 
 def advance(tx: Transaction, team: str, ts: str) -> None:
-    """Records that all events up to ``ts`` have arrived, apart from those in an open gap."""
+    """Records that all events up to ``ts`` have arrived, except those in an open gap."""
     _RAISE.run(tx, team=team, channel=ALL, ts=ts)
 
 
@@ -98,15 +102,15 @@ def read_up_to(tx: Transaction, team: str, channel: str, ts: str) -> None:
 
 
 def of_channel(tx: Transaction, team: str, channel: str) -> str:
-    """Returns the timestamp up to which a conversation was read; empty if never."""
+    """Returns the timestamp up to which a conversation was read; empty if it never was."""
     row = _GET.first(tx, of_team=team, of_channel=channel)
     return row["ts"] if row else ""
 
 
 def open_gap(tx: Transaction, team: str, since: str | None = None) -> None:
-    """Opens a gap from ``since``, or else from the last event known to have arrived.
+    """Opens a gap from ``since``, or from the last event known to have arrived.
 
-    Does nothing at the very first start: there are no earlier messages for the swarm.
+    Does nothing at the very first start, because there are no earlier messages for the swarm.
     """
     row = _LOCK.first(tx, of_team=team, of_channel=ALL)
     if row is None:
@@ -133,5 +137,7 @@ def first_gap(tx: Transaction) -> str | None:
 
 
 def close_gap(tx: Transaction, team: str, gap: Gap) -> bool:
-    """Closes a gap that was read. Returns False if it was reopened meanwhile, since more may have been missed."""
+    """Closes a gap that was read. Returns False if it was reopened in the meantime, because more messages may have been
+    missed.
+    """
     return bool(_CLOSE_GAP.run(tx, of_team=team, of_channel=ALL, number=gap.number))

@@ -144,8 +144,8 @@ async def test_a_limit_that_is_hit_leaves_the_session_as_it_was_and_is_in_the_re
     [
         (
             Raises(ModelHTTPError(503, "scripted", "what was said")),
-            "The model scripted has a problem of its own right now; try again in a moment.",
-            "The model scripted has a problem of its own right now; try again in a moment.",
+            "The model scripted has an internal error right now; try again in a moment.",
+            "The model scripted has an internal error right now; try again in a moment.",
         ),
         (Raises(ValueError("what was said")), OUR_FAULT, "ValueError"),
         (" ", "The model had nothing to say.", "The model had nothing to say."),

@@ -128,7 +128,7 @@ async def test_headers_are_sent_and_without_them_the_reason_is_told() -> None:
         wrong = replace(at(served.url, "hello", headers={"Authorization": "Bearer wrong"}), name="wrong")
         async with McpServers([right, wrong], timeouts=QUICK) as servers:
             assert (await call(servers, "web_hello")).text == "hello"
-            assert servers.status()[1].detail == "it does not let us in (HTTP 401): look at its headers"
+            assert servers.status()[1].detail == "it denies access (HTTP 401): check its headers"
         assert "open-sesame" not in repr(right)
         assert "open-sesame" not in repr(servers.status())
 
@@ -176,7 +176,7 @@ async def test_a_server_that_is_killed_in_a_call_is_used_again_when_it_is_back(t
             answer = await calling
             assert answer.failed
             assert answer.text == (
-                "The server 'web' went away during the call; it may or may not have been carried out."
+                "The server 'web' disconnected during the call; it may or may not have been carried out."
             )
             await until_status(servers, is_up=False)
             processes.start("web", *plain.command, env={})

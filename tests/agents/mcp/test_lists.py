@@ -44,7 +44,7 @@ async def test_a_list_without_an_end_is_a_server_that_cannot_be_used(tmp_path: P
     endless = plain_in(tmp_path / "endless", "endless")
     async with McpServers([endless.server("echo")], timeouts=QUICK) as servers:
         assert not servers.tools()
-        assert servers.status()[0].detail == "its list of tools has no end"
+        assert servers.status()[0].detail == "its list of tools is endless"
 
 
 async def test_a_list_that_changes_is_read_again(plain: Plain) -> None:
@@ -77,7 +77,7 @@ async def test_a_tool_that_was_offered_and_is_renamed_is_not_run_under_any_name(
         await until_offered(servers)
         answer = await before.call({})
         assert answer.failed
-        assert answer.text == "The tool 'echo' of the server 'plain' is not available at the moment."
+        assert answer.text == "The tool 'echo' of the server 'plain' is not available now."
         plain.offer("echo")  # and a tool with an allowed name is allowed
         plain.tell()
         await until_offered(servers, "echo")

@@ -75,7 +75,9 @@ async def test_a_program_that_dies_in_a_call_is_said_to_be_away_and_comes_back_w
     async with McpServers([plain.server("die", "echo")], timeouts=QUICK) as servers:
         answer = await call(servers, "die")
         assert answer.failed
-        assert answer.text == ("The server 'plain' went away during the call; it may or may not have been carried out.")
+        assert answer.text == (
+            "The server 'plain' disconnected during the call; it may or may not have been carried out."
+        )
         await wait_until(_started_twice(plain), what="it was started again")
         await until_status(servers, is_up=True)
         assert (await call(servers, "echo")).text == "echo {}"
@@ -208,7 +210,7 @@ async def test_a_message_without_an_end_ends_the_connection_only(plain: Plain, m
     plain.offer("long", "echo")
     async with McpServers([plain.server("long", "echo")], timeouts=QUICK) as servers:
         answer = await call(servers, "long", characters=5_000_000)
-        assert "went away during the call" in answer.text
+        assert "disconnected during the call" in answer.text
         await wait_until(_started_twice(plain), what="it was started again")
         await until_status(servers, is_up=True)
         assert (await call(servers, "echo")).text == "echo {}"
@@ -270,7 +272,7 @@ async def test_nothing_is_left_when_the_end_itself_is_cancelled(tmp_path: Path) 
 async def test_a_program_that_dies_while_its_child_keeps_its_stdout_is_started_anew(tmp_path: Path) -> None:
     parent = plain_in(tmp_path / "parent", "child", tools=("die", "echo"))
     async with McpServers([parent.server("die", "echo")], timeouts=QUICK) as servers:
-        assert "went away during the call" in (await call(servers, "die")).text
+        assert "disconnected during the call" in (await call(servers, "die")).text
 
         async def again() -> bool:
             return len(parent.pids) == 4
@@ -288,7 +290,7 @@ async def test_it_can_be_closed_twice_and_without_a_start(plain: Plain) -> None:
     async with McpServers([plain.server("echo")], timeouts=QUICK) as servers:
         offered = tool(servers, "echo")
     await servers.aclose()
-    assert (await offered.call({})).text == "The tool 'echo' of the server 'plain' is not available at the moment."
+    assert (await offered.call({})).text == "The tool 'echo' of the server 'plain' is not available now."
     assert not plain.seen("tools/call")
 
 
@@ -299,7 +301,7 @@ async def test_a_call_that_is_under_way_breaks_off_when_everything_is_closed(pla
         await wait_until(_called(plain), what="the call has arrived")
     answer = await calling
     assert answer.failed
-    assert "went away during the call" in answer.text
+    assert "disconnected during the call" in answer.text
 
 
 async def test_many_servers_start_and_end_beside_each_other(tmp_path: Path) -> None:

@@ -65,10 +65,10 @@ def test_resources_are_shown_with_their_addresses() -> None:
 
 
 def test_silence_is_put_into_words() -> None:
-    assert text_of() == "The tool has done its work and says nothing about it."
+    assert text_of() == "The tool succeeded without output."
     failure = answer_of(types.CallToolResult(content=[words("")], is_error=True))
     assert failure.failed
-    assert failure.text == "The tool has failed and does not say why."
+    assert failure.text == "The tool failed without giving a reason."
 
 
 def test_no_more_than_a_mebibyte_is_kept() -> None:

@@ -174,9 +174,8 @@ async def test_if_none_answers_each_is_told_of() -> None:
         heard = await ask(asked)
     assert heard.trouble is not None
     assert heard.trouble.message == (
-        "The model anthropic:claude-sonnet-5 does not accept our credentials; whoever runs this has to change that. "
-        "The model openai:gpt-5-mini is not known at its address, or not open to us; whoever runs this has to change "
-        "that."
+        "The model anthropic:claude-sonnet-5 does not accept our credentials; the operator has to fix this. "
+        "The model openai:gpt-5-mini is unknown at its address, or not available to us; the operator has to fix this."
     )
     assert heard.trouble.is_lasting
     assert heard.trouble.code == "not_found"
@@ -261,4 +260,4 @@ async def test_two_models_of_one_name_are_told_apart() -> None:
             heard = await ask(asked)
     assert heard.trouble is not None
     assert "openai:gpt-oss does not accept our credentials" in heard.trouble.message
-    assert "ollama:gpt-oss is not known" in heard.trouble.message
+    assert "ollama:gpt-oss is unknown" in heard.trouble.message

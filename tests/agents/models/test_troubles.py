@@ -111,7 +111,7 @@ async def test_an_address_that_is_not_known(sought: list[str]) -> None:
     async with models(spec) as asked:
         heard = await ask(asked)
     assert heard.trouble is not None
-    assert heard.trouble.message == "The model anthropic:claude-sonnet-5 cannot be reached: its address is not known."
+    assert heard.trouble.message == "The model anthropic:claude-sonnet-5 cannot be reached: its address is unknown."
     assert set(sought) == {"api.anthropic.com"}
     sought.clear()
 

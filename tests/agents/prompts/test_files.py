@@ -113,7 +113,7 @@ WRONG = {
     "a list for a text": ("summary: [a]\n", (", summary:", "a text or {file: name} is expected, not a list")),
     "a number for a text": ("router: {ask: 7}\n", (", router.ask:", "not a int")),
     "nothing for a text": ("summary:\n", (", summary:", "not nothing")),
-    "an empty text": ("summary: ' '\n", (", summary:", "this one is empty")),
+    "an empty text": ("summary: ' '\n", (", summary:", "a non-empty text is expected")),
     "a text for a mapping": ("router: a\n", (", router:", "a mapping is expected")),
     "a text for the servers": ("server_prompts: a\n", (", server_prompts:", "a mapping is expected")),
     "a list for a server": ("server_prompts: {jira: [a]}\n", (", server_prompts.jira:", "a text or")),

@@ -153,7 +153,7 @@ async def test_a_rendering_that_is_killed_each_time_is_an_error(patient: Rendere
     os.kill(first, signal.SIGKILL)
     os.kill(await a_child(nursery, frozenset({first})), signal.SIGKILL)
     error = await its_error(slow)
-    assert (error.line, "ended from outside" in error.problem) == (None, True)
+    assert (error.line, "killed twice" in error.problem) == (None, True)
 
 
 @pytest.mark.parametrize("number", quick([signal.SIGKILL, signal.SIGSTOP]))

@@ -132,7 +132,7 @@ def test_only_programs_that_are_there_are_offered_and_each_other_has_a_line(benc
     assert [tool.name for tool in offered.tools] == ["claude-delegate"]
     assert offered.absent == (
         "kiro-delegate: /nonexistent/program does not exist; install it, or set tools.delegates.kiro.",
-        f"codex-delegate: {plain} is no program that may be run; install it, or set tools.delegates.codex.",
+        f"codex-delegate: {plain} is not an executable program; install it, or set tools.delegates.codex.",
     )
 
 
@@ -228,7 +228,7 @@ async def test_it_gets_the_environment_that_it_was_given_and_no_other(
 
 
 @pytest.mark.parametrize(
-    ("task", "says"), [("  \n", "empty"), ("a\0b", "NUL"), ("\ud83d", "surrogate"), ("ä" * 60_000, "are the most")]
+    ("task", "says"), [("  \n", "empty"), ("a\0b", "NUL"), ("\ud83d", "surrogate"), ("ä" * 60_000, "the maximum is")]
 )
 async def test_a_task_that_cannot_be_given_starts_nothing(bench: Bench, task: str, says: str) -> None:
     tool = bench.tool("kiro", 'touch "$NOTES/started"')
@@ -260,16 +260,16 @@ async def test_of_codex_the_last_message_and_its_tokens_come_back(bench: Bench) 
     ("name", "script", "says"),
     [
         ("kiro", printing("no such model", 1, to="2"), "kiro failed (exit code 1).\n\nno such model"),
-        ("kiro", "kill -9 $$", "was ended by the system"),
+        ("kiro", "kill -9 $$", "was terminated by the system"),
         ("claude", printing(result("Credit is too low", is_error=True), 1), "exit code 1).\n\nCredit is too low"),
-        ("claude", printing(result("", subtype="error_max_turns")), "claude did not come to its end."),
+        ("claude", printing(result("", subtype="error_max_turns")), "claude did not finish."),
         ("claude", printing("Please run /login", 1), "Please run /login"),
-        ("claude", "exit 0", "claude did not come to its end."),
-        ("claude", printing('{"type": "result", "result": "cut of'), "did not come to its end"),
+        ("claude", "exit 0", "claude did not finish."),
+        ("claude", printing('{"type": "result", "result": "cut of'), "did not finish"),
         ("codex", printing(events(ending={"type": "turn.failed", "error": {"message": "quota"}}), 1), "quota"),
-        ("codex", printing(events(ending={"type": "turn.aborted"})), "codex did not come to its end."),
+        ("codex", printing(events(ending={"type": "turn.aborted"})), "codex did not finish."),
         ("codex", "exit 3", "codex failed (exit code 3)."),
-        ("codex", printing("[" * 100_000 + '\n{"item":' * 10), "did not come to its end"),
+        ("codex", printing("[" * 100_000 + '\n{"item":' * 10), "did not finish"),
     ],
 )
 async def test_a_failure_says_what_happened(bench: Bench, name: str, script: str, says: str) -> None:
@@ -279,7 +279,7 @@ async def test_a_failure_says_what_happened(bench: Bench, name: str, script: str
 
 
 async def test_nothing_printed_is_said(bench: Bench) -> None:
-    assert await call(bench.tool("kiro", "exit 0")) == ToolAnswer(text="It is done, and said nothing.")
+    assert await call(bench.tool("kiro", "exit 0")) == ToolAnswer(text="It finished without output.")
 
 
 async def test_escapes_control_characters_and_progress_are_not_in_the_answer(bench: Bench) -> None:
@@ -394,7 +394,7 @@ async def test_after_its_time_nothing_is_left_however_it_clings(bench: Bench, na
     answer = await calling
     assert bench.left() == []
     assert answer.failed
-    assert answer.text.startswith(f"{name} was ended after 600 seconds. What it changed until then is still there.")
+    assert answer.text.startswith(f"{name} was terminated after 600 seconds. Its changes up to then are kept.")
     assert "at work" in answer.text
 
 

@@ -108,7 +108,7 @@ async def test_a_long_file_is_read_in_parts(files: Files) -> None:
     found: list[str] = []
     while len(found) < 40:
         text = (await files.read("a", offset=len(found) + 1)).text
-        part, _, note = text.partition("[a goes on; read from offset=")
+        part, _, note = text.partition("[a continues; read from offset=")
         found += part.splitlines(keepends=True)
         assert not note or note == f"{len(found) + 1}, of 40 lines]"
     assert found == lines
@@ -116,7 +116,7 @@ async def test_a_long_file_is_read_in_parts(files: Files) -> None:
 
 async def test_some_lines_are_read(files: Files) -> None:
     (files.root / "a").write_text("1\n2\n3\n4")
-    assert (await files.read("a", offset=2, limit=2)).text == "2\n3\n[a goes on; read from offset=4, of 4 lines]"
+    assert (await files.read("a", offset=2, limit=2)).text == "2\n3\n[a continues; read from offset=4, of 4 lines]"
     assert (await files.read("a", offset=4, limit=9)).text == "4"
     assert (await files.read("a", offset=5)).text == "a has 4 lines; there is no line 5."
 
@@ -124,13 +124,13 @@ async def test_some_lines_are_read(files: Files) -> None:
 async def test_a_line_that_is_too_long_is_read_as_far_as_it_goes(files: Files) -> None:
     (files.root / "a").write_text("x" + "ä" * _MOST)
     text = (await files.read("a")).text
-    assert text == "x" + "ä" * ((_MOST - 1) // 2) + "\n[line 1 goes on; it is too long to be read whole]"
+    assert text == "x" + "ä" * ((_MOST - 1) // 2) + "\n[line 1 continues; it is too long to be read completely]"
 
 
 async def test_lines_are_counted_beyond_what_is_read_at_once(files: Files) -> None:
     (files.root / "a").write_text("".join(f"{number:09}\n" for number in range(1, 20_001)))
     assert (await files.read("a", offset=13_000, limit=1)).text.startswith(
-        "000013000\n[a goes on; read from offset=13001"
+        "000013000\n[a continues; read from offset=13001"
     )
 
 
@@ -265,8 +265,8 @@ async def test_a_huge_file_is_not_opened(files: Files) -> None:
         ("absent", "There is no file absent in the work tree."),
         ("absent/a", "There is no folder absent in the work tree."),
         ("a/b", "a is not a folder."),
-        ("x\0y", "The path has a character that no program can take (NUL, or half a surrogate pair)."),
-        ("\ud800", "The path has a character that no program can take (NUL, or half a surrogate pair)."),
+        ("x\0y", "The path has a character that no program accepts (NUL, or an unpaired surrogate)."),
+        ("\ud800", "The path has a character that no program accepts (NUL, or an unpaired surrogate)."),
         ("n" * 300, f"It failed: File name too long ({'n' * 300})."),
     ],
 )

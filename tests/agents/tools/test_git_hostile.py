@@ -310,7 +310,7 @@ async def test_a_path_leads_nowhere_else(place: Place, said: str) -> None:
     (place.root / "away").symlink_to("../outside")
     answer = await place.say(*said.format(outside=place.outside).split(" "))
     assert answer.failed
-    assert any(why in answer.text for why in ("out of the work tree", "absolute path", "begin with ':'"))
+    assert any(why in answer.text for why in ("outside the work tree", "absolute path", "begin with ':'"))
     assert "secret\n" not in answer.text
     assert place.unharmed()
 
@@ -397,9 +397,9 @@ def _configuration_is_a_link(place: Place) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_git_dir_is_a_link, "leads out of the work tree"),
-        (_git_dir_is_named_outside, "outside of the work tree"),
-        (_common_dir_is_outside, "outside of the work tree"),
+        (_git_dir_is_a_link, "leads outside the work tree"),
+        (_git_dir_is_named_outside, "outside the work tree"),
+        (_common_dir_is_outside, "outside the work tree"),
         (_message_is_a_link, ".git/COMMIT_EDITMSG is a symbolic link"),
         (_log_is_a_link, ".git/logs/HEAD is a symbolic link"),
         (_objects_are_a_link, ".git/objects is a symbolic link"),

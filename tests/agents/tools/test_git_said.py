@@ -212,9 +212,11 @@ def test_what_is_allowed_is_written_anew_without_doubt(line: str, argv: str | No
 
 
 def test_a_refusal_says_what_is_allowed_instead() -> None:
-    with pytest.raises(ToolRefused, match=r"git add --fast is not allowed\. Allowed options, to be spelt out: --all"):
+    with pytest.raises(
+        ToolRefused, match=r"git add --fast is not allowed\. Allowed options, which must be written in full: --all"
+    ):
         understood("add", ["--fast"])
-    with pytest.raises(ToolRefused, match="git push --force is not allowed: it takes away what others have pushed"):
+    with pytest.raises(ToolRefused, match="git push --force is not allowed: it removes what others have pushed"):
         understood("push", ["--force"])
     with pytest.raises(ToolRefused, match="Allowed are: status, add, commit, push, log, diff, branch, checkout, pull"):
         understood("reset", ["--hard"])

@@ -95,7 +95,7 @@ async def test_a_failure_says_its_code_and_what_was_printed(root: Path) -> None:
 
 async def test_a_command_that_hangs_is_ended(root: Path) -> None:
     answer = await _tool(root, "sleep", timeout_seconds=0.2).call({"command": "sleep", "args": ["1000"]})
-    assert answer == ToolAnswer(text="sleep was ended because it took longer than 0.2 seconds.", failed=True)
+    assert answer == ToolAnswer(text="sleep was terminated because it took longer than 0.2 seconds.", failed=True)
 
 
 async def test_a_silent_success_is_said(root: Path) -> None:

@@ -82,7 +82,7 @@ async def test_a_token_that_may_not_read_files_is_told_apart(workspace: Workspac
     _, file_id = await attached(workspace)
     info = await gateway.files.info(file_id)
     gateway.client.token = "xoxb-other"
-    with pytest.raises(Forbidden, match="does not give us") as caught:
+    with pytest.raises(Forbidden, match="does not allow access") as caught:
         await gateway.files.open(info, CAP)
     assert "files:read" in (caught.value.hint or "")
     await gateway.close()
@@ -303,7 +303,7 @@ async def test_a_login_page_instead_of_a_web_page_is_told_apart_by_how_it_is_sen
     odd: OddSlack, oddly: Gateway
 ) -> None:
     odd.answer = said(text="<html>log in", content_type="text/html")
-    await fails(oddly, odd.file(name="x.html", mimetype="text/html"), Forbidden, "does not give us")
+    await fails(oddly, odd.file(name="x.html", mimetype="text/html"), Forbidden, "does not allow access")
 
 
 async def test_a_stream_without_end_is_cut_at_the_cap(odd: OddSlack, oddly: Gateway) -> None:

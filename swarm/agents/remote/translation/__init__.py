@@ -1,5 +1,5 @@
-"""The translation of AG-UI's events into `swarm.domain.answers.events`.
+"""Translates AG-UI's events into `swarm.domain.answers.events`.
 
-`translator` translates texts and combines the other modules; `wire` reads one event of any version and has the common
-helpers; `tools`, `progress` and `endings` each translate one kind of events.
+`translator` translates texts and combines the other modules. `wire` reads an event of any version and contains the
+shared helpers. `tools`, `progress` and `endings` each translate one kind of event.
 """

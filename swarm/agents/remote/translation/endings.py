@@ -1,6 +1,6 @@
-"""The end of a run: its result, an error, or the questions of an interrupt.
+"""Translates the end of a run: a result, an error, or the questions of an interrupt.
 
-In AG-UI 1.0 an interrupt has a message and a JSON Schema of the answer; CAIPE sends a ``payload`` with a prompt and a
+In AG-UI 1.0 an interrupt has a message and a JSON Schema of the answer. CAIPE sends a ``payload`` with a prompt and a
 list of fields. https://docs.ag-ui.com/concepts/interrupts
 """
 
@@ -33,7 +33,7 @@ _INTERRUPTS: Final = 20
 _ERROR_CHARACTERS: Final = 500
 
 _READ_CHARACTERS: Final = 8 * _ERROR_CHARACTERS
-"""The part of an error that is read."""
+"""The number of characters of an error that are read."""
 
 _REDACTOR: Final = Redactor()
 _FIELDS: Final = 50
@@ -42,7 +42,9 @@ _PROMPT_CHARACTERS: Final = 10_000
 _RAW_BYTES: Final = 256 * 1024
 
 TOOL_CALL: Final = "toolCall"
-"""The key in `Asked.raw` of the waiting call: ``{"id", "name", "arguments"}``. A resume has to repeat this call."""
+"""The key of the waiting tool call in `Asked.raw`: ``{"id", "name", "arguments"}``. A resume has to repeat this
+call.
+"""
 
 _KINDS: Final = {
     **{kind.value: kind for kind in AnswerKind},
@@ -56,19 +58,19 @@ _KINDS: Final = {
 
 
 class Endings:
-    """The end of a run, and the final text from a snapshot of the messages before it."""
+    """A reader for the end of a run. It keeps the final text of the last message snapshot before the end."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._final: str | None = None
 
     def read(self, event: Event) -> RunEnd | None:
-        """Returns the end of the run, if the event is one."""
+        """Returns the end of the run if the event ends it; otherwise None."""
         match event:
             case MessagesSnapshotEvent():
                 self._final = _last_words(event)
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta:
-                self._final = None  # the agent writes again, so the snapshot was not final
+                self._final = None  # the agent is writing again, so the snapshot was not final
             case RunErrorEvent(message=message, code=code):
                 return failed(message, code or "")
             case RunFinishedEvent():
@@ -85,20 +87,20 @@ class Endings:
 
 
 def failed(message: object, code: str = "") -> Failed:
-    """Returns an agent's error for people: in one short line, without secrets."""
+    """Returns an agent's error as one short user-facing line without secrets."""
     text = _REDACTOR.text(message[:_READ_CHARACTERS]) if isinstance(message, str) else ""
     return Failed(message=line_of(text, _ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
 
 
 def text_in(value: object) -> str | None:
-    """Returns the text of a result; None for a result without text."""
+    """Returns the text of a result; None if it contains no text."""
     if is_object(value):
         value = first(value, "content", "text", "answer", "output")
     return clean(value) if isinstance(value, str) and value else None
 
 
 def _last_words(snapshot: MessagesSnapshotEvent) -> str | None:
-    """Returns the last message of a snapshot, if it is the agent's and calls no tool: a possible answer."""
+    """Returns the last message of a snapshot if the agent wrote it and it calls no tool: a possible answer."""
     last = snapshot.messages[-1] if snapshot.messages else None
     if isinstance(last, AssistantMessage) and not last.tool_calls and last.content:
         return clean(last.content)
@@ -127,7 +129,7 @@ def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str
 
 
 def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:
-    """Returns the interrupt as sent, with the waiting call, as far as the size allows."""
+    """Returns the interrupt as sent, with the waiting call, within the size limit."""
     sent: dict[str, object] = interrupt.model_dump(mode="json", by_alias=True)
     waits = {TOOL_CALL: {"id": call.id, "name": call.name, "arguments": call.argument_text()}} if call else {}
     return next((raw for raw in (sent | waits, sent) if _is_storable(raw)), {})
@@ -136,7 +138,7 @@ def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object
 def _is_storable(raw: object) -> bool:
     try:
         return len(orjson.dumps(raw)) <= _RAW_BYTES
-    except (orjson.JSONEncodeError, RecursionError):  # nested too deeply
+    except (orjson.JSONEncodeError, RecursionError):  # too deeply nested
         return False
 
 

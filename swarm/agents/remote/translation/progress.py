@@ -1,9 +1,9 @@
-"""The agent's progress: its plan, the names of its steps, and warnings for its operator.
+"""Translates the agent's progress: its plan, the names of its steps, and warnings for its operator.
 
-A plan comes in the agent's state, in a call of a tool that writes plans, or in an event of its own. Plans have no
-standard form. Accepted are a list, or an object with one under ``todos``, ``plan`` or ``steps``, of texts or of
-objects with a text (``content``, ``title``, ``step``, ``description``, ``task``, ``name``) and a ``status``.
-LangChain's and deepagents' ``write_todos`` and CAIPE's state have such a form.
+A plan arrives in the agent's state, in a call of a tool that writes plans, or in a separate event. Plans have no
+standard form. A plan is accepted as a list, or as an object with a list under ``todos``, ``plan`` or ``steps``. The
+list contains texts, or objects with a text (``content``, ``title``, ``step``, ``description``, ``task``, ``name``) and
+a ``status``. This covers the ``write_todos`` tool of LangChain and deepagents, and CAIPE's state.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from swarm.domain.answers.events import AgentEvent, PlanShown, PlanStep, StepNam
 _LISTS: Final = ("todos", "plan", "steps")
 
 _STEPS: Final = 100
-"""A longer plan is cut."""
+"""A longer plan is truncated."""
 
 _ITEMS: Final = 1000
-"""The limit of a stored list, and of the operations applied from one patch."""
+"""The maximum length of a stored list, and the maximum number of operations applied from one patch."""
 
 _REPR_CHARACTERS: Final = 16 * 1024
 _TITLES: Final = ("content", "title", "step", "description", "task", "text", "name")
@@ -58,7 +58,7 @@ class Plans:
         self._told: tuple[PlanStep, ...] = ()
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """Yields the plan, if this event changes it."""
+        """Yields the plan if this event changes it."""
         items = self._items_of(event)
         if items is not None:
             self._items = items[:_ITEMS]
@@ -105,7 +105,7 @@ def _holds_list(value: object) -> bool:
 
 
 def _list_in(value: object, depth: int = 2) -> list[object] | None:
-    """Returns the list of steps in a value, or the value itself if it is a list; None without a list."""
+    """Returns the list of steps in a value, or the value itself if it is a list; None if there is no list."""
     if isinstance(value, list):
         return value
     if not is_object(value) or not depth:
@@ -115,9 +115,9 @@ def _list_in(value: object, depth: int = 2) -> list[object] | None:
 
 
 def _list_in_text(text: str) -> list[object] | None:
-    """Returns the list in a text of JSON, or the Python list at the end of a text.
+    """Returns the list in a JSON text, or the Python list at the end of a text.
 
-    For example "Updated todo list to [{'content': …}]".
+    For example: "Updated todo list to [{'content': …}]".
     """
     items = _list_in(parsed(text))
     if items is not None or len(text) > _REPR_CHARACTERS or "[" not in text:
@@ -129,12 +129,14 @@ def _list_in_text(text: str) -> list[object] | None:
 
 
 def _is_about_plans(name: str) -> bool:
-    """Whether the name of a tool or an event announces a plan."""
+    """Returns whether the name of a tool or an event announces a plan."""
     return "todo" in name.lower() or "plan" in name.lower()
 
 
 def _plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
-    """Returns the steps of a plan. Their ids are the agent's own if all are different, otherwise their positions."""
+    """Returns the steps of a plan. The agent's own ids are used if they are all different; otherwise positions are
+    used.
+    """
     shown = [(item, title) for item in items[:_STEPS] if (title := _title(item))]
     own = [id_of(item.get("id")) if is_object(item) else "" for item, _ in shown]
     ids = own if all(own) and len(set(own)) == len(own) else [str(place) for place in range(1, len(shown) + 1)]
@@ -144,9 +146,10 @@ def _plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
 
 
 def patched(items: Sequence[object], path: str, operation: str, value: object) -> list[object]:
-    """Returns the list after one operation of a JSON Patch on the state around it (RFC 6902): add, remove or replace.
+    """Returns the list after applying one JSON Patch operation to the surrounding state (RFC 6902): add, remove or
+    replace.
 
-    Operations outside the list, or below a field of an item, change nothing.
+    Operations outside the list, or on a field of an item, change nothing.
     """
     match path.split("/")[1:]:
         case [name] if name in _LISTS:
@@ -203,7 +206,7 @@ def _letters(word: str) -> Iterable[str]:
 
 
 class Steps:
-    """The open steps, innermost last. When a step ends, the outer one goes on."""
+    """The open steps, innermost last. When a step ends, the enclosing step continues."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
@@ -230,4 +233,4 @@ class Steps:
 
 def _warning(value: object) -> str:
     text = first(value, "message", "warning", "text") if is_object(value) else value
-    return text_of(text, _WARNING_CHARACTERS) or "a warning without words"
+    return text_of(text, _WARNING_CHARACTERS) or "a warning without text"

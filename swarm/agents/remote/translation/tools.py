@@ -1,9 +1,9 @@
-"""Tool calls, from the start of a call until its result: the time in which people see the tool run.
+"""Translates tool calls, from the start of a call until its result. People see the tool as running during this time.
 
-In AG-UI, ``TOOL_CALL_END`` only marks the end of the arguments; the tool runs after it, until its
-``TOOL_CALL_RESULT``. Some agents never send results. So a call with complete arguments also ends when the agent itself
-writes text again, and remaining calls end with a successful run. A CAIPE service sends ``TOOL_CALL_END`` when the tool
-has answered, with or without a result before. Calls that wait for a person, or were cut off, stay open.
+In AG-UI, ``TOOL_CALL_END`` only marks the end of the arguments; the tool then runs until its ``TOOL_CALL_RESULT``. Some
+agents never send results. A call with complete arguments therefore also ends when the agent itself writes text again,
+and the remaining calls end with a successful run. A CAIPE service sends ``TOOL_CALL_END`` when the tool has returned,
+with or without a preceding result. Calls that wait for a person or were cut off stay open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import AgentEvent, ToolEnded, ToolStarted
 
 _CALLS: Final = 500
-"""The limit of calls shown in one run: an agent in a loop of tools must not fill the memory."""
+"""The maximum number of calls shown in one run, so that an agent in a tool loop cannot exhaust the memory."""
 
 _ARGUMENT_CHARACTERS: Final = 64 * 1024
 """Longer arguments are not kept."""
@@ -44,11 +44,11 @@ class StreamedCall:
     name: str
     arguments: list[str] = field(default_factory=list)
     argument_characters: int = 0
-    is_whole: bool = False  # the arguments are complete
+    is_whole: bool = False  # all arguments have arrived
     has_ended: bool = False
 
     def add(self, delta: str) -> None:
-        """Adds a part of the arguments."""
+        """Appends a part of the arguments."""
         self.argument_characters += len(delta)
         if self.argument_characters <= _ARGUMENT_CHARACTERS:
             self.arguments.append(delta)
@@ -66,14 +66,16 @@ class Tools:
     def __init__(self, dialect: Dialect) -> None:
         self._is_caipe = dialect is Dialect.CAIPE
         self._calls: dict[str, StreamedCall] = {}
-        self._chunked: str = ""  # the call built from chunks
+        self._chunked: str = ""  # the call that is built from chunks
 
     def get(self, id: object) -> StreamedCall | None:
         """Returns a call of this run; None if unknown."""
         return self._calls.get(id_of(id))
 
     def read(self, event: Event, *, is_own: bool) -> Iterator[AgentEvent]:
-        """Yields the tool events of an AG-UI event. ``is_own``: the event is the agent's, not a sub-agent's."""
+        """Yields the tool events for an AG-UI event. ``is_own`` is true if the agent itself sent the event, not a
+        sub-agent.
+        """
         match event:
             case ToolCallStartEvent():
                 yield from self._start(event.tool_call_id, event.tool_call_name)
@@ -91,7 +93,7 @@ class Tools:
                 yield from self._end_whole_ones()
 
     def finish(self) -> Iterator[AgentEvent]:
-        """Ends the remaining calls of a successful run as successful."""
+        """Ends the remaining calls of a successful run, and reports them as successful."""
         for call in list(self._calls.values()):
             yield from self._end(call.id)
 
@@ -105,7 +107,9 @@ class Tools:
             yield ToolStarted(id=id, name=self._calls[id].name)
 
     def _chunk(self, event: ToolCallChunkEvent) -> Iterator[AgentEvent]:
-        """Adds a chunk; a chunk without an id continues the call before it, and the first chunk of a call starts it."""
+        """Adds a chunk. The first chunk of a call starts the call; a chunk without an id continues the previous
+        call.
+        """
         if event.tool_call_id is not None and id_of(event.tool_call_id) != self._chunked:
             self._complete(self._chunked)
             self._chunked = id_of(event.tool_call_id)
@@ -135,7 +139,7 @@ class Tools:
 
 
 def _has_failed(result: ToolCallResultEvent) -> bool:
-    """Whether a tool's result is an error: AG-UI has no field for errors, but some agents send one of their own."""
+    """Returns whether a tool's result is an error. AG-UI has no field for errors, but some agents send their own."""
     extra = result.model_extra or {}
     if first(extra, "error", "isError", "is_error"):
         return True

@@ -1,8 +1,8 @@
-"""The translation of one run: from the events of an agent's stream, or a whole answer, to ours.
+"""Translates one run, either an event stream or a complete answer, into Swarm's events.
 
-A text's source is the agent itself, or a sub-agent, whose text stays out of the answer. AG-UI 1.0 names the sub-agent's
-run on every event of its own. CAIPE sends ``NAMESPACE_CONTEXT``, which holds for all events up to the next one. Whole
-answers are results of CAIPE's ``invoke``, and streams collected into one text.
+A text comes from the agent itself or from a sub-agent, whose text is not part of the answer. AG-UI 1.0 includes the
+sub-agent's run in each of its events. CAIPE sends ``NAMESPACE_CONTEXT``, which applies to all events up to the next
+one. Complete answers are results of CAIPE's ``invoke``, or streams collected into one text.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from swarm.domain.answers.events import (
 )
 
 _MESSAGES: Final = 1000
-"""The limit of unfinished messages, and of messages of others, stored in one run."""
+"""The maximum number of unfinished messages, and of messages from other authors, stored in one run."""
 
 _BESIDE = (CustomEvent, RawEvent, StateSnapshotEvent, StateDeltaEvent, ActivitySnapshotEvent, ActivityDeltaEvent)
 """Events that may come between the chunks of a message without ending it."""
@@ -52,24 +52,24 @@ _BESIDE = (CustomEvent, RawEvent, StateSnapshotEvent, StateDeltaEvent, ActivityS
 NAMESPACE_CONTEXT: Final = "NAMESPACE_CONTEXT"
 
 _SUB_AGENTS: Final = 500
-"""The limit of sub-agents known by name; others are known by the id of their run."""
+"""The maximum number of sub-agents whose names are stored. Others are identified by the id of their run."""
 
 _TEXT = (TextMessageStartEvent, TextMessageContentEvent, TextMessageChunkEvent)
 _BROKE_OFF: Final = Broken(reason="it stopped in the middle of its answer")
-_NOTHING_CAME: Final = Broken(reason="it hung up without an answer")
-_NOT_UNDERSTOOD: Final = Broken(reason="nothing of what it sent could be understood")
+_NOTHING_CAME: Final = Broken(reason="it disconnected without an answer")
+_NOT_UNDERSTOOD: Final = Broken(reason="nothing that it sent could be understood")
 
 
 class _Texts:
-    """The messages in progress, without echoes of people's and system messages, which some agents send."""
+    """The messages in progress. Some agents echo people's and system messages; these echoes are left out."""
 
     def __init__(self) -> None:
-        self._chunked: str | None = None  # the unfinished message built from chunks
+        self._chunked: str | None = None  # the unfinished message that is built from chunks
         self._echoes: set[str] = set()
         self._said: set[str] = set()  # unfinished messages with text
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """Yields the text in an event, and the ends of messages."""
+        """Yields the text in an event and the ends of messages."""
         match event:
             case TextMessageChunkEvent():
                 yield from self._chunk(event)
@@ -84,7 +84,7 @@ class _Texts:
                 yield from self._end_of_chunks()
 
     def _chunk(self, event: TextMessageChunkEvent) -> Iterator[AgentEvent]:
-        """Adds a chunk; a chunk without an id continues the message before it."""
+        """Adds a chunk. A chunk without an id continues the previous message."""
         id = self._chunked or "" if event.message_id is None else id_of(event.message_id)
         if id != self._chunked:
             yield from self._end_of_chunks()
@@ -118,20 +118,20 @@ class _Texts:
 
 
 class _Sources:
-    """The source of the current text: the agent or a sub-agent."""
+    """The source of the current text: the agent itself or a sub-agent."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # of sub-agents, by the id of their run
-        self._namespace: str | None = None  # holds for events without a source of their own
+        self._namespace: str | None = None  # applies to events without their own source
         self._told: str | None = None
 
     def of(self, event: Event) -> str | None:
-        """Returns the sub-agent that sent an event; None: the agent itself."""
+        """Returns the sub-agent that sent an event; None for the agent itself."""
         run = id_of(getattr(event, "subagent_run_id", None))
         return self._names.get(run, run) if run else self._namespace
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """Yields a change of the source, before its first text."""
+        """Yields a change of source before the first text from that source."""
         match event:
             case SubagentStartedEvent():
                 self._note_name(id_of(event.subagent_run_id), line_of(event.name))
@@ -152,7 +152,7 @@ class _Sources:
 
 
 def _namespace_of(value: object) -> str | None:
-    """Returns the sub-agent in a ``NAMESPACE_CONTEXT``; None without a name.
+    """Returns the sub-agent in a ``NAMESPACE_CONTEXT``; None if it has no name.
 
     The value is a name, a path of names, or an object with either under ``namespace``.
     """
@@ -164,10 +164,10 @@ def _namespace_of(value: object) -> str | None:
 
 
 class Translator:
-    """Reads a stream, event by event. Events after the first end of the run are ignored.
+    """A translator of one stream, event by event. Events after the first end of the run are ignored.
 
-    The events may come in any order: text without a beginning, results of unknown tools, a run without a start. The
-    memory used for a run is bounded, however long the run is. Raises nothing.
+    The events may arrive in any order: text without a beginning, results of unknown tools, a run without a start. The
+    memory used for a run is bounded, regardless of its length. Raises nothing.
     """
 
     def __init__(self, run_id: str = "", dialect: Dialect = Dialect.AGUI) -> None:
@@ -181,12 +181,12 @@ class Translator:
         self.is_over = False
 
     def feed(self, data: str) -> tuple[AgentEvent, ...]:
-        """Translates the data of one server-sent event; often into nothing."""
+        """Translates the data of one server-sent event. The result is often empty."""
         event = None if self.is_over else self._wire.read(data)
         return tuple(self._translated(event)) if event is not None else ()
 
     def end(self) -> tuple[AgentEvent, ...]:
-        """Translates the end of the stream; into nothing, if the run had ended."""
+        """Translates the end of the stream. The result is empty if the run had already ended."""
         if self.is_over:
             return ()
         self.is_over = True
@@ -228,7 +228,7 @@ def answer_in(body: bytes) -> RunEnd:
 
 
 async def collected(events: AsyncIterable[AgentEvent]) -> RunEnd:
-    """Returns the end of a run; a successful one has the text of all messages as its result."""
+    """Returns the end of a run. If the run succeeded, its result contains the text of all messages."""
     texts: list[str] = []
     message_id, is_own = "", True
     async for event in events:
@@ -247,7 +247,7 @@ async def collected(events: AsyncIterable[AgentEvent]) -> RunEnd:
 
 
 def _joined(text: str, result: str | None) -> str:
-    """Joins the texts and the result, without repeating a result that was written before."""
+    """Joins the texts and the result. A result that was already written is not repeated."""
     if not result or result.strip() in text:
         return text
     return f"{text}\n\n{result}" if text else result

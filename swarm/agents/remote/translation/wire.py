@@ -1,8 +1,8 @@
-"""One event of a stream, converted from any version of AG-UI to 1.0, and values from JSON of unknown origin.
+"""Converts an event from any version of AG-UI to 1.0, and reads untrusted JSON values.
 
-Values are checked for their type, bounded, and storable. Most events are valid unchanged. Others are repaired where
-their meaning is clear: a timestamp with a fraction, an outcome given as a word, an optional field with an older type, a
-missing id. Events beyond repair are skipped. https://docs.ag-ui.com/concepts/events
+Values are type-checked, limited in size, and safe to store. Most events are valid unchanged. Others are repaired if
+their meaning is clear: a timestamp with a fraction, an outcome given as a word, an optional field with an older type,
+or a missing id. Events that cannot be repaired are skipped. https://docs.ag-ui.com/concepts/events
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 _ID_CHARACTERS: Final = 200
-"""Slack accepts no longer id for a card."""
+"""The maximum length of a card's id in Slack."""
 
 _NAME_CHARACTERS: Final = 250
 JsonObject = Mapping[str, object]
 
 COMPLAINTS: Final = 10
-"""The number of invalid events logged one by one in a run; a broken run must not fill the log."""
+"""The number of invalid events that are logged individually in a run, so that a broken run does not flood the log."""
 
-_NOTHING_ASKED: Final = "It waits for an answer, but does not say to which question."
+_NOTHING_ASKED: Final = "It is waiting for an answer, but did not say to which question."
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _KNOWN: Final = frozenset(kind.value for kind in EventType)
 _ROLES: Final = frozenset({"developer", "system", "assistant", "user"})
@@ -38,11 +38,11 @@ _OPTIONAL: Final[dict[str, type | tuple[()]]] = {
     "parentRunId": str,
     "protocolVersion": str,
     "subagentRunId": str,
-    "input": (),  # our own request, echoed
-    "timestamp": (),  # unused, and present in every kind of event
+    "input": (),  # an echo of our own request
+    "timestamp": (),  # unused, but present in every kind of event
     "usage": (),
 }
-"""Optional fields and their types. A field of another type is dropped; ``()`` drops any value."""
+"""Optional fields and their types. A field with a different type is dropped; ``()`` drops any value."""
 
 _log = structlog.get_logger(__name__)
 
@@ -50,22 +50,22 @@ Fields = dict[str, Any]
 
 
 def is_object(value: object) -> TypeGuard[JsonObject]:
-    """Whether the value is a JSON object."""
+    """Returns whether the value is a JSON object."""
     return isinstance(value, dict)
 
 
 def clean(text: str) -> str:
-    """Removes NUL, which PostgreSQL does not store."""
+    """Removes NUL characters, which PostgreSQL does not store."""
     return text.replace("\0", "")
 
 
 def id_of(value: object) -> str:
-    """Returns an id, at most `_ID_CHARACTERS` long; empty without one."""
+    """Returns the value as an id of at most `_ID_CHARACTERS` characters; empty if the value is not an id."""
     return clean(str(value))[:_ID_CHARACTERS] if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def line_of(value: object, limit: int = _NAME_CHARACTERS) -> str:
-    """Returns a text in one line of at most ``limit`` characters; empty without one."""
+    """Returns the value as one line of at most ``limit`` characters; empty if the value is not a text."""
     if not isinstance(value, str):
         return ""
     line = " ".join(clean(value[: limit * 4]).split())
@@ -73,7 +73,7 @@ def line_of(value: object, limit: int = _NAME_CHARACTERS) -> str:
 
 
 def text_of(value: object, limit: int) -> str:
-    """Returns a text of at most ``limit`` characters; empty without one."""
+    """Returns the value as text of at most ``limit`` characters; empty if the value is not a text."""
     if not isinstance(value, str):
         return ""
     text = clean(value[: limit + 1])
@@ -81,7 +81,7 @@ def text_of(value: object, limit: int) -> str:
 
 
 def first(value: JsonObject, *names: str) -> object:
-    """Returns the first of these fields with a value; None without one."""
+    """Returns the first of these values that is set; None if none is."""
     return next((value[name] for name in names if value.get(name) not in (None, "")), None)
 
 
@@ -94,7 +94,7 @@ def parsed(text: str) -> object:
 
 
 class Wire:
-    """Reads the events of one run. Never raises."""
+    """A reader of one run's events. Raises nothing."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -114,7 +114,7 @@ class Wire:
         fields = _parsed(data)
         kind = first(fields, "type") if is_object(fields) else None
         if not is_object(fields) or not isinstance(kind, str):
-            self._complain("An event of an agent is no JSON object with a type.", "")
+            self._complain("An event of an agent is not a JSON object with a type.", "")
         elif kind not in _KNOWN:
             _log.debug("An event of an unknown type is skipped.", action="agent_event_unknown", **self._ids(kind))
         else:
@@ -125,7 +125,7 @@ class Wire:
         try:
             return _EVENT.validate_python(mended(kind, fields))
         except (ValidationError, RecursionError):
-            self._complain("An event of an agent makes no sense.", kind)
+            self._complain("An event of an agent is invalid.", kind)
             return None
 
     def _complain(self, words: str, kind: str) -> None:
@@ -144,7 +144,7 @@ def _valid(data: str) -> Event | None:
 
 
 def _parsed(data: str) -> object:
-    """Parses JSON with halves of characters replaced, since JavaScript cuts texts anywhere; None if invalid."""
+    """Parses JSON; None if invalid. Replaces unpaired surrogates, because JavaScript may split a text anywhere."""
     try:
         return from_json(data)
     except ValueError:
@@ -157,7 +157,7 @@ def _parsed(data: str) -> object:
 
 
 def mended(kind: str, fields: Fields) -> Fields:
-    """Returns an older or careless agent's event with the fields of AG-UI 1.0; may change ``fields``."""
+    """Converts an event from an older or non-conforming agent to the fields of AG-UI 1.0. May change ``fields``."""
     for name, kind_of_value in _OPTIONAL.items():
         if not isinstance(fields.get(name), kind_of_value):
             fields.pop(name, None)
@@ -169,7 +169,7 @@ def mended(kind: str, fields: Fields) -> Fields:
 
 
 def _default(name: str, python_name: str, value: str = "") -> Callable[[Fields], None]:
-    """Repairs a required field of little importance."""
+    """Repairs an unimportant required field."""
 
     def mend(fields: Fields) -> None:
         found = first(fields, name, python_name)
@@ -180,7 +180,7 @@ def _default(name: str, python_name: str, value: str = "") -> Callable[[Fields],
 
 
 def _number_id(name: str) -> Callable[[Fields], None]:
-    """Repairs an id that may be missing or a number."""
+    """Repairs an id that is missing or is a number."""
 
     def mend(fields: Fields) -> None:
         if name in fields and not isinstance(fields[name], str):
@@ -194,13 +194,13 @@ def _delta(fields: Fields) -> None:
 
 
 def _content(fields: Fields) -> None:
-    """Converts a tool's result to text; some agents send the JSON itself."""
+    """Converts a tool's result to text, because some agents send the JSON itself."""
     content = first(fields, "content", "result", "output")
     fields["content"] = content if isinstance(content, str) else json.dumps(content)
 
 
 def _outcome(fields: Fields) -> None:
-    """Converts ``"outcome": "interrupt", "interrupt": {…}``, the form before 1.0."""
+    """Converts the form used before 1.0: ``"outcome": "interrupt", "interrupt": {…}``."""
     outcome = fields.get("outcome")
     kind = first(outcome, "type") if is_object(outcome) else outcome
     if kind in ("cancelled", "canceled", "aborted"):
@@ -244,7 +244,7 @@ def _message(fields: Fields) -> None:
 
 
 def _messages(fields: Fields) -> None:
-    """Reduces invalid messages to those of people and of the agent, in their simplest form."""
+    """Keeps the messages of people and of the agent in their simplest form if the list is invalid."""
     messages = fields.get("messages")
     fields["messages"] = [_plain(one) for one in messages if is_object(one)] if isinstance(messages, list) else []
 

@@ -1,8 +1,8 @@
-"""The tool web-browse: a page in a browser that runs at AWS.
+"""The tool web-browse: opens a page in a browser that runs at AWS.
 
-Private addresses are not opened: behind them is only the machine of the browser, whose metadata service holds
-credentials, or a network of the operator's. The check covers literal addresses; a name is resolved at AWS, and its
-address cannot be known here.
+Private addresses are not opened: they only lead to the browser's machine, whose metadata service holds credentials, or
+to the operator's network. The check covers literal addresses. A name is resolved at AWS, so its address is not known
+here.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _MOST_CHARACTERS: Final = 4096
 _LOCAL_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
 _FORBIDDEN: Final = re.compile(r"[\s\x00-\x1f\x7f\\]")
-"""Characters that browsers read differently: a backslash as a slash, a line break as nothing."""
+"""Characters that browsers interpret differently: a backslash is read as a slash, and a line break is ignored."""
 _PASSAGE_CHARACTERS: Final = 1_000
 _LEFT_OUT: Final = "\n[…]\n"
 
 _OURS: Final = frozenset({"authorization", "x-amz-date", "x-amz-security-token"})
-"""The headers of the package that authenticate; those of the websocket itself are the library's."""
+"""The package's headers for authentication. The library sets the websocket headers itself."""
 
 _DESCRIPTION: Final = (
-    "Open a page of the web in a browser, run its scripts, and get its title and text; of a long page the parts that "
+    "Open a web page in a browser, run its scripts, and get its title and text; for a long page, the parts that "
     "the task is about. Mention links in the task to get the page's links too. It cannot click, type or sign in."
 )
 _PARAMETERS: Final = object_schema(
@@ -58,18 +58,18 @@ _PARAMETERS: Final = object_schema(
 )
 
 Automation = Callable[["BrowserClient"], tuple[str, Mapping[str, str]]]
-"""Returns the websocket address of a started browser, and the headers to open it with. May block."""
+"""Returns the websocket address of a started browser, and the headers for opening it. May block."""
 
 
 def automation(browser: BrowserClient) -> tuple[str, Mapping[str, str]]:
-    """Returns the package's address and headers: always an address at AWS."""
+    """Returns the address and headers from the package. The address is always at AWS."""
     return browser.generate_ws_headers()
 
 
 def browse_tool(
     clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions, automation: Automation = automation
 ) -> Tool:
-    """Returns the tool web-browse. Every call has a browser of its own, without state of any other."""
+    """Returns the tool web-browse. Every call has its own browser, which shares no state with other calls."""
 
     async def browse(arguments: Mapping[str, Any]) -> ToolAnswer:
         url, task = str(arguments["url"]).strip(), str(arguments.get("task") or _TASK)
@@ -96,7 +96,7 @@ async def _read(address: str, headers: Mapping[str, str], url: str, options: Age
 
 
 async def _connected(address: str, headers: Mapping[str, str]) -> ClientConnection:
-    """Connects the websocket, in a few attempts: a browser that has just started may need a moment."""
+    """Connects the websocket in a few attempts, because a browser that has just started may not be ready."""
     async for attempt in stamina.retry_context(
         on=_may_come, attempts=_CONNECT_ATTEMPTS, timeout=_CONNECT_PATIENCE_SECONDS, wait_initial=0.2
     ):
@@ -120,14 +120,16 @@ def _may_come(error: Exception) -> bool:
 
 def _answer(page: PageText, task: str, options: AgentCoreOptions) -> ToolAnswer:
     if why := refusal(page.address, has_private_addresses=options.has_private_addresses):
-        return failed(f"The page went on to another address. {why}")
+        return failed(f"The page redirected to another address. {why}")
     text = passages(page.text.strip(), task, options.most_characters)
     notes = (
         f"Title: {page.title}" if page.title else "",
         f"Address: {page.address}",
         f"HTTP status: {page.status}" if page.status >= 400 else "",
-        f"Of {page.length:,} characters these are the ones that fit the task." if page.length > len(text) + 100 else "",
-        "" if page.is_loaded else "It had not loaded to its end.",
+        f"Of {page.length:,} characters, these are the ones relevant to the task."
+        if page.length > len(text) + 100
+        else "",
+        "" if page.is_loaded else "It had not finished loading.",
     )
     body = text or f"(This page has no text; it is of the kind {page.kind or 'unknown'}.)"
     return ToolAnswer(text="\n\n".join(filter(None, ("\n".join(filter(None, notes)), body, _links(page, task)))))
@@ -140,15 +142,15 @@ def _links(page: PageText, task: str) -> str:
 
 
 def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
-    """Returns the reason for not opening an address, in a sentence; None: the address may be opened."""
+    """Returns the reason for not opening an address, in a sentence; None if the address may be opened."""
     if len(url) > _MOST_CHARACTERS or _FORBIDDEN.search(url):
-        return "This is no address of a page: it has spaces, backslashes or control characters, or is too long."
+        return "This is not the address of a page: it has spaces, backslashes or control characters, or is too long."
     try:
         parts = urlsplit(url)
         host = _host(parts)
         _ = parts.port
     except ValueError:
-        return "This is no address of a page; one such as https://example.org/ is expected."
+        return "This is not the address of a page; one such as https://example.org/ is expected."
     if parts.scheme not in ("http", "https") or not host:
         return "Only addresses that begin with http:// or https:// can be opened."
     if parts.username is not None or parts.password is not None:
@@ -159,9 +161,9 @@ def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
 
 
 def _host(parts: SplitResult) -> str:
-    """Returns the host as browsers read it: percent signs decoded, other scripts as IDNA looks them up.
+    """Returns the host as browsers read it: percent signs decoded, other scripts converted with IDNA.
 
-    IDNA turns full-width digits and dots into plain ones, and drops invisible characters. Raises ValueError.
+    IDNA turns full-width digits and dots into ASCII ones, and drops invisible characters. Raises ValueError.
     """
     host = unquote(parts.hostname or "")
     return (host if host.isascii() else host.encode("idna").decode()).lower().rstrip(".")
@@ -174,9 +176,9 @@ def _is_private(host: str) -> bool:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Returns the address of a host, also in the forms 127.1, 0x7f000001 and 2130706433; None: the host is a name.
+    """Returns the address of a host, including the forms 127.1, 0x7f000001 and 2130706433; None if the host is a name.
 
-    For an IPv6 address that carries an IPv4 address, returns the latter.
+    For an IPv6 address that contains an IPv4 address, returns the latter.
     """
     try:
         address = ipaddress.ip_address(host.strip("[]"))
@@ -193,7 +195,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def passages(text: str, task: str, most_characters: int) -> str:
-    """Cuts a text to the passages that share most words with the task, in order; else to its beginning."""
+    """Reduces a text to the passages that share most words with the task, in order, or to its beginning if there are
+    none.
+    """
     if len(text) <= most_characters:
         return text
     words = _words(task)
@@ -213,7 +217,7 @@ def _joined(pieces: list[str], kept: set[int]) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yields groups of lines of about a thousand characters; a longer line is cut."""
+    """Yields groups of lines of about a thousand characters; a longer line is split."""
     piece = ""
     for line in text.splitlines(keepends=True):
         if piece and len(piece) + len(line) > _PASSAGE_CHARACTERS:

@@ -1,4 +1,4 @@
-"""The tool code-execute: code that runs at AWS, not here."""
+"""The tool code-execute: runs code at AWS, not locally."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DESCRIPTION: Final = (
 )
 _PARAMETERS: Final = object_schema(
     {
-        "code": {"type": "string", "minLength": 1, "description": "the whole program"},
+        "code": {"type": "string", "minLength": 1, "description": "the complete program"},
         "language": {"type": "string", "enum": list(_LANGUAGES), "default": "python"},
     },
     required=("code",),
@@ -30,7 +30,7 @@ _PARAMETERS: Final = object_schema(
 
 @dataclass(kw_only=True, slots=True)
 class _Text:
-    """The text of one output, up to a limit."""
+    """The text of one output, up to the limit."""
 
     most: int
     text: str = ""
@@ -69,12 +69,12 @@ class _Outcome:
 
 
 def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions) -> Tool:
-    """Returns the tool code-execute. Every call has an interpreter of its own."""
+    """Returns the tool code-execute. Every call has its own interpreter."""
 
     async def execute(arguments: Mapping[str, Any]) -> ToolAnswer:
         code, language = str(arguments["code"]), str(arguments.get("language") or "python").lower()
         if language not in _LANGUAGES:
-            return failed(f"There is no interpreter of '{language}'; there is one of {', '.join(_LANGUAGES)}.")
+            return failed(f"There is no interpreter for '{language}'; there is one for {', '.join(_LANGUAGES)}.")
 
         def run(interpreter: CodeInterpreter) -> ToolAnswer:
             return _read(clients.execute(interpreter, code, language), options.most_characters)
@@ -109,7 +109,7 @@ def _take(outcome: _Outcome, result: Mapping[str, Any]) -> None:
     has_text = structured is not None and ("stdout" in structured or "stderr" in structured)
     for item in content:
         if item.get("type") == "text":
-            outcome.printed.add("" if has_text else item.get("text"))  # it repeats the printed text
+            outcome.printed.add("" if has_text else item.get("text"))  # this item repeats the printed text
         else:
             outcome.others.append(
                 f"[{item.get('type')} {item.get('mimeType') or item.get('name') or ''}".rstrip() + "]"

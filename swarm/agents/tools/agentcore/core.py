@@ -1,4 +1,4 @@
-"""AgentCore, opened: the available tools, and the reasons for the absence of others."""
+"""Opens AgentCore: the available tools, and the reasons why others are unavailable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES: Final = ("web-browse", "memory-store", "memory-recall", "code-execute")
 
 _PACKAGE: Final = "bedrock_agentcore"
 _OPEN_SECONDS: Final = 15.0
-"""Credentials from a command or from a machine's metadata service may take a moment."""
+"""Credentials from a command or from a machine's metadata service may take some time."""
 
 _MEMORY: Final = ("memory-store", "memory-recall")
 _MEMORY_ID: Final = re.compile(
@@ -35,7 +35,7 @@ _MEMORY_ID: Final = re.compile(
 
 
 class AgentCore:
-    """The available tools of AgentCore. Close it after the last call."""
+    """The available tools of AgentCore. Callers close it after the last call."""
 
     def __init__(self, tools: Sequence[Tool], absent: Sequence[str], sessions: AgentCoreSessions) -> None:
         self._tools = tuple(tools)
@@ -44,10 +44,11 @@ class AgentCore:
 
     @classmethod
     async def open(cls, options: AgentCoreOptions, *, automation: Automation | None = None) -> AgentCore:
-        """Opens the tools that have package, credentials, region and ids; `why_absent` explains the absence of others.
+        """Opens the tools for which the package, credentials, region and ids are available; `why_absent` explains why
+        others are not.
 
-        Sends nothing to AgentCore and raises nothing. ``automation`` finds the websocket of a browser; None: the
-        package does.
+        Sends nothing to AgentCore and raises nothing. ``automation`` finds the websocket of a browser; None to use the
+        package.
         """
         sessions = AgentCoreSessions()
         if importlib.util.find_spec(_PACKAGE) is None:
@@ -65,11 +66,11 @@ class AgentCore:
         return self._tools
 
     def why_absent(self) -> tuple[str, ...]:
-        """Returns a line for each reason: the absent tools, why they are absent, and the remedy."""
+        """Returns one line per reason: the unavailable tools, the cause, and the remedy."""
         return self._absent
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
-        """Waits until all sessions at AWS are stopped, at most for the given time."""
+        """Waits until all sessions at AWS are stopped, for at most the given time."""
         await self._sessions.aclose(within_seconds=within_seconds)
 
 
@@ -83,7 +84,9 @@ def _with(
     if options.memory_id and _MEMORY_ID.fullmatch(options.memory_id):
         tools.extend(memory.memory_tools(clients, options, options.memory_id))
     elif options.memory_id:
-        absent.append(_line(_MEMORY, f"'{options.memory_id}' is no id of a memory; check tools.agentcore.memory_id"))
+        absent.append(
+            _line(_MEMORY, f"'{options.memory_id}' is not the id of a memory; check tools.agentcore.memory_id")
+        )
     else:
         absent.append(_line(_MEMORY, "no memory is set; set tools.agentcore.memory_id"))
     return [*tools, code.code_tool(clients, sessions, options)], absent
@@ -96,7 +99,7 @@ def _why(error: Exception) -> str:
         case TimeoutError():
             return f"AWS's credentials were not found within {_OPEN_SECONDS:g} s"
         case ImportError():
-            return f"the package bedrock-agentcore cannot be loaded ({error}); install swarm[agentcore] anew"
+            return f"the package bedrock-agentcore cannot be loaded ({error}); reinstall swarm[agentcore]"
     return f"AWS's configuration cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
 
 

@@ -1,8 +1,8 @@
 """The tools memory-store and memory-recall: a memory at AWS that all sessions of all agents share.
 
-A stored text is an *event*: it can be recalled at once, word by word, until AWS forgets it (by the memory's setting).
-If the memory has strategies, AWS makes *records* of events within about a minute, which are found by their meaning and
-stay. A recall searches both.
+A stored text is an *event*: it can be recalled immediately, by its exact words, until AWS deletes it (according to the
+memory's settings). If the memory has strategies, AWS creates *records* from events within about a minute, which are
+found by their meaning and are kept. A recall searches both.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.agentcore import AgentCoreOptions
 from swarm.agents.tools.agentcore.sessions import UNKNOWN, Clients, bounded, failed, in_thread, sentence
 
-_MOST_STORED: Final = 50_000  # characters; AWS takes 100,000 of one message
+_MOST_STORED: Final = 50_000  # characters; AWS accepts 100,000 per message
 _MOST_RECALLED: Final = 20
-_SESSION: Final = "swarm"  # one for everything, so that all events can be searched
-_EVENTS: Final = 200  # the number of events to search; AWS returns the latest first
+_SESSION: Final = "swarm"  # a single session, so that all events can be searched
+_EVENTS: Final = 200  # the number of events to search; AWS returns the latest events first
 _QUERY_CHARACTERS: Final = 10_000  # AWS's limit
 
 _STORE: Final = (
@@ -61,19 +61,19 @@ def memory_tools(clients: Clients, options: AgentCoreOptions, memory_id: str) ->
         key, value = str(arguments["key"]).strip(), str(arguments["value"]).strip()
         text = f"{key}: {value}\n(category: {arguments.get('category') or 'general'})"
         if not key or not value:
-            return failed("Nothing was stored: key and value have to say something.")
+            return failed("Nothing was stored: key and value must not be empty.")
         if len(text) > _MOST_STORED:
-            return failed(f"Nothing was stored: this has {len(text):,} characters, and {_MOST_STORED:,} is the most.")
+            return failed(f"Nothing was stored: this has {len(text):,} characters; the maximum is {_MOST_STORED:,}.")
         await in_thread(lambda: _store(clients, options, memory_id, text))
         return ToolAnswer(text=f"Stored under '{key}'.")
 
     async def recall(arguments: Mapping[str, Any]) -> ToolAnswer:
         query = str(arguments["query"]).strip()[:_QUERY_CHARACTERS]
         if not query:
-            return failed("A query has to say something.")
+            return failed("The query must not be empty.")
         limit = min(max(int(arguments.get("limit") or 5), 1), _MOST_RECALLED)
         found = await _recall(clients, options, memory_id, query, limit)
-        return ToolAnswer(text="\n".join(map(_line, found)) or "Nothing about that is remembered.")
+        return ToolAnswer(text="\n".join(map(_line, found)) or "Nothing is stored about that.")
 
     storing = bounded("memory-store", options.memory_seconds, store)
     recalling = bounded("memory-recall", options.memory_seconds, recall)
@@ -97,7 +97,7 @@ def _store(clients: Clients, options: AgentCoreOptions, memory_id: str, text: st
 async def _recall(
     clients: Clients, options: AgentCoreOptions, memory_id: str, query: str, limit: int
 ) -> Sequence[_Memory]:
-    """Returns the best of records and events."""
+    """Returns the best matches among records and events."""
     records, events = await asyncio.gather(
         in_thread(lambda: _records(clients, options, memory_id, query, limit)),
         in_thread(lambda: _events(clients, options, memory_id)),
@@ -109,7 +109,9 @@ async def _recall(
 def _records(
     clients: Clients, options: AgentCoreOptions, memory_id: str, query: str, limit: int
 ) -> list[Mapping[str, Any]]:
-    """Searches by meaning, without `MemoryClient.retrieve_memories`, which takes every error for an empty memory."""
+    """Searches by meaning. Does not use `MemoryClient.retrieve_memories`, which treats every error as an empty
+    memory.
+    """
     answer = clients.memory.retrieve_memory_records(
         memoryId=memory_id,
         namespacePath=options.namespace_path,
@@ -125,7 +127,7 @@ def _events(clients: Clients, options: AgentCoreOptions, memory_id: str) -> list
     try:
         return list(clients.memory.list_events(memory_id, options.actor_id, _SESSION, max_results=_EVENTS))
     except ClientError as error:
-        if sentence(error) == UNKNOWN:  # nothing is stored yet; a missing memory shows in the search for records
+        if sentence(error) == UNKNOWN:  # nothing has been stored yet; the search for records detects a missing memory
             return []
         raise
 
@@ -136,7 +138,9 @@ def _of_record(record: Mapping[str, Any]) -> _Memory:
 
 
 def _matching(events: Iterable[Mapping[str, Any]], query: str) -> Iterable[_Memory]:
-    """Yields events with words of the query. With all the words an event ranks before all records, else after them."""
+    """Yields events that contain words of the query. An event with all words ranks above all records; others rank below
+    them.
+    """
     words = _words(query)
     for event in events:
         text = "\n".join(_texts(event))

@@ -1,6 +1,6 @@
-"""A page, opened in a browser over the Chrome DevTools Protocol and read once it has come to rest.
+"""Opens a page in a browser over the Chrome DevTools Protocol, and reads it once it has finished loading.
 
-The connection has one reader, which is also the writer: `Cdp.call` reads until its result has come, `Cdp.hear` reads
+The connection has one reader, which is also the writer: `Cdp.call` reads until its result has arrived, `Cdp.hear` reads
 one message. Nothing runs in the background, and abandoning the connection stops everything.
 """
 
@@ -19,7 +19,7 @@ from websockets.asyncio.client import ClientConnection
 MOST_MESSAGE_BYTES: Final = 8 * 1024 * 1024
 
 _SETTLE_SECONDS: Final = 3.0
-"""The time that scripts have to fetch more after a page has loaded."""
+"""The time during which scripts may fetch more data after a page has loaded."""
 
 _MOST_READ: Final = 400_000
 _MOST_LINKS: Final = 60
@@ -39,22 +39,22 @@ _READ: Final = """(() => {
     links: links.slice(0, MOST_LINKS).map(link => [plain(link.innerText.trim(), 120), plain(link.href, 500)]),
   };
 })()""".replace("MOST_READ", str(_MOST_READ)).replace("MOST_LINKS", str(_MOST_LINKS))
-"""Runs in an isolated world, where redefinitions by the page's scripts have no effect."""
+"""Runs in an isolated world, where the page's scripts cannot redefine functions."""
 
 _Hear = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 class BrowserError(Exception):
-    """A command failed in the browser; the text is the browser's."""
+    """A failed command in the browser; the text comes from the browser."""
 
 
 class Cdp:
-    """A connection to a browser. Commands are for one page of it; ``hears`` gets every event of the page."""
+    """A connection to a browser. Commands apply to one of its pages; ``hears`` receives every event of the page."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
-        self.page = ""  # the protocol's session id; empty: commands are for the browser itself
+        self.page = ""  # the protocol's session id; if empty, commands apply to the browser itself
         self.hears: _Hear | None = None
 
     async def call(self, method: str, **parameters: Any) -> Mapping[str, Any]:
@@ -82,7 +82,7 @@ class Cdp:
         except ValueError as error:
             raise BrowserError("it sent something that is not JSON") from error
         if not isinstance(message, dict):
-            raise BrowserError("it sent something that is no message")
+            raise BrowserError("it sent something that is not a message")
         if self.hears and "method" in message and message.get("sessionId", "") == self.page:
             parameters = message.get("params")
             await self.hears(str(message["method"]), parameters if isinstance(parameters, dict) else {})
@@ -90,7 +90,7 @@ class Cdp:
 
 
 class NotOpened(Exception):
-    """The page could not be opened; the text is the reason, as a clause."""
+    """An error while opening the page; the text is the reason, as a clause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,15 +100,15 @@ class PageText:
     title: str
     address: str  # after redirects
     kind: str  # the media type
-    status: int  # of HTTP; 0: not known
+    status: int  # HTTP status; 0 if unknown
     text: str
-    length: int  # of the whole text, which may have been cut
+    length: int  # length of the complete text, which may have been cut
     links: tuple[tuple[str, str], ...]  # text and address
-    is_loaded: bool  # whether loading was complete
+    is_loaded: bool  # whether the page had finished loading
 
 
 class _Loading:
-    """The loading state of the page's main document. A redirect by script starts it anew."""
+    """The loading state of the page's main document. A redirect by a script resets it."""
 
     def __init__(self, cdp: Cdp, frame: str) -> None:
         self._cdp = cdp
@@ -136,7 +136,7 @@ class _Loading:
 
 
 async def read_page(cdp: Cdp, url: str, *, load_seconds: float, settle_seconds: float = _SETTLE_SECONDS) -> PageText:
-    """Opens an address in a new page, waits for the page to load, and reads the content available by then.
+    """Opens an address in a new page, waits for the page to load, and reads the content that is available then.
 
     Raises NotOpened, BrowserError, and the errors of a broken connection.
     """
@@ -179,7 +179,7 @@ async def _settle(cdp: Cdp, loading: _Loading, seconds: float) -> None:
 
 
 async def _evaluated(cdp: Cdp, frame: str) -> Mapping[str, Any]:
-    """Reads the current content of the page. Tried twice: a redirect may come in between."""
+    """Reads the current content of the page. Tries twice, because a redirect may interrupt the first attempt."""
     try:
         return await _evaluate(cdp, frame)
     except BrowserError:

@@ -1,15 +1,15 @@
-"""Clients of AgentCore, sessions at AWS, and calls with a time limit. Each session is stopped however its use ends.
+"""AgentCore's clients, sessions at AWS, and calls with a time limit. Every session is always stopped after use.
 
-A running session costs money. Start, calls and stop of a session block, so they run in threads, and a thread cannot be
-cancelled. Therefore every session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left,
-and for a start that is still under way, stops the session, and waits for the calls in progress. Leaving a session waits
-for its ending a few seconds only; `AgentCoreSessions.aclose` waits for the rest.
+A running session costs money. The start, the calls and the stop of a session block, so they run in threads, and a
+thread cannot be cancelled. Therefore every session has an *ending*: a task of `AgentCoreSessions` that waits until the
+session is left and any start in progress has finished, stops the session, and waits for the calls in progress. Leaving
+a session waits only a few seconds for its ending; `AgentCoreSessions.aclose` waits for the rest.
 
-AWS itself ends the sessions that even an ending cannot stop (the answer to the start was lost, the coordinator was
+AWS itself ends the sessions that an ending cannot stop (the response to the start was lost, the coordinator was
 killed): every session starts with a time limit slightly longer than its call.
 
-A call's failure is a sentence for the model and the people behind it. Of AWS's own messages, a sentence quotes only
-those about an invalid request: others name accounts and roles.
+A call's failure is a sentence for the model and its users. AWS's own messages are quoted only for an invalid request,
+because others name accounts and roles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 5
 _READ_SECONDS: Final = 20
-_ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS recognises repetitions
+_ATTEMPTS: Final = 2  # requests to start, stop and store carry a token by which AWS detects repeated requests
 
 _SPARE_SECONDS: Final = 60
 """The time between the limit of a call and the end of its session by AWS."""
@@ -51,14 +51,16 @@ T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
-_REFUSED: Final = "AWS does not let the coordinator do this; the operator has to check its credentials and permissions."
-
-UNKNOWN: Final = (
-    "AWS does not know what the operator has configured here: the region, or the memory, browser or interpreter."
+_REFUSED: Final = (
+    "AWS does not allow the coordinator to do this; the operator has to check its credentials and permissions."
 )
 
-_BUSY: Final = "AgentCore has too much to do, or a quota is used up; try again in a minute."
-_IN_THE_WAY: Final = "AgentCore could not do this because something else is under way; try again in a moment."
+UNKNOWN: Final = (
+    "AWS does not recognise the operator's configuration: the region, or the memory, browser or interpreter."
+)
+
+_BUSY: Final = "AgentCore is overloaded, or a quota is exhausted; try again in a minute."
+_IN_THE_WAY: Final = "AgentCore could not do this because another operation is in progress; try again in a moment."
 _UNREACHABLE: Final = "AgentCore cannot be reached; try again later."
 _SILENT: Final = "AgentCore did not answer in time."
 _BROKEN_OFF: Final = "The connection to AgentCore broke off."
@@ -86,14 +88,14 @@ _SHOWN_CHARACTERS: Final = 300
 
 
 class AgentCoreUnusable(Exception):
-    """AgentCore cannot be used; the text is the reason, as a clause."""
+    """An error that makes AgentCore unusable; the text is the reason, as a clause."""
 
 
 class Clients:
-    """Clients of AgentCore in one region. All methods block, and may be called in several threads.
+    """AgentCore's clients in one region. All methods block, and may be called from several threads.
 
-    A browser or interpreter client of the package holds one session beside its connections. Creating one takes 20 ms
-    of computing, so each session gets a copy: connections are shared, the session is not.
+    The package's browser and interpreter clients hold one session in addition to their connections. Creating a client
+    takes 20 ms of CPU time, so each session gets a copy that shares the connections but not the session.
     """
 
     def __init__(self, options: AgentCoreOptions) -> None:
@@ -104,7 +106,7 @@ class Clients:
 
         self._options = options
         session = _session()
-        # botocore reads AWS_DEFAULT_REGION and the files, but not the variable of all other SDKs.
+        # botocore reads AWS_DEFAULT_REGION and the configuration files, but not the variable that all other SDKs use.
         self.region: str = _region(options.region or os.environ.get("AWS_REGION") or session.region_name)
         if session.get_credentials() is None:
             raise AgentCoreUnusable(
@@ -130,10 +132,10 @@ class Clients:
         return client
 
     def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
-        """Runs a piece of code once, because code may have effects. Returns the stream of results.
+        """Runs a piece of code once, because code may have side effects. Returns the stream of results.
 
-        A copy of the client sends it: `CodeInterpreter.stop` forgets the session, and a run without one starts
-        another.
+        A copy of the client sends the code: `CodeInterpreter.stop` clears the session id, and a run without a session
+        starts another session.
         """
         runner = copy.copy(interpreter)
         runner.data_plane_client = self._patient
@@ -167,7 +169,7 @@ def _region(region: str | None) -> str:
     try:
         return validate_region(region)
     except InvalidRegionError as error:
-        raise AgentCoreUnusable(f"'{region}' is no AWS region; one such as eu-central-1 is expected") from error
+        raise AgentCoreUnusable(f"'{region}' is not an AWS region; one such as eu-central-1 is expected") from error
 
 
 def _lasting(call_seconds: float) -> int:
@@ -175,11 +177,12 @@ def _lasting(call_seconds: float) -> int:
 
 
 def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Starts a blocking call in a separate thread. A caller with a time limit shields the future: threads go on.
+    """Starts a blocking call in a separate thread. Callers with a time limit shield the future, because threads cannot
+    be cancelled.
 
-    `asyncio.to_thread` has few threads, which serve the rest of the process too (name lookups, for one): a handful of
-    calls without an answer from AWS would block the others, and the end of the process. Here every call has its own
-    thread, which does not outlive the process.
+    `asyncio.to_thread` has few threads, which the rest of the process also uses (for example for DNS lookups): a few
+    calls without a response from AWS would block the others and the exit of the process. Here every call has its own
+    thread, which ends with the process.
     """
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()
@@ -202,7 +205,7 @@ class _AgentCoreSession(Generic[S]):
         self._calls = calls
 
     async def call(self, work: Callable[[S], T]) -> T:
-        """Runs a blocking call. After a cancellation the call goes on in its thread until the session is stopped."""
+        """Runs a blocking call. After a cancellation, the call continues in its thread until the session is stopped."""
         calling = in_thread(partial(work, self.client))
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)
@@ -210,7 +213,7 @@ class _AgentCoreSession(Generic[S]):
 
 
 class AgentCoreSessions:
-    """Starts sessions and stops them."""
+    """The sessions at AWS: starts and stops them."""
 
     def __init__(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
@@ -218,7 +221,7 @@ class AgentCoreSessions:
 
     @asynccontextmanager
     async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[_AgentCoreSession[S]]:
-        """Holds a session for the time of a block. Raises the errors of ``start``; a failed stop is only logged."""
+        """Holds a session during a block. Raises the errors of ``start``; a failed stop is only logged."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
         left = asyncio.Event()
@@ -245,7 +248,7 @@ def _abandon(endings: Sequence[asyncio.Task[None]]) -> None:
     for ending in endings:
         ending.cancel()
     if endings:
-        _log.warning("sessions at AWS may go on until their time is over", action="agentcore_left", count=len(endings))
+        _log.warning("sessions at AWS may continue until their time limit", action="agentcore_left", count=len(endings))
 
 
 async def _end(
@@ -270,7 +273,7 @@ def failed(text: str) -> ToolAnswer:
 
 
 def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Returns ``work`` as a tool's call: limited to ``seconds``; raises nothing but CancelledError."""
+    """Returns ``work`` as a tool call that is limited to ``seconds`` and raises only CancelledError."""
 
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
@@ -279,23 +282,23 @@ def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Await
         except Exception as error:  # noqa: BLE001 - whatever it is, the model has to hear of it
             if limit.expired():
                 _log.warning("AgentCore took too long", action="agentcore_call", tool=tool, seconds=seconds)
-                return failed(f"{tool} was given up: it did not come to an end within {seconds:g} s.")
+                return failed(f"{tool} was stopped: it did not finish within {seconds:g} s.")
             _log.warning("AgentCore failed", action="agentcore_call", tool=tool, code=_code_of(error))
-            _log.debug("what AgentCore said", action="agentcore_call", tool=tool, exc_info=error)
+            _log.debug("the error message from AgentCore", action="agentcore_call", tool=tool, exc_info=error)
             return failed(sentence(error))
 
     return call
 
 
 def _code_of(error: BaseException) -> str:
-    """Returns AWS's code of an error, else the name of its class; for logs."""
+    """Returns AWS's error code, or the name of the error's class, for logs."""
     response: Any = getattr(error, "response", None)
     details = response.get("Error") if isinstance(response, dict) else None
     return str(details.get("Code") or "unknown") if isinstance(details, dict) else type(error).__name__
 
 
 def sentence(error: Exception) -> str:
-    """Words the cause of an error, and the remedy."""
+    """Describes the cause of an error, and the remedy."""
     from botocore import exceptions as aws
     from urllib3 import exceptions as http
     from websockets import exceptions as sockets
@@ -329,4 +332,4 @@ def _is_about_credentials(error: Exception) -> bool:
 
 
 def _other(error: Exception) -> str:
-    return f"AgentCore failed ({type(error).__name__}); the coordinator's log says more."
+    return f"AgentCore failed ({type(error).__name__}); the coordinator's log has the details."

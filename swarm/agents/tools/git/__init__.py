@@ -1,3 +1,5 @@
-"""The built-in agent's git: `tool` runs a call, `subcommands` has the allowed arguments, and `repository` the
-allowed repositories and git's environment and configuration.
+"""The built-in agent's git tool.
+
+`tool` runs a call, `subcommands` defines the allowed arguments, and `repository` defines the allowed repositories and
+git's environment and configuration.
 """

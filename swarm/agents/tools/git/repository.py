@@ -1,9 +1,9 @@
-"""The repository of a folder, refused unless all of it lies in the work tree, and git's runs there.
+"""Finds a folder's repository, refuses it unless all of it is in the work tree, and runs git in it.
 
-A repository's own configuration could make git run programs. Two independent protections: `_OVERRIDES`, part of an
-environment that no file can overrule, disables settings with a fixed name; and any setting that is not known to be
-harmless (`_HARMLESS`) stops the tool, because many settings that run programs have names of the repository's choice
-(``remote.*.vcs``, ``filter.*.clean``, ``diff.*.textconv``) or come with a later git.
+A repository's own configuration could make git run programs. There are two independent protections. `_OVERRIDES`, part
+of an environment that no file can override, disables settings with a fixed name. Any setting that is not known to be
+harmless (`_HARMLESS`) stops the tool, because many settings that run programs have names chosen by the repository
+(``remote.*.vcs``, ``filter.*.clean``, ``diff.*.textconv``) or are introduced by a later git.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMEOUT_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024
 
 _OPERATORS: Final = frozenset({"GIT_ASKPASS", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"})
-"""Variables of git that the operator may set; all others are ours."""
+"""Git variables that the operator may set. Swarm sets all others."""
 
 _VARIABLES: Final = (
     "LC_ALL=C.UTF-8 GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_ATTR_NOSYSTEM=1"
@@ -43,11 +43,11 @@ _OVERRIDES: Final = (
     " gpg.program=false gpg.openpgp.program=false gpg.x509.program=false gpg.ssh.program=false"
     " gpg.ssh.defaultKeyCommand=false submodule.recurse=false fetch.recurseSubmodules=false push.recurseSubmodules=no"
     " status.submoduleSummary=false diff.submodule=short"
-    " diff.ignoreSubmodules=dirty"  # in a submodule, git would obey the submodule's configuration
+    " diff.ignoreSubmodules=dirty"  # in a submodule, git would use the submodule's configuration
     " gc.auto=0 maintenance.auto=false safe.bareRepository=explicit"
-    " credential.helper="  # clears earlier helpers
+    " credential.helper="  # removes previously configured helpers
 )
-"""Configuration of every run, above all files."""
+"""Configuration of every run; overrides all files."""
 
 _HARMLESS: Final = tuple(
     re.compile(pattern, re.DOTALL)
@@ -86,21 +86,21 @@ _HARMLESS: Final = tuple(
         r"rerere\.(enabled|autoupdate)",
         r"tag\.sort|init\.defaultbranch|protocol\.version|versionsort\.[a-z]+|i18n\.[a-z]+|feature\.[a-z]+",
         r"(advice|column|gc|index|maintenance|pack)\.[a-z]+",
-        r"(alias|color|gui|lfs)\..*",  # unused by the subcommands here, or by git itself
+        r"(alias|color|gui|lfs)\..*",  # not used by the subcommands here or by git itself
     )
 )
-"""Keys that make git run nothing and read or write nothing elsewhere, or that `_OVERRIDES` disables."""
+"""Keys that do not make git run programs or access files elsewhere, or that `_OVERRIDES` disables."""
 
 _FALSE_OR_TRUE: Final = re.compile("true|false|yes|no|on|off|1|0|", re.IGNORECASE)
 _LOCAL: Final = ("local", "worktree")
 _SCOPES: Final = frozenset({*_LOCAL, "command", "global", "system"})
 _MOST_SETTINGS_BYTES: Final = 1 << 20
-_MOST_FILES_BYTES: Final = 1 << 26  # of more than half a million files
+_MOST_FILES_BYTES: Final = 1 << 26  # for more than half a million files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repository:
-    """A repository, by real paths below the root."""
+    """One repository, with its real paths below the root."""
 
     work_tree: Path
     git_dir: Path
@@ -108,18 +108,18 @@ class Repository:
 
     @property
     def own_work_trees(self) -> tuple[str, ...]:
-        """Returns the values of core.worktree without effect: a submodule always sets one."""
+        """The values of core.worktree that have no effect: a submodule always sets one."""
         return str(self.work_tree), os.path.relpath(self.work_tree, self.git_dir)
 
 
 def repository_of(tree: WorkTree, folder: ResolvedPath) -> Repository:
     """Returns the repository to which a folder of the tree belongs. Blocks on the file system.
 
-    Only a ``.git`` counts, at the folder or above it up to the root of the tree: git itself also accepts a folder that
+    Only a ``.git`` in the folder, or above it up to the root of the tree, counts. Git itself also accepts a folder that
     merely looks like a repository.
 
     Raises:
-        ToolRefused: No repository was found, or parts of it lie outside of the tree.
+        ToolRefused: No repository was found, or parts of it are outside the tree.
     """
     root = _real(tree.root)
     for relative in (Path(folder.path), *Path(folder.path).parents):
@@ -132,7 +132,7 @@ def _repository_at(tree: WorkTree, folder: Path) -> Repository | None:
     """Returns the repository whose top is a folder below the root; None without a folder or repository. Blocks.
 
     Raises:
-        ToolRefused: Parts of it lie outside of the tree.
+        ToolRefused: Parts of the repository are outside the tree.
     """
     root = _real(tree.root)
     relative = folder.relative_to(root)
@@ -166,7 +166,7 @@ def _linked(root: Path, here: Path, place: ResolvedPath) -> Path:
 def _inside(root: Path, base: Path, target: str) -> Path:
     real = _real(base / target)
     if not real.is_relative_to(root):
-        raise ToolRefused(f"The repository's data lies at {target}, outside of the work tree; git is not run there.")
+        raise ToolRefused(f"The repository's data is at {target}, outside the work tree; git is not run there.")
     return real
 
 
@@ -178,12 +178,14 @@ def _line(path: Path) -> str:
 
 
 def _check_links(root: Path, git_dir: Path) -> None:
-    """Refuses symbolic links in git's own data: git writes to their targets, of COMMIT_EDITMSG or logs for example."""
+    """Refuses symbolic links in git's own data, because git writes to their targets, for example of COMMIT_EDITMSG or
+    logs.
+    """
     for name, folders, files in os.walk(git_dir):
         for path in (Path(name, entry) for entry in (*folders, *files)):
             if path.is_symlink() and not _real(path).is_relative_to(root):
                 where = path.relative_to(root)
-                raise ToolRefused(f"{where} is a symbolic link that leads out of the work tree; remove it.")
+                raise ToolRefused(f"{where} is a symbolic link that leads outside the work tree; remove it.")
         if Path(name) == git_dir and "hooks" in folders:
             folders.remove("hooks")  # never run
         if Path(name).name == "objects":  # never written in place
@@ -191,13 +193,13 @@ def _check_links(root: Path, git_dir: Path) -> None:
 
 
 def _check_alternates(root: Path, common_dir: Path) -> None:
-    """Refuses alternates outside of the tree: other repositories whose objects this one may read."""
+    """Refuses alternates outside the tree: other repositories whose objects this repository may read."""
     alternates = common_dir / "objects" / "info" / "alternates"
     if not os.path.lexists(alternates):
         return
     for line in _line(alternates).splitlines():
         if not line.startswith("#") and not _real(common_dir / "objects" / line.strip('"')).is_relative_to(root):
-            raise ToolRefused("The repository borrows objects from one outside of the work tree; git is not run there.")
+            raise ToolRefused("The repository borrows objects from one outside the work tree; git is not run there.")
 
 
 def _real(path: Path) -> Path:
@@ -205,49 +207,49 @@ def _real(path: Path) -> Path:
 
 
 def _remove_abandoned(lock: Path) -> None:
-    """Remove a lock of the index that no process holds.
+    """Removes an index lock that no process holds.
 
-    Git removes its locks when it is ended, but a git that is ended between making its first lock and installing its
-    signal handler leaves it, and every later call fails. Such a lock is empty, and no process has it open; a git at
-    work has its lock open until the index is written.
+    Git removes its locks when it is terminated. If it is terminated between creating its first lock and installing its
+    signal handler, it leaves the lock behind, and every later call fails. Such a lock is empty, and no process has it
+    open; a running git keeps its lock open until the index is written.
     """
     try:
         found = lock.lstat()
         if found.st_size == 0 and stat.S_ISREG(found.st_mode) and not _is_open(found):
             lock.unlink()
     except OSError:
-        pass  # usually there is none; a lock whose holder cannot be known stays
+        pass  # usually there is none; a lock whose holder cannot be determined is kept
 
 
 def _is_open(file: os.stat_result) -> bool:
-    """Whether a process may have the file open. Assumed of a git whose files cannot be listed."""
+    """Returns whether a process may have the file open. Assumes so if a git process's files cannot be listed."""
     return any(_may_have(Path("/proc", pid), file) for pid in filter(str.isdecimal, os.listdir("/proc")))
 
 
 def _may_have(process: Path, file: os.stat_result) -> bool:
     try:
         return any(_is_same(opened, file) for opened in (process / "fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError):  # the process has ended
+    except (FileNotFoundError, ProcessLookupError):  # the process has exited
         return False
     except PermissionError:
         return (process / "comm").read_text().startswith("git")
 
 
 def _is_same(opened: Path, file: os.stat_result) -> bool:
-    with suppress(FileNotFoundError):  # closed meanwhile
+    with suppress(FileNotFoundError):  # closed in the meantime
         return os.path.samestat(opened.stat(), file)
     return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GitOptions:
-    """The operator's decisions."""
+    """The operator's settings for git."""
 
     author_name: str = "swarm"
     author_email: str = "swarm@localhost"
-    protocols: Sequence[str] = ("https", "ssh")  # of remotes; "file" runs the hooks of the other side
-    credential_helper: str = ""  # as in git's credential.helper; empty: none, which leaves ~/.netrc and ssh keys
-    trusted_keys: Sequence[str] = ()  # patterns of further configuration keys that a repository may set
+    protocols: Sequence[str] = ("https", "ssh")  # for remotes; "file" runs the hooks of the other repository
+    credential_helper: str = ""  # as in git's credential.helper; if empty, only ~/.netrc and ssh keys are used
+    trusted_keys: Sequence[str] = ()  # patterns of additional configuration keys that a repository may set
     timeout_seconds: float = _TIMEOUT_SECONDS
     most_bytes: int = _MOST_BYTES  # of the output
 
@@ -261,7 +263,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Git:
-    """The program git, for one operator."""
+    """The git program, configured for one operator."""
 
     env: Mapping[str, str]
     options: GitOptions
@@ -294,14 +296,16 @@ class Git:
                 await to_the_end(asyncio.to_thread(_remove_abandoned, lock))
 
     async def inspected(self, repository: Repository, where: str = "the repository") -> list[Setting]:
-        """Returns the repository's own configuration. Raises ToolRefused if it could run a program or reach outside."""
+        """Returns the repository's own configuration. Raises ToolRefused if it could run a program or access files
+        outside.
+        """
         listing = ("config", "--list", "--show-scope", "--null", "--no-includes")
         settings = list(settings_in(await self._listed(repository, listing, _MOST_SETTINGS_BYTES)))
         check(settings, where, trusted=self.options.trusted_keys, work_trees=repository.own_work_trees)
         return settings
 
     async def inspect_submodules(self, repository: Repository, tree: WorkTree) -> None:
-        """Inspects all existing submodules recursively: git obeys their configuration when reading them."""
+        """Inspects all existing submodules recursively, because git uses their configuration when it reads them."""
         files = await self._listed(repository, ("ls-files", "--stage", "-z"), _MOST_FILES_BYTES)
         for path in (entry.partition("\t")[2] for entry in files.split("\0") if entry.startswith("160000 ")):
             within = await to_the_end(asyncio.to_thread(_repository_at, tree, repository.work_tree / path))
@@ -310,7 +314,7 @@ class Git:
                 await self.inspect_submodules(within, tree)
 
     async def _listed(self, repository: Repository, argv: Sequence[str], most_bytes: int) -> str:
-        """Returns the whole output of a subcommand. Raises ToolRefused if it fails or exceeds ``most_bytes``."""
+        """Returns the complete output of a subcommand. Raises ToolRefused if it fails or exceeds ``most_bytes``."""
         ran = await self.run(repository, argv, most_bytes=most_bytes, errors_apart=True)
         if ran.cut:
             raise ToolRefused("The repository is too large for this tool.")
@@ -321,7 +325,7 @@ class Git:
         return ran.output
 
     def _environment(self, repository: Repository) -> dict[str, str]:
-        """Returns the whole environment. No file can overrule it."""
+        """Returns the complete environment, which no file can override."""
         kept = {name: value for name, value in self.env.items() if not name.startswith("GIT_") or name in _OPERATORS}
         who = {"NAME": self.options.author_name, "EMAIL": self.options.author_email}
         settings = [*_pairs(_OVERRIDES), ("credential.helper", self.options.credential_helper)]
@@ -362,28 +366,28 @@ def settings_in(listing: str) -> Iterator[Setting]:
 def check(
     settings: Iterable[Setting], where: str, *, trusted: Sequence[str] = (), work_trees: Iterable[str] = ()
 ) -> None:
-    """Refuses a repository whose configuration does more than keep files.
+    """Refuses a repository whose configuration does more than store files.
 
     Args:
-        where: The repository, in words.
+        where: A readable description of the repository.
         trusted: Patterns (fnmatch) of keys that the operator allows.
         work_trees: Values allowed for ``core.worktree``.
 
     Raises:
-        ToolRefused: The first key that is not known to be harmless.
+        ToolRefused: A key is not known to be harmless; the message names the first one.
     """
     for setting in settings:
         trusts = any(fnmatch.fnmatchcase(setting.key, pattern.lower()) for pattern in trusted)
         if not trusts and not _is_harmless(setting, work_trees):
             raise ToolRefused(
                 f"git is not run here: the configuration of {where} sets {setting.key}, which could run a program or "
-                "reach outside. Somebody has to remove it, or the operator to allow it."
+                "reach outside. Someone has to remove it, or the operator has to allow it."
             )
 
 
 def _is_harmless(setting: Setting, work_trees: Iterable[str]) -> bool:
     if setting.key == "core.fsmonitor":
-        return _FALSE_OR_TRUE.fullmatch(setting.value) is not None  # any other value is a program
+        return _FALSE_OR_TRUE.fullmatch(setting.value) is not None  # any other value would be a program
     if setting.key == "core.worktree":
         return setting.value in work_trees
     if re.fullmatch(r"remote\..*\.push", setting.key, re.DOTALL):

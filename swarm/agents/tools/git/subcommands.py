@@ -1,12 +1,12 @@
-"""The allowed arguments of git: one table of subcommands and their options, and the parser that applies it.
+"""The allowed arguments of git: a table of subcommands and their options, and the parser that applies it.
 
 Everything outside the table is refused: abbreviated options, which git would complete; options that run programs or
-read and write files elsewhere; and options that discard possibly needed work. Allowed arguments are written anew, one
-option per argument and each value joined to its option, so that git cannot read them in another way than this parser.
+read and write files elsewhere; and options that discard work that may be needed. Allowed arguments are rewritten, one
+option per argument with each value joined to its option, so that git cannot read them differently from this parser.
 
-An entry of the table is an option with its spellings, of which git is given the last: ``-q`` takes no value,
-``-m,--message=TEXT`` needs one, ``--stat[=SIZES]`` may have one joined to it. A value is of a kind in `_VALUES`, or
-one of the alternatives listed. ``!-q`` is given to git with every call.
+An entry of the table is an option with its spellings, of which git receives the last: ``-q`` takes no value,
+``-m,--message=TEXT`` requires one, ``--stat[=SIZES]`` may have one joined to it. A value is of a kind in `_VALUES`, or
+one of the listed alternatives. ``!-q`` is passed to git with every call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VALUES: Final = {
     "COMMIT": r"[^-:][^:]*",
     "DATE": r"[A-Za-z0-9:@/ .,+-]+",
     "DATE_FORMAT": r"[A-Za-z0-9:%/ .,+-]+",
-    "FORMAT": r"(?!.*%G).*",  # %G and its continuations would run gpg
+    "FORMAT": r"(?!.*%G).*",  # %G and its variants would run gpg
     "LETTERS": r"[A-Za-z*]+",
     "MESSAGE": r".*\S.*",
     "NUMBER": r"\d{1,9}",
@@ -51,11 +51,11 @@ class ArgumentKind(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Option:
-    """One option, in all its spellings."""
+    """One option with all its spellings."""
 
-    written: str  # as given to git
-    value: re.Pattern[str] | None = None  # matches the whole value; None: takes none
-    needs_value: bool = False  # else a value is only read if joined to the option: --ignored=matching, -uno
+    written: str  # as passed to git
+    value: re.Pattern[str] | None = None  # matches the complete value; None if the option takes no value
+    needs_value: bool = False  # otherwise a value is only read if it is joined to the option: --ignored=matching, -uno
 
     def given(self, value: str | None) -> str:
         """Returns the argument for git. Raises ToolRefused for a missing, superfluous or disallowed value."""
@@ -71,17 +71,17 @@ class _Option:
 
 
 class _Rule:
-    """One subcommand: its arguments and options, in the notation of the table."""
+    """One subcommand with its arguments and options, in the notation of the table."""
 
     def __init__(
         self,
-        command: str,  # the subcommand; for a stash also the action
+        command: str,  # the subcommand; for a stash, also the action
         words: ArgumentKind,
         options: str,
         *,
-        looks_within: bool = False,  # git looks into submodules, and has no option against it
+        looks_within: bool = False,  # git inspects submodules, and has no option to prevent it
         most_words: int | None = None,
-        refused: Mapping[str, str] | None = None,  # options that are refused here, by reason; see also `_NEVER`
+        refused: Mapping[str, str] | None = None,  # options that are refused here, with the reason; see also `_NEVER`
     ) -> None:
         self.command = tuple(command.split())
         self.words = words
@@ -94,14 +94,14 @@ class _Rule:
         self.refused = refused or {}
 
     def option(self, name: str) -> _Option:
-        """Returns the option of a spelling. Raises ToolRefused, with the reason or the list of allowed options."""
+        """Returns the option for a spelling. Raises ToolRefused, with the reason or the list of allowed options."""
         if (option := self.options.get(name)) is not None:
             return option
         for reason, names in (*self.refused.items(), *_NEVER.items()):
             if name in names.split():
                 raise ToolRefused(f"{self} {name} is not allowed: {reason}.")
         allowed = " ".join(sorted(self.options))
-        raise ToolRefused(f"{self} {name} is not allowed. Allowed options, to be spelt out: {allowed}.")
+        raise ToolRefused(f"{self} {name} is not allowed. Allowed options, which must be written in full: {allowed}.")
 
     def __str__(self) -> str:
         return " ".join(["git", *self.command])
@@ -134,8 +134,8 @@ _FETCH: Final = (
     " --no-progress --depth=NUMBER --deepen=NUMBER"
 )
 
-_LOST_WORK: Final = "it throws away changes or commits that nobody has elsewhere"
-_PERSON: Final = "nobody is there to answer"
+_LOST_WORK: Final = "it discards changes or commits that exist nowhere else"
+_PERSON: Final = "nobody can answer"
 _READS_FILE: Final = "it reads a file; give its content as an argument"
 _SERVER: Final = "options of the server are not passed on"
 _STRATEGY: Final = "a strategy may be a program"
@@ -154,7 +154,7 @@ _NEVER: Final = {
     "it writes a file; use file-write": "--output",
     "name a remote instead": "--repo",
 }
-"""Options that are refused wherever the table does not list them, by reason."""
+"""Options that are refused unless the table lists them, with the reason."""
 
 _TABLE: Final = (
     _Rule("status", ArgumentKind.PATHS,
@@ -164,7 +164,7 @@ _TABLE: Final = (
     _Rule("add", ArgumentKind.PATHS,
          "-A --all --no-all -u --update -n --dry-run -v --verbose -N --intent-to-add --refresh --chmod=+x|-x",
          looks_within=True,
-         refused={"the repository says that such files are not to be committed": "-f --force", _PERSON: "-i -p -e"}),
+         refused={"the repository's rules exclude such files from commits": "-f --force", _PERSON: "-i -p -e"}),
     _Rule("commit", ArgumentKind.PATHS,
          "!--no-gpg-sign -a --all -q --quiet -s --signoff --amend --no-edit --allow-empty --dry-run -n --no-verify"
          " --reset-author -o --only -i --include -m,--message=MESSAGE --author=PERSON --date=DATE"
@@ -173,7 +173,7 @@ _TABLE: Final = (
     _Rule("push", ArgumentKind.REMOTE,
          "!--no-signed !--no-recurse-submodules -u --set-upstream -q --quiet -v --verbose -n --dry-run --tags"
          " --follow-tags --atomic --all --porcelain --no-verify --progress --no-progress",
-         refused={_SERVER: "-o", "it takes away what others have pushed; pull, and push what results":
+         refused={_SERVER: "-o", "it removes what others have pushed; pull, then push the result":
                   "-f --force --force-with-lease --force-if-includes --mirror -d --delete --prune"}),
     _Rule("log", ArgumentKind.REVISIONS,
          f"{_DIFF} --oneline --graph --no-graph --all --merges --no-merges --first-parent --reverse --abbrev-commit"
@@ -193,7 +193,7 @@ _TABLE: Final = (
          refused={_LOST_WORK: "-D -M -C -f --force"}),
     _Rule("checkout", ArgumentKind.REVISIONS,
          "!--no-recurse-submodules !--no-progress"
-         " !-q"  # a report afterwards would look into submodules that came with the change
+         " !-q"  # a report after the command would inspect submodules that came with the change
          " -q --quiet -d --detach -t --track --no-track --guess --no-guess --ours --theirs -b=REVISION"
          " --orphan=REVISION",
          looks_within=True, most_words=1, refused={_LOST_WORK: "-f --force -B", _PERSON: "-p"}),
@@ -206,7 +206,7 @@ _TABLE: Final = (
     _Rule("stash push", ArgumentKind.PATHS,
          "-k --keep-index --no-keep-index -S --staged -u --include-untracked -q --quiet -m,--message=TEXT",
          looks_within=True,
-         refused={"it takes files away that the repository does not keep": "-a --all", _PERSON: "-p"}),
+         refused={"it removes files that the repository does not track": "-a --all", _PERSON: "-p"}),
     _Rule("stash list", ArgumentKind.STASHES, f"{_NO_PROGRAMS} --oneline -n,--max-count=NUMBER", most_words=0),
     _Rule("stash show", ArgumentKind.STASHES, f"{_DIFF} --include-untracked --only-untracked", most_words=1),
     _Rule("stash pop", ArgumentKind.STASHES, "!-q --index -q --quiet", looks_within=True, most_words=1),
@@ -223,13 +223,13 @@ class Parsed:
     """A parsed call."""
 
     rule: _Rule
-    options: tuple[str, ...]  # as given to git
+    options: tuple[str, ...]  # as passed to git
     words: tuple[str, ...]  # arguments before "--" that are not options
     paths: tuple[str, ...]
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Returns the subcommand; for a stash also the action."""
+        """The subcommand; for a stash, also the action."""
         return self.rule.command
 
     def argv(self) -> list[str]:
@@ -242,7 +242,7 @@ def understood(subcommand: str, arguments: Sequence[str]) -> Parsed:
     """Parses a call.
 
     Raises:
-        ToolRefused: The call is not allowed or not valid; the message has the argument and the reason.
+        ToolRefused: The call is not allowed or not valid; the message contains the argument and the reason.
     """
     if subcommand not in SUBCOMMANDS:
         raise ToolRefused(f"git {subcommand} is not allowed. Allowed are: {', '.join(SUBCOMMANDS)}.")
@@ -266,7 +266,7 @@ def _parse(rule: _Rule, arguments: Sequence[str]) -> Parsed:
         if word == "--":
             paths, left = left, []
         elif word == "-":
-            words.append("@{-1}")  # the branch that was checked out before
+            words.append("@{-1}")  # the branch that was checked out previously
         elif word.startswith("--"):
             name, joined, value = word.partition("=")
             options.append(_given(rule.option(name), value if joined else None, left))
@@ -280,7 +280,9 @@ def _parse(rule: _Rule, arguments: Sequence[str]) -> Parsed:
 
 
 def _short(rule: _Rule, word: str, left: list[str]) -> Iterator[str]:
-    """Yields options of one letter, several in one word; the last may have its value joined or in the next argument."""
+    """Yields single-letter options, several of which may share a word. The last one may have its value joined or in the
+    next argument.
+    """
     if re.fullmatch(r"-\d+", word) and "-n" in rule.options:
         word = f"-n{word[1:]}"
     for place, letter in enumerate(word[1:], start=2):
@@ -292,7 +294,7 @@ def _short(rule: _Rule, word: str, left: list[str]) -> Iterator[str]:
 
 
 def _given(option: _Option, joined: str | None, left: list[str]) -> str:
-    """Returns the option for git; a required value that is not joined to it is taken from the remaining arguments."""
+    """Returns the option for git. A required value that is not joined to it is taken from the remaining arguments."""
     return option.given(left.pop(0) if joined is None and option.needs_value and left else joined)
 
 
@@ -302,7 +304,7 @@ def _check(parsed: Parsed) -> None:
         raise ToolRefused(f"{rule} takes no paths.")
     if rule.most_words is not None and len(words) > rule.most_words:
         raise ToolRefused(
-            f"{rule} takes at most {rule.most_words} arguments that are no options; paths come after '--'."
+            f"{rule} takes at most {rule.most_words} arguments that are not options; paths come after '--'."
         )
     if rule.words is ArgumentKind.STASHES and not all(map(_STASH.fullmatch, words)):
         raise ToolRefused("A stash is named like stash@{0}.")

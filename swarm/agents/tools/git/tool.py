@@ -1,9 +1,9 @@
 """``git``: the subcommands that a coding agent needs, safe on malicious repositories.
 
-Three protections keep a call within the work tree: the arguments allowed (`subcommands`), the repositories allowed
-(`repository` and the configuration check of `process`), and the environment of git, which git obeys above all files:
-no hooks, no prompts, no editor, no pager, no signatures, no configuration but the repository's own, only some
-protocols. A program that runs nevertheless is ended with the call.
+Three protections keep a call within the work tree: the allowed arguments (`subcommands`), the allowed repositories
+(`repository` and the configuration check of `process`), and git's environment, which takes precedence over all files:
+no hooks, no prompts, no editor, no pager, no signatures, no configuration except the repository's own, and only some
+protocols. A program that runs nevertheless is terminated with the call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")
 
 _PARAMETERS: Final = object_schema(
     {
-        "subcommand": {"type": "string", "enum": list(SUBCOMMANDS), "description": "What git is to do"},
+        "subcommand": {"type": "string", "enum": list(SUBCOMMANDS), "description": "The git subcommand"},
         "args": {
             "type": "array",
             "items": {"type": "string"},
@@ -59,7 +59,8 @@ _PARAMETERS: Final = object_schema(
 )
 _DESCRIPTION: Final = (
     "Run git in a repository of the work tree: status, add, commit, push, log, diff, branch, checkout, pull, fetch, "
-    "stash. What would throw work away (forced pushes, resets, cleaning) is refused, as are options that run programs."
+    "stash. Anything that would discard work (forced pushes, resets, cleaning) is refused, as are options that run "
+    "programs."
 )
 
 _log = structlog.get_logger(__name__)
@@ -69,9 +70,9 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
     """Returns the tool ``git`` for repositories at or below ``root``.
 
     Args:
-        env: The environment from which git gets variables, see `captured.clean_environment`. PATH, HOME (for ~/.netrc
-            and ~/.ssh) and proxies count; of variables of git only those for authentication (GIT_ASKPASS,
-            GIT_SSH_COMMAND, GIT_SSL_*).
+        env: The environment from which git's variables are taken, see `captured.clean_environment`. Git gets PATH, HOME
+            (for ~/.netrc and ~/.ssh) and proxies, and of git's own variables only those for authentication
+            (GIT_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_*).
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))
     return Tool(name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run))
@@ -88,10 +89,10 @@ class _GitTool:
         parsed = understood(arguments["subcommand"], args)
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             if is_git_data(folder.path):
-                raise ToolRefused(f"{folder.path} is git's own; work in the folder above it.")
+                raise ToolRefused(f"{folder.path} belongs to git; use the folder above it.")
             _check_paths(self.tree, folder, parsed.paths)
             repository = await to_the_end(asyncio.to_thread(repository_of, self.tree, folder))
-            async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of one step come together
+            async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of a step are concurrent
                 return await self._run(folder, repository, parsed)
 
     async def _run(self, folder: ResolvedPath, repository: Repository, parsed: Parsed) -> ToolAnswer:
@@ -112,13 +113,13 @@ class _GitTool:
 
 
 def _check_paths(tree: WorkTree, folder: ResolvedPath, paths: Sequence[str]) -> None:
-    """Refuses paths outside of the tree. Git itself refuses most of them, but diff would compare files anywhere."""
+    """Refuses paths outside the tree. Git itself refuses most of them, but diff would compare files anywhere."""
     for path in paths:
         if path.startswith(":"):
             raise ToolRefused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
         below = path if path.startswith("/") else f"{folder.path}/{path}"
         if os.path.normpath(below).startswith(".."):
-            raise ToolRefused(f"{path} leads out of the work tree.")
+            raise ToolRefused(f"{path} leads outside the work tree.")
         try:
             with tree.place(below):
                 pass

@@ -116,7 +116,7 @@ async def test_of_a_long_page_the_parts_that_the_task_is_about_come(browse: Tool
     aws.page = Page(text="".join(paragraphs))
     answer = await browse.call({"url": URL, "task": "how long is the warranty"})
     assert "The warranty lasts three years." in answer.text
-    assert "characters these are the ones that fit the task" in answer.text
+    assert "characters, these are the ones relevant to the task" in answer.text
     assert len(answer.text) < 2_300
 
 

@@ -87,7 +87,7 @@ async def test_an_error_within_the_stream_is_readable(execute: Tool, aws: FakeAg
     aws.stream_fails = Fails(code="throttlingException", message="slow down")
     answer = await execute.call({"code": "1"})
     assert answer == ToolAnswer(
-        text="AgentCore has too much to do, or a quota is used up; try again in a minute.", failed=True
+        text="AgentCore is overloaded, or a quota is exhausted; try again in a minute.", failed=True
     )
     assert aws.running == set()
 
@@ -103,7 +103,7 @@ async def test_a_stream_that_breaks_off_is_a_failure(execute: Tool, aws: FakeAge
     ("fails", "says"),
     [
         (Fails(status=403, code="AccessDeniedException", message="User: arn:x is not"), "credentials and permissions"),
-        (Fails(status=404, code="ResourceNotFoundException"), "does not know what the operator has configured"),
+        (Fails(status=404, code="ResourceNotFoundException"), "does not recognise the operator's configuration"),
         (Fails(status=402, code="ServiceQuotaExceededException"), "try again in a minute"),
         (Fails(status=400, code="ValidationException", message="too odd."), "does not accept this request: too odd."),
         (Fails(status=418, code="TeapotException"), "AgentCore failed (TeapotException)"),

@@ -61,7 +61,7 @@ async def test_a_page_that_takes_too_long_is_given_up_and_its_browser_stopped(aw
     aws.holds["StartBrowserSession"].set()
     answer = await browsing
     assert answer.failed
-    assert answer.text == "web-browse was given up: it did not come to an end within 0.6 s."
+    assert answer.text == "web-browse was stopped: it did not finish within 0.6 s."
     await core.aclose()
     assert aws.started
     assert aws.running == set()

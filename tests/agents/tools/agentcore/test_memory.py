@@ -78,7 +78,7 @@ async def test_no_more_than_the_limit_and_no_text_twice(store: Tool, recall: Too
 
 
 async def test_nothing_found_is_an_answer(recall: Tool) -> None:
-    assert await recall.call({"query": "dog"}) == ToolAnswer(text="Nothing about that is remembered.")
+    assert await recall.call({"query": "dog"}) == ToolAnswer(text="Nothing is stored about that.")
 
 
 async def test_a_memory_that_nothing_was_stored_in_is_empty(recall: Tool, aws: FakeAgentCore) -> None:
@@ -102,14 +102,14 @@ async def test_a_memory_that_there_is_not_is_named_as_the_operators_business(rec
         aws.fails[operation] = Fails(status=404, code="ResourceNotFoundException")
     answer = await recall.call({"query": "dog"})
     assert answer.failed
-    assert "operator has configured" in answer.text
+    assert "operator's configuration" in answer.text
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"key": " ", "value": "x"}, "have to say something"),
-        ({"key": "x", "value": "y" * 60_000}, "is the most"),
+        ({"key": " ", "value": "x"}, "must not be empty"),
+        ({"key": "x", "value": "y" * 60_000}, "the maximum is"),
     ],
 )
 async def test_what_cannot_be_stored_is_refused(

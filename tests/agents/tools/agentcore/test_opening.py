@@ -60,7 +60,7 @@ async def test_a_profile_that_there_is_not_is_named(aws: FakeAgentCore, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("region", "says"), [(None, "no AWS region is set"), ("x@evil.example:443/#", "is no AWS region")]
+    ("region", "says"), [(None, "no AWS region is set"), ("x@evil.example:443/#", "is not an AWS region")]
 )
 async def test_without_a_region_there_is_none(aws: FakeAgentCore, region: str | None, says: str) -> None:
     core = await AgentCore.open(replace(OPTIONS, region=region))
@@ -78,7 +78,9 @@ async def test_the_environment_may_name_the_region(
     assert "code-execute" in {tool.name for tool in core.tools()}
 
 
-@pytest.mark.parametrize(("memory_id", "says"), [(None, "no memory is set"), ("notes", "'notes' is no id of a memory")])
+@pytest.mark.parametrize(
+    ("memory_id", "says"), [(None, "no memory is set"), ("notes", "'notes' is not the id of a memory")]
+)
 async def test_without_a_memory_the_other_tools_are_there(aws: FakeAgentCore, memory_id: str | None, says: str) -> None:
     core = await AgentCore.open(replace(OPTIONS, memory_id=memory_id))
     assert [tool.name for tool in core.tools()] == ["web-browse", "code-execute"]
