@@ -23,7 +23,7 @@ from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.answers.events import RunInput
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import ModelSpec, UsageRecorder
+from swarm.domain.model.language_models import ModelSpec, UsageRecorder
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
 from swarm.services.runs.sources import ManagedAgent

@@ -11,7 +11,7 @@ from urllib.request import getproxies, proxy_bypass
 from swarm.app import home
 from swarm.config import Settings, checked_work_tree
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec
+from swarm.domain.model.language_models import ADDRESS_VARIABLES, ModelSpec
 
 CONNECT_SECONDS: Final = 1.0
 

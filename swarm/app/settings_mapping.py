@@ -11,7 +11,7 @@ from swarm.config.builtin import SERVERS_CONFIG
 from swarm.domain.access import CallerPolicy, ChannelPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
-from swarm.domain.model.models import ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 

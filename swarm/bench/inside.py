@@ -26,7 +26,7 @@ from swarm.bench.plans import LoopPlan
 from swarm.bench.stage import Scratch, scratch
 from swarm.clock import new_id
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.inbox import FinishOutcome
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import lease_due
 from swarm.services.rules.leases import finish

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from swarm.cli.terminal import Terminal
+from swarm.cli.client import Terminal
 from swarm.domain.errors import ConfigurationError
 from swarm.telemetry import log
 
@@ -134,7 +134,7 @@ def _cell(count: int, *, is_right: bool) -> Text:
 
 
 def _sum(judged: Sequence[Judged]) -> str:
-    from swarm.domain.model.models import ModelUsage
+    from swarm.domain.model.language_models import ModelUsage
 
     right = sum(one.is_right for one in judged)
     used = sum((one.usage for one in judged), ModelUsage())

@@ -21,14 +21,8 @@ from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
 from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
-from swarm.domain.model.inbox import (
-    LEASE_SECONDS,
-    REACTION_ANSWERED,
-    REACTION_FAILED,
-    REACTION_STOPPED,
-    REACTION_STORED,
-)
-from swarm.domain.model.models import (
+from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
+from swarm.domain.model.language_models import (
     MODEL_TIMEOUT_SECONDS,
     MOST_REQUESTS,
     MOST_SECONDS,
@@ -38,6 +32,7 @@ from swarm.domain.model.models import (
     Provider,
     guessed_provider,
 )
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, OWN_KEYS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine

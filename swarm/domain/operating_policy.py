@@ -12,13 +12,8 @@ from typing import Final
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
-from swarm.domain.model.inbox import (
-    LEASE_SECONDS,
-    REACTION_ANSWERED,
-    REACTION_FAILED,
-    REACTION_STOPPED,
-    REACTION_STORED,
-)
+from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.prompts.input import HISTORY_CHARACTERS
 
 MESSAGES_PER_MINUTE: Final = 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryKind, DeliveryStep
-from swarm.domain.model.inbox import LeaseEnd
+from swarm.domain.model.leases import LeaseEnd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from sqlalchemy import and_, bindparam, case, func, insert, literal_column, sele
 from swarm.clock import new_id
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Load, Reach, Role
-from swarm.domain.model.inbox import LeaseKind
+from swarm.domain.model.leases import LeaseKind
 from swarm.store import history
 from swarm.store.bridge.statements import Row, Statement, every_column, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction

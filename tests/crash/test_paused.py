@@ -21,7 +21,7 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.domain.model.inbox import LEASE_SECONDS
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.test_live_answers import agent_at
 from tests.support.agui_server import FINISHED, STARTED, AguiServer, Drip, Request, said, sse

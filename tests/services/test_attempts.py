@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import LeaseEnd
+from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import PageKind, RunStep
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory

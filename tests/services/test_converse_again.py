@@ -15,7 +15,8 @@ from swarm.domain.button_actions import (
 )
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.deliveries import DeliveryRefused
-from swarm.domain.model.inbox import LEASE_SECONDS, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy, Policies

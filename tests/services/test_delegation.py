@@ -6,7 +6,8 @@ import pytest
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
-from swarm.domain.model.inbox import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger

@@ -6,7 +6,8 @@ import pytest
 
 from swarm.domain.errors import Conflict, LeaseLost, NotFound
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World, holding

@@ -10,7 +10,7 @@ import pytest
 from swarm.domain.errors import Invalid, NotFound, TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.files import TEXT_BYTES
-from swarm.domain.model.inbox import LEASE_SECONDS
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.threads import File, SlackMessage
 from swarm.services.files.files import ThreadFiles
 from swarm.services.rules.fencing import ThreadReference

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict
-from swarm.domain.model.inbox import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.model.triggers import TriggerKind

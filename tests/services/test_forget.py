@@ -6,7 +6,7 @@ import pytest
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
 from swarm.domain.model.runs import Opinion
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.tasks import TaskStatus

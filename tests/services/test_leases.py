@@ -6,7 +6,8 @@ import pytest
 
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Unresolved
 from swarm.domain.model.agents import Agent, Reach, Role
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller

@@ -16,7 +16,8 @@ from swarm.domain.answers.events import Answered, RunInput, TextDelta
 from swarm.domain.answers.showing import AnswerLost, AnswerShown
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, LeaseEnd
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox import elections
@@ -150,7 +151,7 @@ async def test_a_run_keeps_its_work_after_the_time_of_its_lease_until_it_is_take
 
 async def test_the_last_attempt_that_is_lost_says_that_there_is_no_answer_instead_of_a_new_one(world: World) -> None:
     run = await running(world)
-    await world.change(f"UPDATE inbox_messages SET attempts = {MAX_ATTEMPTS - 1}")
+    await world.change(f"UPDATE inbox_messages SET attempts = {MAX_MESSAGE_ATTEMPTS - 1}")
     await run.lost()
     assert (await run.state())[:2] == (RunStatus.FAILED, InboxStatus.DEAD)
     await world.send()

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from swarm.clock import ManualClock
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
-from swarm.domain.model.inbox import LEASE_SECONDS, MAX_ATTEMPTS, FinishOutcome, LeaseEnd
+from swarm.domain.model.leases import LEASE_SECONDS, MAX_MESSAGE_ATTEMPTS, FinishOutcome, LeaseEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
@@ -148,7 +148,7 @@ class Swarm(RuleBasedStateMachine):
     @rule(agent=which)
     def the_runs_of_an_agent_crash_until_nothing_is_left(self, agent: int) -> None:
         poller = self.somebody_with_work(agent)
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(MAX_MESSAGE_ATTEMPTS):
             had = len(self.runs)
             self.polls(poller, 2)
             tokens = [run.trigger.lease_token for run in self.runs[had:]]

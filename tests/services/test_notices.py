@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from tests.support.world import BOT, World, edit
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import MAX_ATTEMPTS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.services.inbox.triggers import ClaimContents, Triggers
 from swarm.store.bridge.database import Database
@@ -275,6 +276,6 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     monkeypatch.setattr(Triggers, "_trigger", fails)
     await world.says(f"{BOT} fine")
     assert texts(await world.poll(lead)) == [["@UBOT fine"]]
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_MESSAGE_ATTEMPTS):
         assert await world.poll(lead) == []
     assert (await world.inbox_message(broken)).status is InboxStatus.DEAD

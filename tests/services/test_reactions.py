@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
-from swarm.domain.model.inbox import LEASE_SECONDS
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.outbox import deliver
 from swarm.store import reactions

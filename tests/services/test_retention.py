@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.answers.calls import Closing
-from swarm.domain.model.inbox import FinishOutcome, InboxStep
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.services.operate import sweep as retention

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.services.operate import sweep as retention
 from tests.support.world import World

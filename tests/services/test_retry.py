@@ -8,9 +8,9 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, ButtonPressed, Feedback, feedback_value
-from swarm.domain.model.inbox import MAX_ATTEMPTS, FinishOutcome, InboxStatus, InboxStep, LeaseEnd
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import Opinion, RunStep
-from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
@@ -81,7 +81,7 @@ async def test_what_failed_or_was_stopped_is_run_again_with_all_its_messages(wor
 async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(world: World) -> None:
     lead = await world.lead()
     root, run = await asked(world, lead)
-    for _ in range(MAX_ATTEMPTS - 1):
+    for _ in range(MAX_MESSAGE_ATTEMPTS - 1):
         await world.database.write(lose, run.lease_token, LeaseEnd.FAILED, "it broke", world.operating_policy)
         await world.database.write(runs.end, run.id, RunStep.ABANDON)
         run = await begun(world, lead, await world.only(lead))

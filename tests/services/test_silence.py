@@ -6,7 +6,8 @@ import pytest
 
 from swarm.domain.errors import Conflict, Unresolved, Withdrawn
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.services.operate.sweep import disown_idle

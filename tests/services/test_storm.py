@@ -11,7 +11,8 @@ import pytest
 
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.store.bridge.transaction import Transaction

@@ -14,7 +14,8 @@ from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
 from swarm.domain.answers.events import MAX_PIECE_CHARACTERS, StepStatus
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
-from swarm.domain.model.inbox import FinishOutcome, InboxStatus, LeaseEnd
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, Thread

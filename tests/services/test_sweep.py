@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome, InboxStatus, LeaseEnd
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate import agents, sweep
 from swarm.services.rules import failover

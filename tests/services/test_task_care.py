@@ -9,7 +9,8 @@ import pytest
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import NOTICE_ATTEMPTS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import NOTICE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy

@@ -6,7 +6,7 @@ import pytest
 
 from swarm.domain.errors import Conflict, LeaseLost
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.idempotency import Caller

@@ -6,8 +6,9 @@ import pytest
 
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import LEASE_SECONDS, NOTICE_ATTEMPTS, FinishOutcome, InboxStatus
-from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, MAX_MESSAGE_ATTEMPTS, NOTICE_ATTEMPTS, FinishOutcome
+from swarm.domain.model.tasks import MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.assignees import MAX_WAITED_FOR
@@ -106,7 +107,7 @@ async def test_what_depends_on_a_dead_task_fails_since_nobody_should_wait_for_an
     worker = await world.worker()
     first = await world.services.tasks.create(None, brief("Collect."), agent="worker")
     second = await world.services.tasks.create(None, brief("Count.", depends_on=[first.id]), agent="worker")
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_MESSAGE_ATTEMPTS):
         await world.services.work.finish(worker, [(await world.only(worker)).lease_token], FinishOutcome.FAILED)
     await world.sweep()
     assert [await status_of(world, made.id) for made in (first, second)] == [TaskStatus.DEAD, TaskStatus.FAILED]
@@ -282,7 +283,7 @@ async def test_a_task_that_is_given_again_does_not_take_the_thread_from_a_newer_
     lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
     old = await asked_and_handed(world, lead, a)
     if how == "redriven":
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(MAX_MESSAGE_ATTEMPTS):
             await world.services.work.finish(a, [(await world.only(a)).lease_token], FinishOutcome.FAILED)
     else:
         await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'a'")
@@ -308,7 +309,7 @@ async def test_a_task_that_is_given_again_takes_no_thread_that_a_newer_task_of_t
 ) -> None:
     lead, worker = await world.lead(), await world.worker()
     old = await asked_and_handed(world, lead, worker, priority=60)
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_MESSAGE_ATTEMPTS):
         await world.services.work.finish(worker, [(await world.only(worker)).lease_token], FinishOutcome.FAILED)
     new = await asked_and_handed(world, lead, worker, thread=old.root)
     await world.services.tasks.redrive(old.task_id)
@@ -373,7 +374,7 @@ async def test_a_task_that_is_released_with_a_delay_comes_after_it(world: World)
 async def test_a_task_that_is_lost_five_times_is_set_aside_and_redriven_with_its_thread(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for attempt in range(1, MAX_MESSAGE_ATTEMPTS + 1):
         run = await world.only(worker)
         assert run.attempt == attempt
         await world.services.work.finish(worker, [run.lease_token], FinishOutcome.FAILED, "it crashed")

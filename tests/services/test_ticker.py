@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import FinishOutcome
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.services.operate.sweep import Ticker
 from swarm.store.bridge.database import Database

@@ -23,7 +23,8 @@ from swarm.domain.errors import (
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Shared
-from swarm.domain.model.inbox import LEASE_SECONDS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.threads import ContextState, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.files import uploads

@@ -10,7 +10,7 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
-from swarm.domain.model.models import (
+from swarm.domain.model.language_models import (
     Door,
     ModelUsage,
     ModelUsageRecord,

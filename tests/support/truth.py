@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from swarm.domain.model.inbox import INBOX_TRANSITIONS, MAX_ATTEMPTS, InboxStatus, InboxStep
+from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStatus, InboxStep
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS
 from swarm.domain.model.states import Transition
 from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
 from swarm.store.bridge.statements import Row
@@ -119,7 +120,9 @@ def _work_in_hand_has_a_lease(tables: Tables) -> None:
 
 def _attempts_are_limited(tables: Tables) -> None:
     for row in [*tables["inbox_messages"], *tables["tasks"]]:
-        assert row["attempts"] < MAX_ATTEMPTS or (row["attempts"] == MAX_ATTEMPTS and row["status"] == "dead")
+        assert row["attempts"] < MAX_MESSAGE_ATTEMPTS or (
+            row["attempts"] == MAX_MESSAGE_ATTEMPTS and row["status"] == "dead"
+        )
 
 
 def due_lanes(tables: Tables) -> dict[Lane, int]:

@@ -12,7 +12,7 @@ from swarm.app import settings_mapping
 from swarm.config import Kind, LocalTool, Settings, load, secrets
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Reach, Role
-from swarm.domain.model.models import ModelSpec, Provider
+from swarm.domain.model.language_models import ModelSpec, Provider
 from swarm.domain.model.sessions import SessionScope
 
 Read = Callable[..., Settings]

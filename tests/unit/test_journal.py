@@ -7,7 +7,8 @@ import logging
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.model.inbox import InboxStep, LeaseEnd
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.tasks import TaskStep
 from swarm.domain.watchers import Changed, DatabaseCall, LeaseEnded, ToolCall
 from swarm.telemetry import setup as journal

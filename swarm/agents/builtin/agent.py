@@ -25,7 +25,7 @@ from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput
 from swarm.domain.errors import SwarmError, Unavailable
-from swarm.domain.model.models import ModelUsageRecord, RunLimits, UsageOutcome, UsageRecorder
+from swarm.domain.model.language_models import ModelUsageRecord, RunLimits, UsageOutcome, UsageRecorder
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 RECORD_SECONDS: Final = 30.0

@@ -30,7 +30,7 @@ from swarm.agents.models.troubles import label_of
 from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, not_for_strangers
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.models import ModelUsage
+from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())

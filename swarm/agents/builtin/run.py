@@ -20,7 +20,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.models import Door, ModelUsage
+from swarm.domain.model.language_models import Door, ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.prompts.fences import said_by
 

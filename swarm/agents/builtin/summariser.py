@@ -24,7 +24,7 @@ from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.clock import Clock, SystemClock, new_id
 from swarm.domain.errors import SwarmError, Unavailable
-from swarm.domain.model.models import ModelUsageRecord, RunLimits, UsageOutcome, UsagePurpose, UsageRecorder
+from swarm.domain.model.language_models import ModelUsageRecord, RunLimits, UsageOutcome, UsagePurpose, UsageRecorder
 from swarm.domain.model.sessions import SessionMessage
 
 

@@ -14,7 +14,7 @@ from pydantic_ai.settings import ModelSettings
 from swarm.agents.models.clients import anthropic_client, bedrock_client, open_http, openai_client
 from swarm.agents.models.served import DEFAULT_RETRIES, RetryPolicy, Served, in_order
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import OLLAMA_BASE_URL, ModelSpec, Provider
+from swarm.domain.model.language_models import OLLAMA_BASE_URL, ModelSpec, Provider
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

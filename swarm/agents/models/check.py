@@ -17,7 +17,7 @@ from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
 from swarm.agents.models.usage import is_priced
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
 CHECK_SECONDS: Final = 10.0
 """The time limit for a model to answer. A model that is still starting, such as Ollama's after a restart, is not an

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx2
 
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import ModelSpec
+from swarm.domain.model.language_models import ModelSpec
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

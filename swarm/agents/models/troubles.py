@@ -40,7 +40,7 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ModelResponse
 
 from swarm.agents.failures import NO_ANSWER, unreached
-from swarm.domain.model.models import ModelSpec, Provider
+from swarm.domain.model.language_models import ModelSpec, Provider
 
 SIGNED: Final = "swarm_model"
 """The key of the model's name in a response's metadata."""

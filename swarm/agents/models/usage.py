@@ -18,7 +18,7 @@ from pydantic_ai.exceptions import UsageLimitUnavailableWarning
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage, RunUsage, UsageLimits
 
-from swarm.domain.model.models import ModelSpec, ModelUsage, Provider, RunLimits
+from swarm.domain.model.language_models import ModelSpec, ModelUsage, Provider, RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 _UNPRICED: Final = "unpriced_requests"

@@ -20,7 +20,7 @@ from swarm.agents.router.decision import AskBack, CallTools, Refuse, RouterDecis
 from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.model.models import ModelUsage
+from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import SessionMessage
 
 SENTENCES: Final = Path(__file__).with_name("sentences.yaml")

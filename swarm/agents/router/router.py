@@ -49,7 +49,7 @@ from swarm.agents.router.decision import (
 from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, answered, not_for_strangers, shortened
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.models import ModelUsage, RunLimits
+from swarm.domain.model.language_models import ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 _MICRODOLLARS: Final = 1_000_000

@@ -41,7 +41,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.models import Door
+from swarm.domain.model.language_models import Door
 from swarm.domain.model.sessions import storable
 from swarm.domain.text.characters import Visible, for_terminal
 

@@ -22,7 +22,7 @@ from swarm.config import Kind, Settings
 from swarm.config.reading import ASSISTANT
 from swarm.domain.answers.agents import AgentClient, Dialect, RemoteAgent
 from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
-from swarm.domain.model.models import ModelUsage, UsagePurpose
+from swarm.domain.model.language_models import ModelUsage, UsagePurpose
 from swarm.domain.model.sessions import SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory

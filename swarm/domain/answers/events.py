@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, assert_never
 
-from swarm.domain.model.models import Door
+from swarm.domain.model.language_models import Door
 from swarm.domain.model.threads import STANDING_WORDS, Standing
 
 MAX_PIECE_CHARACTERS: Final = 12_000

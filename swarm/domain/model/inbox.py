@@ -1,9 +1,4 @@
-"""Leases, inbox messages and notices.
-
-A lease is the temporary right to work on a trigger: a row with a secret token. Renewing or ending work requires the
-token; a token that is no longer valid changes nothing (``lease_lost``). At most one active *work* lease exists per
-thread and agent, which keeps two runs of one agent out of the same conversation. Notices also have leases, but never
-take that lock.
+"""Inbox messages and notices.
 
 Inbox messages and notices are the two kinds of entries in an agent's inbox. An inbox message is one Slack message
 addressed to one agent. A notice informs an agent in addition to its work, and never waits for a thread's work to end.
@@ -11,7 +6,6 @@ addressed to one agent. A notice informs an agent in addition to its work, and n
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import takewhile
@@ -19,44 +13,6 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.states import step
-
-LEASE_SECONDS: Final = 60
-
-
-class LeaseKind(StrEnum):
-    """The kind of a lease, which determines whether it locks its thread."""
-
-    WORK = "work"
-    NOTICE = "notice"
-
-
-class LeaseEnd(StrEnum):
-    """How a lease ended."""
-
-    RESOLVED = "resolved"  # a tool answered, delegated or dismissed its last message
-    FINISHED = "finished"  # the agent reported success
-    FAILED = "failed"  # the agent reported a failure
-    RELEASED = "released"  # given back; no attempt counted
-    EXPIRED = "expired"  # not renewed in time; one attempt counted
-    REVOKED = "revoked"  # the agent was removed
-    CANCELLED = "cancelled"  # its task was cancelled or reassigned
-
-
-class FinishOutcome(StrEnum):
-    """The agent's report when it finishes a lease."""
-
-    DONE = "done"
-    DISMISSED = "dismissed"
-    FAILED = "failed"
-
-
-def new_token() -> str:
-    """Returns a lease token: 128 random bits."""
-    return secrets.token_urlsafe(16)
-
-
-MAX_ATTEMPTS: Final = 5
-"""A message is dead-lettered after its leases were lost this many times."""
 
 BUNDLE_LIMIT: Final = 20
 """The maximum number of messages of one thread handed out together."""
@@ -170,10 +126,6 @@ def bundle(attempts: Sequence[int]) -> int:
 def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:
     """Returns the position in the queue, lowest first. One point of priority equals six seconds of age."""
     return created_at_us - PRIORITY_WEIGHT_US * priority
-
-
-NOTICE_ATTEMPTS: Final = 5
-"""A notice is dropped and recorded after its leases were lost this many times. Nothing is posted in the thread."""
 
 
 class NoticeKind(StrEnum):

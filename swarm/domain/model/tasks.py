@@ -10,9 +10,6 @@ from typing import Final
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.model.states import step
 
-MAX_ATTEMPTS: Final = 5
-"""A task is dead-lettered after its leases were lost this many times."""
-
 MAX_DEPTH: Final = 8
 """The maximum depth of nested tasks: a delegation of a delegation, and so on."""
 

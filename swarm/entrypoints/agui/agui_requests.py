@@ -14,7 +14,7 @@ from swarm.agents.remote.dialects import DISMISSED
 from swarm.clock import new_id, new_trace_id
 from swarm.domain.answers.events import Asked, Decided, InputMessage, Origin, RunInput, Speaker
 from swarm.domain.errors import Forbidden, Invalid
-from swarm.domain.model.models import Door
+from swarm.domain.model.language_models import Door
 from swarm.domain.prompts.input import THREAD_CONTEXT
 from swarm.entrypoints.web.errors import invalid
 from swarm.entrypoints.web.identity import Client

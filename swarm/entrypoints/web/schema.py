@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.inbox import FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.shapes import AgentShape, LeaseShape, TriggerShape
 
 MAX_TOKENS = 500

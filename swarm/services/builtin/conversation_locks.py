@@ -4,7 +4,7 @@ Who may run: the holder of the conversation's row in the database, which is take
 run. What is guaranteed: of two runs in one conversation, the second starts no work before the first has been told to
 end. A holder measures its time from before the granting call, and ends its run `STOP_SECONDS` before the row expires,
 to leave time for cleanup. What happens on failure: a killed process leaves its conversations locked for at most
-`LEASE_SECONDS`; a run that cannot renew without the database ends.
+`LOCK_SECONDS`; a run that cannot renew without the database ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import conversation_locks
 
-LEASE_SECONDS: Final = 10.0
+LOCK_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
 
@@ -68,7 +68,7 @@ class ConversationLocks:
         self,
         database: Database,
         *,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = LOCK_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = boottime,

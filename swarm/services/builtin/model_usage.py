@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.models import ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.language_models import ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.domain.model.sessions import kept_text
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import model_usage
@@ -15,7 +15,7 @@ MOST_DAYS = 90
 
 
 class ModelUsageLog:
-    """The implementation of `swarm.domain.model.models.UsageRecorder` for all agents. Every method raises
+    """The implementation of `swarm.domain.model.language_models.UsageRecorder` for all agents. Every method raises
     Unavailable.
     """
 

@@ -16,18 +16,8 @@ import structlog
 
 from swarm.domain.errors import RateLimited
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import (
-    BUNDLE_LIMIT,
-    LEASE_SECONDS,
-    InboxStatus,
-    LeaseEnd,
-    LeaseKind,
-    NoticeKind,
-    NoticeStep,
-    bundle,
-    new_token,
-    order_key,
-)
+from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
+from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy

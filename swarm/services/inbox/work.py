@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import FinishOutcome
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import Polls, take_notices

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from swarm.clock import new_id
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
-from swarm.domain.model.inbox import LeaseEnd
+from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.failover import failover_offline_agents

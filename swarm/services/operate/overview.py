@@ -21,7 +21,7 @@ from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.shapes import shape
 from swarm.services.operate.explain import StepShape, steps
-from swarm.services.outbox.storing import Storing
+from swarm.services.outbox.write_probe import Storing
 from swarm.services.rules.participants import read_roster
 from swarm.store import agents, deliveries, history
 from swarm.store.admin import open_counts

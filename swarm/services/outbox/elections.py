@@ -35,7 +35,7 @@ from swarm.store import elections
 from swarm.store.bridge.database import Database
 from swarm.store.elections import ELECTIONS, Candidacy
 
-LEASE_SECONDS: Final = 10.0
+TERM_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
 """Without a renewal, the elected process stops this long before its lease expires."""
@@ -113,7 +113,7 @@ class Election:
         role: str,
         holder: str,
         *,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = TERM_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = boottime,

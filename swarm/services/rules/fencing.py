@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Withdrawn
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import FOR_CREATORS, InboxStatus, LeaseEnd, LeaseKind
+from swarm.domain.model.inbox import FOR_CREATORS, InboxStatus
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
 from swarm.store import history, tasks

@@ -13,19 +13,16 @@ from typing import Final
 from swarm.clock import SECOND
 from swarm.domain.errors import Invalid, Unresolved
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.inbox import (
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind, NoticeStep
+from swarm.domain.model.leases import (
     LEASE_SECONDS,
-    MAX_ATTEMPTS,
+    MAX_MESSAGE_ATTEMPTS,
+    MAX_TASK_ATTEMPTS,
     NOTICE_ATTEMPTS,
     FinishOutcome,
-    InboxStatus,
-    InboxStep,
     LeaseEnd,
     LeaseKind,
-    NoticeKind,
-    NoticeStep,
 )
-from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
@@ -166,8 +163,8 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, operating_p
     if lease.task_id:
         _lose_task(tx, lease, lease.task_id, reason, operating_policy)
     for inbox_message in _to_return(tx, lease):
-        if inbox_message.attempts + 1 >= MAX_ATTEMPTS:
-            dead_letter(tx, inbox_message, f"{reason}, {MAX_ATTEMPTS} times", operating_policy.reactions)
+        if inbox_message.attempts + 1 >= MAX_MESSAGE_ATTEMPTS:
+            dead_letter(tx, inbox_message, f"{reason}, {MAX_MESSAGE_ATTEMPTS} times", operating_policy.reactions)
         else:
             inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason)
     _unlock(tx, lease)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from swarm.domain.model.inbox import InboxStatus, InboxStep, LeaseEnd, NoticeKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
+from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions

@@ -8,7 +8,7 @@ import math
 import structlog
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import FinishOutcome
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
 from swarm.services.inbox.work import Work
 from swarm.services.outbox.elections import OfficeTerm, boottime

@@ -25,9 +25,9 @@ from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, Run
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.model import triggers
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStep, LeaseEnd
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
-from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -335,8 +335,9 @@ def _last_attempt(tx: Transaction, run: Run, lease: Lease) -> int | None:
         return MAX_TASK_ATTEMPTS if task.attempts + 1 >= MAX_TASK_ATTEMPTS else None
     inbox_messages = claimed_members(tx, lease)
     return (
-        MAX_ATTEMPTS
-        if inbox_messages and all(inbox_message.attempts + 1 >= MAX_ATTEMPTS for inbox_message in inbox_messages)
+        MAX_MESSAGE_ATTEMPTS
+        if inbox_messages
+        and all(inbox_message.attempts + 1 >= MAX_MESSAGE_ATTEMPTS for inbox_message in inbox_messages)
         else None
     )
 

@@ -16,9 +16,9 @@ from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Closed, Finished, Opened, RunStopped
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, LeaseEnd, LeaseKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, LeaseEnd, LeaseKind
 from swarm.domain.model.runs import RunOutcome, RunStatus
-from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -300,6 +300,6 @@ def _comes_again(tx: Transaction, run: Run) -> bool:
     ]
     return any(
         inbox_message.status is InboxStatus.UNREAD
-        or (inbox_message.status is InboxStatus.CLAIMED and inbox_message.attempts + 1 < MAX_ATTEMPTS)
+        or (inbox_message.status is InboxStatus.CLAIMED and inbox_message.attempts + 1 < MAX_MESSAGE_ATTEMPTS)
         for inbox_message in inbox_messages
     )

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model.models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.language_models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.store import forgotten
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import LeaseEnd, LeaseKind
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.watchers import LeaseEnded, LeaseRefused
 from swarm.store.bridge.statements import AT_MOST_N, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction

@@ -21,7 +21,8 @@ from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, un
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import InboxDelay, InboxStatus, LeaseKind, NoticeStatus
+from swarm.domain.model.inbox import InboxDelay, InboxStatus, NoticeStatus
+from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.tasks import TaskStatus
 from swarm.store.bridge.statements import (
     AT_MOST_N,

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-from swarm.domain.model.models import Door, UsageOutcome, UsagePurpose
+from swarm.domain.model.language_models import Door, UsageOutcome, UsagePurpose
 from swarm.domain.model.sessions import MessageRole
 from swarm.store.tables.schema import metadata, one_of
 

@@ -18,7 +18,8 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.model.inbox import InboxDelay, InboxStatus, LeaseEnd, LeaseKind, MatchedBy, NoticeKind, NoticeStatus
+from swarm.domain.model.inbox import InboxDelay, InboxStatus, MatchedBy, NoticeKind, NoticeStatus
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.tasks import TaskDelay, TaskStatus
 from swarm.store.tables.schema import metadata, one_of
 

@@ -24,7 +24,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.models import RunLimits, UsageOutcome
+from swarm.domain.model.language_models import RunLimits, UsageOutcome
 from swarm.domain.model.sessions import MessageRole
 from swarm.domain.model.threads import Standing
 from tests.agents.builtin.making import (

@@ -20,7 +20,7 @@ from swarm.agents.prompts.files import load
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import AgentEvent, InputMessage, Origin, RunInput, Speaker, TextDelta
-from swarm.domain.model.models import Door, ModelUsageRecord, RunLimits
+from swarm.domain.model.language_models import Door, ModelUsageRecord, RunLimits
 from swarm.domain.model.sessions import Memory, SessionMessage, SessionScope
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database

@@ -22,7 +22,7 @@ from swarm.agents.router.router import Router, Wordings
 from swarm.agents.toolbox.tool import Tool
 from swarm.app.built_in import wordings
 from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.model.models import Provider, UsageOutcome
+from swarm.domain.model.language_models import Provider, UsageOutcome
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (

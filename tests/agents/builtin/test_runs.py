@@ -23,7 +23,7 @@ from swarm.domain.answers.events import (
     TextEnded,
 )
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.store.bridge.database import Database

@@ -8,7 +8,7 @@ import pytest
 
 from swarm.agents.builtin.run import Stumbled, asked, door_of, questions, session_of, unheard
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.model.models import Door
+from swarm.domain.model.language_models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from tests.agents.builtin.making import run_input
 

@@ -16,7 +16,14 @@ from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.models import Door, ModelUsageRecord, RunLimits, UsageOutcome, UsagePurpose, UsageRecorder
+from swarm.domain.model.language_models import (
+    Door,
+    ModelUsageRecord,
+    RunLimits,
+    UsageOutcome,
+    UsagePurpose,
+    UsageRecorder,
+)
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory

@@ -12,7 +12,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
-from swarm.domain.model.models import ModelSpec
+from swarm.domain.model.language_models import ModelSpec
 
 
 @dataclass

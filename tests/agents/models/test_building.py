@@ -11,7 +11,7 @@ import pytest
 
 from swarm.agents.models.building import Models, build
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import ModelSpec, Provider
+from swarm.domain.model.language_models import ModelSpec, Provider
 from tests.agents.models.asking import ask, models
 from tests.support.providers import SERVERS, Fails, Say, bedrock_server, ollama_server, openai_server
 

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from swarm.agents.models.check import QUESTION, check
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.models import ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from tests.support.providers import (
     SERVERS,
     Ends,

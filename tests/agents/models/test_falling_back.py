@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from swarm.agents.models.served import RetryPolicy, is_for_another
 from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import usage_of
-from swarm.domain.model.models import ModelSpec, Provider
+from swarm.domain.model.language_models import ModelSpec, Provider
 from tests.agents.models.asking import ask, ask_whole, models
 from tests.support.providers import (
     SERVERS,

@@ -15,7 +15,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.tools import Tool
 
-from swarm.domain.model.models import Provider
+from swarm.domain.model.language_models import Provider
 from tests.agents.models.asking import models
 from tests.support.naughty import NAME, TEXT, hidden_anywhere
 from tests.support.providers import SERVERS, Call, Say

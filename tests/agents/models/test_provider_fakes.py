@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from swarm.domain.model.models import Provider
+from swarm.domain.model.language_models import Provider
 from tests.agents.models.asking import ask, models
 from tests.support.providers import SERVERS, Call, Fails, Reply, Request, Say, openai_server
 

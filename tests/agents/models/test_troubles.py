@@ -11,7 +11,7 @@ from pydantic_ai import exceptions as pydantic_errors
 
 from swarm.agents.models.troubles import TROUBLES, ModelTrouble, trouble_of
 from swarm.agents.models.usage import limits_of
-from swarm.domain.model.models import ModelSpec, Provider, RunLimits
+from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from tests.agents.models.asking import ask, ask_whole, models
 from tests.support.providers import SERVERS, Call, Cut, Ends, Fails, Raw, Reply, Say, Silent, Used, openai_server
 

@@ -9,7 +9,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage, RunUsage
 
 from swarm.agents.models.usage import is_free, limits_of, usage_of
-from swarm.domain.model.models import ModelSpec, ModelUsage, Provider, RunLimits
+from swarm.domain.model.language_models import ModelSpec, ModelUsage, Provider, RunLimits
 from tests.agents.models.asking import ask, ask_whole, models
 from tests.support.providers import Call, Cut, Reply, Say, Used, anthropic_server, ollama_server, openai_server
 

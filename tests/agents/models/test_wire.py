@@ -8,7 +8,7 @@ import pytest
 
 from swarm.agents.models.troubles import label_of
 from swarm.agents.models.usage import usage_of
-from swarm.domain.model.models import ModelUsage, Provider
+from swarm.domain.model.language_models import ModelUsage, Provider
 from tests.agents.models.asking import agent_of, ask, ask_whole, models
 from tests.support.providers import SERVERS, Call, Reply, Say, Silent, Used, Wait
 from tests.support.quick import quick

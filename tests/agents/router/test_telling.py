@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from swarm.agents.router.router import ANSWER, AS_IT_IS
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.answers.events import Failed, Finished, TextEnded
-from swarm.domain.model.models import ModelUsage, RunLimits, UsageOutcome
+from swarm.domain.model.language_models import ModelUsage, RunLimits, UsageOutcome
 from tests.agents.builtin import making
 from tests.agents.builtin.making import (
     UNLIMITED,

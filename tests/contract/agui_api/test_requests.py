@@ -25,7 +25,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.models import Door
+from swarm.domain.model.language_models import Door
 from swarm.entrypoints.web.openapi import CODES
 from tests.contract.agui_api.scene import (
     CANCEL,

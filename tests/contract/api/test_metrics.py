@@ -12,7 +12,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.inbox import LEASE_SECONDS
+from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.services.operate.overview import FigureReader
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
+from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
 from tests.support.doors import Doors, Visitor
 
 pytestmark = pytest.mark.req("AGENT-07")

@@ -10,7 +10,7 @@ import pytest
 
 from swarm.cli.chat.opening import Archive
 from swarm.config import load
-from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
+from swarm.domain.model.language_models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
 from swarm.services.builtin.model_usage import ModelUsageLog
 
 pytestmark = pytest.mark.req("AGENT-07", "AGENT-10")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.model.models import Door
+from swarm.domain.model.language_models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import FOREVER, HELLO, PATIENCE_SECONDS, Place, Scripted, Step

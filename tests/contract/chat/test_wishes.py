@@ -11,7 +11,7 @@ from swarm.__main__ import command
 from swarm.cli.chat.conversation import LOG_BYTES, LOG_FILE, in_figures, in_short, quiet
 from swarm.cli.chat.opening import ChatArguments, new_session_id, parse_arguments
 from swarm.config import Settings, load
-from swarm.domain.model.models import ModelUsage
+from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database

@@ -12,7 +12,8 @@ import pytest
 from swarm.clock import ManualClock
 from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
 from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed
-from swarm.domain.model.inbox import MAX_ATTEMPTS, FinishOutcome, InboxStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT
@@ -192,7 +193,7 @@ async def test_a_mark_of_another_agent_stays(scene: Scene) -> None:
     agents = [await world.lead(), await world.lead("second")]
     root = await scene.asks("swarm#all hello")
     await world.answers(agents[0], await world.only(agents[0]), "done")
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_MESSAGE_ATTEMPTS):
         trigger = await world.only(agents[1])
         await world.services.work.finish(agents[1], [trigger.lease_token], FinishOutcome.FAILED, "it broke")
     assert await scene.marks(root) == [STORED, ANSWERED, FAILED]

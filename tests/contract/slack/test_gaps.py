@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import FinishOutcome
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.entrypoints.slack.slack_events import SlackDoor
 from swarm.services.intake import event_watchdog as hearing_module

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from swarm.domain.model.models import Provider
+from swarm.domain.model.language_models import Provider
 from tests.support.providers.anthropic_wire import AnthropicWire
 from tests.support.providers.bedrock_wire import AWS_ENVIRONMENT, BedrockWire
 from tests.support.providers.openai_wire import OllamaWire, OpenAIWire

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from swarm.domain.model.models import Provider
+from swarm.domain.model.language_models import Provider
 from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Fails, Reason, Used
 from tests.support.providers.wire import Encoder, Whole, flat, pieces

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from swarm.domain.model.models import Provider
+from swarm.domain.model.language_models import Provider
 from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Fails, Reason, Used
 from tests.support.providers.wire import Encoder, Whole, arguments, flat, pieces

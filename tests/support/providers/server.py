@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
 
-from swarm.domain.model.models import ModelSpec
+from swarm.domain.model.language_models import ModelSpec
 from tests.support.providers.request import Request
 from tests.support.providers.script import (
     Call,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from swarm.domain.model.models import Provider
+from swarm.domain.model.language_models import Provider
 from tests.support.providers.request import Request
 from tests.support.providers.script import Call, Fails, Reason, Used
 

@@ -1,0 +1,56 @@
+"""Leases: the temporary right to work on a trigger, a row with a secret token; and the number of attempts.
+
+Renewing or ending work requires the token; a token that is no longer valid changes nothing (``lease_lost``). At most
+one active *work* lease exists per thread and agent, which keeps two runs of one agent out of the same conversation.
+Notices also have leases, but never take that lock.
+"""
+
+from __future__ import annotations
+
+import secrets
+from enum import StrEnum
+from typing import Final
+
+LEASE_SECONDS: Final = 60
+"""The default duration of a lease without renewal."""
+
+MAX_MESSAGE_ATTEMPTS: Final = 5
+"""A message is dead-lettered after its leases were lost this many times."""
+
+MAX_TASK_ATTEMPTS: Final = 5
+"""A task is dead-lettered after its leases were lost this many times."""
+
+NOTICE_ATTEMPTS: Final = 5
+"""A notice is dropped and recorded after its leases were lost this many times. Nothing is posted in the thread."""
+
+
+class LeaseKind(StrEnum):
+    """The kind of a lease, which determines whether it locks its thread."""
+
+    WORK = "work"
+    NOTICE = "notice"
+
+
+class LeaseEnd(StrEnum):
+    """How a lease ended."""
+
+    RESOLVED = "resolved"  # a tool answered, delegated or dismissed its last message
+    FINISHED = "finished"  # the agent reported success
+    FAILED = "failed"  # the agent reported a failure
+    RELEASED = "released"  # given back; no attempt counted
+    EXPIRED = "expired"  # not renewed in time; one attempt counted
+    REVOKED = "revoked"  # the agent was removed
+    CANCELLED = "cancelled"  # its task was cancelled or reassigned
+
+
+class FinishOutcome(StrEnum):
+    """The agent's report when it finishes a lease."""
+
+    DONE = "done"
+    DISMISSED = "dismissed"
+    FAILED = "failed"
+
+
+def new_token() -> str:
+    """Returns a lease token: 128 random bits."""
+    return secrets.token_urlsafe(16)
