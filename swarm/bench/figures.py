@@ -100,7 +100,7 @@ def main(
 
     Returns 0 if all measurements could be made, whatever their figures; with ``verdict`` only if all targets are met.
     """
-    from swarm.cli.client import Terminal  # loaded late: simulated agents load this module as well
+    from swarm.cli.terminal import Terminal  # loaded late: simulated agents load this module as well
 
     progress = Terminal(stderr=True)
     try:

@@ -1,7 +1,4 @@
-"""Standard output of the commands.
-
-Commands to the running coordinator, ``swarm agents``, ``tasks``, ``explain`` and ``reload``, and their client.
-"""
+"""Commands to the running coordinator, ``swarm agents``, ``tasks``, ``explain`` and ``reload``, and their client."""
 
 from __future__ import annotations
 
@@ -12,32 +9,16 @@ from typing import Annotated, Any, Self
 
 import httpx2
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Column, Table
-from rich.text import Text
 
 from swarm.app import home
+from swarm.cli.terminal import Terminal
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.operating_policy import SETTINGS_KEPT
 from swarm.domain.text.characters import for_terminal, line_for_terminal
-
-
-class Terminal(Console):
-    """A console for any text: markup and escapes in texts are plain characters. Styles are given apart.
-
-    Texts, cells of tables and titles all come through `render_str`; code that makes a `Text` cleans its content.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        """The text, clean, without markup or emoji codes."""
-        return super().render_str(for_terminal(text), **{**options, "markup": False, "emoji": False})
-
 
 agents = App(name="agents", help="Register agents and see who is there.")
 tasks = App(name="tasks", help="See and stop what the agents work on.")

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from swarm.cli.client import Terminal
+from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
 from swarm.telemetry import log
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Column, Table
 
-from swarm.cli.client import Terminal
+from swarm.cli.terminal import Terminal
 from swarm.conformance.checks import Verdict
 from swarm.conformance.run import Result
 from swarm.conformance.scenarios import Scenario

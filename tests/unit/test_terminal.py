@@ -8,7 +8,7 @@ import pytest
 from rich.table import Table
 
 from swarm.cli.chat.display import PlainText
-from swarm.cli.client import Terminal
+from swarm.cli.terminal import Terminal
 from tests.support.naughty import NAME, TEXT, hidden_in
 
 pytestmark = pytest.mark.req("SEC-04")

@@ -45,8 +45,7 @@ from swarm.entrypoints.web.errors import describe
 from swarm.slack.incoming.fields import JsonObject, text_at
 from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
-from swarm.slack.signature import verify
-from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable
+from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
 
 T = TypeVar("T")
 
@@ -214,7 +213,7 @@ def _bolt_app(
         authorize=_OneWorkspace(gateway),
         logger=_bolt_logger(),
         process_before_response=True,  # before the acknowledgement
-        request_verification_enabled=False,  # done before Bolt, see swarm.slack.signature
+        request_verification_enabled=False,  # done before Bolt, see swarm.slack.transport
         ignoring_self_events_enabled=False,  # done here, and only for new posts
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,

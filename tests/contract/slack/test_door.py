@@ -15,7 +15,7 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.threads import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.slack import slack_events
 from swarm.entrypoints.slack.slack_events import SlackDoor
-from swarm.slack import socket_mode
+from swarm.slack import transport
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.workspace import Workspace, delivery
 
@@ -307,7 +307,7 @@ async def test_closing_finishes_the_event_at_hand_and_begins_no_other(
 async def test_an_address_that_does_not_work_is_replaced_by_a_new_one(
     gateway: Gateway, workspace: Workspace, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.slack.socket_mode._ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr("swarm.slack.transport._ATTEMPT_SECONDS", 0.2)
     bad, good = ["ws://127.0.0.1:9/"], gateway.socket_url
 
     async def next_address(app_token: str) -> str:
@@ -324,7 +324,7 @@ async def test_an_address_that_does_not_work_is_replaced_by_a_new_one(
 async def test_closing_does_not_wait_long_for_an_event_that_hangs(
     gateway: Gateway, workspace: Workspace, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert slack_events._DRAIN_SECONDS + socket_mode._CLOSE_SECONDS < 3
+    assert slack_events._DRAIN_SECONDS + transport._CLOSE_SECONDS < 3
     monkeypatch.setattr(slack_events, "_DRAIN_SECONDS", 0.1)
     door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
     await door.start()

@@ -1,26 +1,53 @@
-"""The Socket Mode connection: slack_sdk's client, corrected for a service that runs for months.
+"""The two ways of Slack's events to the coordinator: signed HTTP requests, and the Socket Mode connection.
 
-An address from Slack opens one connection and is valid for half a minute. slack_sdk would retry the same address
-forever, so one failed handshake could cut us off from events. Here each attempt is limited, and the next attempt
-requests a new address. The first connection also distinguishes a wrong token, which only the operator can replace, from
-a temporary network failure.
+Requests are verified as in https://docs.slack.dev/authentication/verifying-requests-from-slack/. slack_sdk compares the
+signatures. The checks before that are made here, because slack_sdk treats a malformed header as a programming error.
+
+Socket Mode is slack_sdk's client, corrected for a service that runs for months. An address from Slack opens one
+connection and is valid for half a minute. slack_sdk would retry the same address forever, so one failed handshake could
+cut us off from events. Here each attempt is limited, and the next attempt requests a new address. The first connection
+also distinguishes a wrong token, which only the operator can replace, from a temporary network failure.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 import structlog
+from slack_sdk.signature import SignatureVerifier
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import BadRequest, Unauthorized, Unavailable
 from swarm.slack.incoming.fields import JsonObject, count_at, text_at
 from swarm.slack.outgoing.gateway import Gateway
+
+_TIMESTAMP = re.compile(r"[0-9]{1,12}")
+_SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
+
+
+def verify(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> None:
+    """Returns if Slack signed the body within the last five minutes.
+
+    Otherwise raises Unauthorized, or BadRequest for a body that is not UTF-8. A replay within the five minutes passes;
+    its ``event_id`` is recognised later.
+    """
+    timestamp = headers.get("x-slack-request-timestamp", "")
+    signature = headers.get("x-slack-signature", "")
+    if not _TIMESTAMP.fullmatch(timestamp) or not _SIGNATURE.fullmatch(signature):
+        raise Unauthorized("The request has no Slack signature.")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest("The body is not UTF-8.") from error
+    if not verifier.is_valid(text, timestamp, signature):
+        raise Unauthorized("Slack's signature does not match, or is older than five minutes.")
+
 
 PING_SECONDS: Final = 5.0
 """A connection whose pong is missing for half this time is closed; a closed connection is replaced within this time."""
