@@ -58,7 +58,7 @@ class CallContext(Caller):
     services: Services
 
     def with_arguments(self, arguments: Arguments) -> CallContext:
-        """The call of these arguments, whose lease token goes before the connection's."""
+        """Returns the call of these arguments, whose lease token goes before the connection's."""
         if not isinstance(arguments, WritingArguments):
             return self
         return replace(self, lease_token=arguments.lease_token or self.lease_token, request_id=arguments.request_id)
@@ -90,7 +90,7 @@ class McpTool(Generic[A, R]):
 
 
 def discover() -> dict[str, McpTool[Any, Any]]:
-    """All tools of this folder by name: every module with a ``TOOL``."""
+    """Returns all tools of this folder by name: every module with a ``TOOL``."""
     modules = [importlib.import_module(f"tools.{found.name}") for found in pkgutil.iter_modules(tools.__path__)]
     found = [module.TOOL for module in modules if hasattr(module, "TOOL")]
     return {tool.name: tool for tool in sorted(found, key=lambda tool: tool.name)}

@@ -1,9 +1,9 @@
-"""Reloading of the settings in a running coordinator.
+"""Reloads the settings of a running coordinator.
 
 Who may act: the owner of the process, by a signal (SIGHUP), and the operator (``POST /reload``). What is guaranteed:
-the reloadable policies are replaced as a whole or, after any error in the settings, not at all; a message is routed by
-the old policies or by the new ones. All other settings are only compared, and named if they wait for a restart. Each
-process reads its own settings: other processes do not hear of a reload.
+the reloadable policies are replaced together or, after any error in the settings, not at all; each message is routed
+either by the old policies or by the new ones. All other settings are only compared, and changes that need a restart are
+reported. Each process reads its own settings; a reload does not affect other processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Reloader:
-    """Keeps a policy book equal to the settings, reading them on each `reload`."""
+    """Keeps a policy book in line with the settings, which are read on each `reload`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Reloader:
         read: Callable[[], Settings] = load,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
-        """``introduce`` registers agents of the coordinator itself, by name."""
+        """``introduce`` registers the coordinator's own agents, by name."""
         self._started_with = settings
         self._in_force = settings
         self._book = book
@@ -56,8 +56,8 @@ class Reloader:
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> ReloadResult:
-        """Read the settings again and apply the reloadable ones. Raises Invalid, and then nothing has changed."""
-        async with self._one_at_a_time:  # so the settings read last are in force in the end
+        """Reads the settings again and applies the reloadable ones. Raises Invalid without changing anything."""
+        async with self._one_at_a_time:  # so that the settings read last take effect last
             new = await self._read_anew()
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
@@ -69,7 +69,7 @@ class Reloader:
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
 
     async def doubts(self) -> tuple[str, ...]:
-        """Likely mistakes in the settings, as sentences, which are also logged."""
+        """Returns likely mistakes in the settings, as sentences. They are also logged."""
         settings = self._in_force
         found = [
             (channel, f"The channel {channel} names no agent; the default lead answers.")
@@ -86,7 +86,7 @@ class Reloader:
         return tuple(sentence for _, sentence in found)
 
     def warnings(self, agent: str) -> tuple[str, ...]:
-        """Warnings for an operator who removes an agent that the settings name, as sentences."""
+        """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""
         settings = self._in_force.agents
         for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
             if agent in declared:
@@ -96,7 +96,7 @@ class Reloader:
         return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
 
     async def obey(self, heard: asyncio.Event) -> None:
-        """Reload whenever ``heard`` is set, for ever. Errors go to the log."""
+        """Reloads the settings each time ``heard`` is set. Runs until cancelled. Errors are logged."""
         while True:
             await heard.wait()
             heard.clear()
@@ -118,7 +118,8 @@ class Reloader:
             ) from error
 
     async def _known_agents(self) -> frozenset[str] | None:
-        """The names of all agents, registered or in the settings at start; None if the agents cannot be read."""
+        """Returns the names of all agents that are registered or were in the settings at start. Returns None if the
+        agents cannot be read."""
         try:
             roster = await self._rosters.current()
         except Unavailable as error:

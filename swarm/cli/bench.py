@@ -1,4 +1,5 @@
-"""``swarm bench``: the command line of the measurements. The options and their defaults are in `swarm.bench.plans`."""
+"""``swarm bench``: the command line for the measurements. The options and their defaults are defined in
+`swarm.bench.plans`."""
 
 from __future__ import annotations
 

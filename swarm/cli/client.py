@@ -1,4 +1,4 @@
-"""Commands to the running coordinator, ``swarm agents``, ``tasks``, ``explain`` and ``reload``, and their client."""
+"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``reload``) and their client."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class NoServer(Exception):
 
 
 class CoordinatorRefused(SwarmError):
-    """The coordinator said no."""
+    """The coordinator refused a request."""
 
     code = "refused"
 
 
 class CoordinatorClient:
-    """A running coordinator, called with the operator's token or an agent's."""
+    """A client for a running coordinator, which authenticates with the operator's token or an agent's."""
 
     def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
         self._http = httpx2.Client(
             base_url=base_url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_seconds,
-            trust_env=False,  # a proxy does not reach this machine
-            verify=base_url.startswith("https:"),  # certificates take a tenth of a second to load
+            trust_env=False,  # a proxy cannot reach this machine
+            verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
         )
 
     def __enter__(self) -> Self:
@@ -57,7 +57,7 @@ class CoordinatorClient:
         self._http.close()
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """Make one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
+        """Makes one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
         try:
             answer = self._http.request(method, path, **options)
         except httpx2.ConnectError as error:
@@ -83,12 +83,13 @@ class CoordinatorClient:
 
 
 def in_one_line(error: Exception) -> str:
-    """An error's message with its hint, in one line; errors of drivers or parsers may have several."""
+    """Returns an error's message with its hint on one line. Messages from drivers and parsers may have several
+    lines."""
     return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
 
 
 def _content(answer: httpx2.Response) -> Any:
-    """The decoded JSON; None for other content."""
+    """Returns the decoded JSON, or None for other content."""
     try:
         return answer.json()
     except ValueError:
@@ -102,7 +103,7 @@ def reload() -> None:
     """
     try:
         done = _operate("POST", "/reload")
-    except ConfigurationError as error:  # the settings are read here as well, to find the coordinator
+    except ConfigurationError as error:  # the settings are also read here, to find the coordinator
         raise ConfigurationError(error.message, hint=error.hint or SETTINGS_KEPT) from error
     _out.print(f"changed: {', '.join(done['changed']) or 'nothing'}", soft_wrap=True)
     if done["needs_restart"]:
@@ -258,7 +259,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 
 
 def _operate(method: str, path: str, **options: Any) -> Any:
-    """Send a request to the running coordinator. Commands never change a database behind its back."""
+    """Sends a request to the running coordinator. Commands never change a database behind its back."""
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)

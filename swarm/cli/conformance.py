@@ -1,4 +1,4 @@
-"""``swarm conformance``: a test of an agent's work in Slack."""
+"""``swarm conformance``: tests how an agent answers in Slack."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _InProcessAgent:
-    """A built-in agent that runs in this process, with the settings for it alone."""
+    """A built-in agent that runs in this process, with settings for this agent only."""
 
     name: str
     settings: Settings
 
 
 class Named(StrEnum):
-    """The scenarios, for the command line."""
+    """The scenarios as command line options."""
 
     SIMPLE_CHAT = "simple-chat"
     OFF_TOPIC = "off-topic"
@@ -53,7 +53,7 @@ class Named(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Options:
-    """The options of the command."""
+    """The options of ``swarm conformance``."""
 
     agent: str
     """The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml."""
@@ -131,7 +131,7 @@ def _found(options: _Options) -> RemoteAgent | _InProcessAgent:
 
 
 def _host(url: str) -> str:
-    """The visible part of an address, which may hold a password."""
+    """Returns the part of an address that may be shown; the address may contain a password."""
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
@@ -153,7 +153,7 @@ def _configured(name: str) -> RemoteAgent | _InProcessAgent:
 
 
 def _alone(settings: Settings, name: str) -> Settings:
-    """The settings without any other agent."""
+    """Returns the settings without any other agent."""
     agents = settings.agents.model_copy(update={"builtin": {name: settings.agents.builtin[name]}, "remote": {}})
     return settings.model_copy(update={"agents": agents})
 
@@ -195,7 +195,7 @@ async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, Conv
 
 @asynccontextmanager
 async def _running(chosen: _InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
-    """A built-in agent with a temporary database of its own."""
+    """Yields a built-in agent with a temporary database of its own."""
     from swarm.app import built_in
     from swarm.store.admin import preparation
     from swarm.store.bridge.database import Database
@@ -210,12 +210,12 @@ async def _running(chosen: _InProcessAgent) -> AsyncIterator[tuple[AgentClient, 
 
 
 async def _index_documents(settings: Settings, database: Database) -> None:
-    """Index the documents before the first question."""
+    """Indexes the documents before the first question."""
     from swarm.services.builtin.library import FolderIndex
     from swarm.services.builtin.library_folder import Folder
 
     folder = settings.documents.folder
-    if folder and folder.expanduser().is_dir():  # otherwise the agent reports the problem
+    if folder and folder.expanduser().is_dir():  # the agent reports other problems itself
         await FolderIndex(database, Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes)).scan()
 
 

@@ -1,4 +1,4 @@
-"""``swarm eval``: an evaluation of a model for the built-in agents' work."""
+"""``swarm eval``: evaluates a model for the built-in agents' work."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def up() -> None:
     settings = load()
     preflight.check(settings)
     with loading.uncollected():
-        from swarm.app import bootstrap  # heavy, so errors in the settings are reported before
+        from swarm.app import bootstrap  # loaded late, so that errors in the settings are reported first
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
     log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))
@@ -163,7 +163,7 @@ def manifest(
 
 
 def main() -> None:
-    """Run a command. An error the user can fix is one line on standard error and exit code 1."""
+    """Runs a command. Reports an error that the user can fix in one line on standard error, with exit code 1."""
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:

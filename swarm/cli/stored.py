@@ -1,4 +1,4 @@
-"""Commands about what is stored: ``swarm backup``, ``swarm restore`` and ``swarm forget``."""
+"""Commands for stored data: ``swarm backup``, ``swarm restore`` and ``swarm forget``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _out = Console(highlight=False)
 _Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 _FORGET_SECONDS: Final = 600.0
-"""How long the coordinator may take: a person may have written a lot."""
+"""The time limit for the coordinator, which is long because a person may have written a lot."""
 
 
 def backup(file: Path, *, force: _Flag = False) -> None:
@@ -73,7 +73,7 @@ def restore(file: Path, *, force: _Flag = False) -> None:
 
 @contextmanager
 def _shown(what: str) -> Iterator[Progress]:
-    """A progress display, on a terminal."""
+    """Yields a progress display, which is shown only on a terminal."""
     if not _out.is_terminal:
         yield lambda done: None
         return
@@ -118,15 +118,15 @@ def forget(
 
 
 def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, Any]:
-    """Forget by the running coordinator; without one, in the database."""
+    """Forgets a person through the running coordinator or, if none runs, directly in the database."""
     try:
         token = home.operator_token(settings)
         with CoordinatorClient(settings.http.address, token, timeout_seconds=_FORGET_SECONDS) as coordinator:
             path = f"/people/{quote(person, safe='@')}/forget"
             found: Mapping[str, Any] = coordinator.call("POST", path, json={"dry_run": dry_run})
             return found
-    except (NoServer, ConfigurationError):  # without a token, none has ever run in this home
-        if settings.http.url:  # the settings mean another coordinator than one on the database here
+    except (NoServer, ConfigurationError):  # without a token, no coordinator has ever run in this home
+        if settings.http.url:  # the settings name a coordinator elsewhere, not one that uses this database
             raise
         return asyncio.run(_forget_directly(settings, person, dry_run=dry_run))
 

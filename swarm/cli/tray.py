@@ -1,4 +1,4 @@
-"""``swarm tray``: an agent's tray, for a person at its side and for the hooks of coding CLIs."""
+"""``swarm tray``: shows an agent's tray, for the agent's user and for the hooks of coding CLIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swarm.domain.text.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
-"""Short, since a hook holds up a typing person."""
+"""Kept short, since a hook delays a person who is typing."""
 
 
 def tray(
@@ -46,12 +46,13 @@ def tray(
 
 
 def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_when_empty: bool, hook: bool) -> int:
-    """Print the tray. Returns the exit code. Raises SwarmError or NoServer; a hook gets a line instead."""
+    """Prints the tray. Returns the exit code. Raises SwarmError or NoServer; for a hook, the error is printed on one
+    line instead."""
     try:
         tray = fetch(environment)
         if not (quiet_when_empty and is_empty(tray)):
             _print(tray, out, as_json=as_json)
-    except Exception as error:  # a coding CLI must go on in spite of any error here
+    except Exception as error:  # a coding CLI must continue despite any error here
         if not hook:
             raise
         sys.stderr.write(f"swarm tray: {in_one_line(error)}\n")
@@ -59,7 +60,7 @@ def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_wh
 
 
 def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The tray of the agent whose token is in the environment."""
+    """Returns the tray of the agent whose token is in the environment."""
     token = environment.get("SWARM_AGENT_TOKEN", "").strip()
     if not token:
         raise ConfigurationError(
@@ -87,7 +88,7 @@ def _ask(url: str, token: str) -> dict[str, Any]:
 
 
 def is_empty(tray: Mapping[str, Any]) -> bool:
-    """Whether nothing waits. Threads owned by the agent ask for nothing by themselves."""
+    """Whether nothing is waiting. Threads that the agent owns do not by themselves require work."""
     return not (tray["unread"] or tray["mentions"] or tray["tasks"])
 
 
@@ -100,7 +101,7 @@ def _print(tray: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
 
 
 def lines(tray: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """The tray in lines, each with its style."""
+    """Yields the lines of the tray, each with its style."""
     yield _counted(tray["unread"], "unread message"), "bold"
     yield from ((_preview(shown), None) for shown in tray["previews"])
     yield _counted(tray["mentions"], "unread message", " of other agents"), "bold"
@@ -115,6 +116,6 @@ def _counted(count: int, what: str, of_whom: str = "") -> str:
 
 
 def _preview(shown: Mapping[str, Any]) -> str:
-    """One line, also for a name or text of several lines: texts from outside must not control a terminal."""
+    """Returns one line, even if a name or text has several lines. External text must not control the terminal."""
     place = f" in {shown['channel']}" if shown["channel"] else ""
     return "  " + line_for_terminal(f"{shown['from']}{place}: {shown['preview']}")

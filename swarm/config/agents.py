@@ -1,4 +1,4 @@
-"""Answering agents, and the agents that the coordinator calls itself."""
+"""The settings for answering agents, including the agents that the coordinator calls itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_
 
 
 class OAuthSettings(Section):
-    """OAuth 2 client credentials, with which an agent's access tokens are fetched."""
+    """OAuth 2 client credentials for fetching an agent's access tokens."""
 
     token_url: HttpAddress
     client_id: str = Field(min_length=1)
@@ -85,9 +85,10 @@ class RemoteAgentSettings(Section):
 
     @property
     def history_sent(self) -> History:
-        """The part of a thread sent to the agent: by default all for AG-UI, and new messages for caipe.
+        """The part of a thread that is sent to the agent. The default is the complete thread for AG-UI, and new
+        messages for caipe.
 
-        AG-UI has no memory of its own, while a caipe service keeps conversations.
+        An AG-UI agent has no memory of its own, while a caipe service stores conversations.
         """
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
 
@@ -96,7 +97,7 @@ T = TypeVar("T")
 
 
 def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
-    """These agents, if their names are valid; raises ValueError."""
+    """Returns the agents if their names are valid. Otherwise raises ValueError."""
     for name in agents:
         try:
             check_name(name)
@@ -106,7 +107,7 @@ def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
 
 
 class AgentSettings(Section):
-    """The answering agents."""
+    """The settings for answering agents."""
 
     default: str | None = Field(None, description="the default lead's name; without it the oldest that is online")
     dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
@@ -123,7 +124,7 @@ class AgentSettings(Section):
 
     @property
     def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
-        """The remote agents one by one: an entry with several ``agent_ids`` stands for as many agents."""
+        """The remote agents, with an entry that has several ``agent_ids`` expanded into one entry for each agent."""
         return dict(self._remote_one_by_one())
 
     def _remote_one_by_one(self) -> Iterator[tuple[str, RemoteAgentSettings]]:

@@ -1,4 +1,4 @@
-"""The agents that run in the coordinator, what they remember, and their tools."""
+"""The settings for agents that run in the coordinator: their sessions, tools and documents."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")
 
 HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
-"""A path in which ``~`` stands for the home folder, also if no shell has replaced it."""
+"""A path in which ``~`` stands for the home folder, even if no shell has expanded it."""
 
 
 class Kind(StrEnum):
-    """The agents that we bring along."""
+    """The kinds of agents that come with swarm."""
 
     ROUTER = "router"  # turns a sentence into one call of an MCP tool
-    ASSISTANT = "assistant"  # converses, remembers, and uses tools
+    ASSISTANT = "assistant"  # converses, remembers and uses tools
 
 
 class LocalTool(StrEnum):
-    """Tools that an operator allows an assistant by name, since they act on this machine or at others."""
+    """Tools that an operator must allow for an assistant by name, since they act on this machine or on others."""
 
     GIT = "git"
     SHELL = "shell"
@@ -80,7 +80,7 @@ class BuiltinAgentSettings(Section):
 
     @model_validator(mode="after")
     def _has_what_its_kind_has(self) -> BuiltinAgentSettings:
-        """Refuse settings of a router that would have no effect."""
+        """Rejects settings that would have no effect on an agent of this kind."""
         if self.kind is Kind.ROUTER and self.tools:
             raise ValueError("tools are an assistant's; a router has those of the MCP servers (tools.servers_config)")
         if self.kind is Kind.ROUTER and self.prompt:
@@ -89,7 +89,7 @@ class BuiltinAgentSettings(Section):
 
 
 class _SessionSettings(Section):
-    """What assistants remember."""
+    """The memory of assistants."""
 
     scope: SessionScope = Field(
         SessionScope.USER, description="one memory for each user in a channel, or for each thread"
@@ -107,13 +107,13 @@ class _SessionSettings(Section):
 
 
 class RuntimeSettings(Section):
-    """How built-in agents run."""
+    """The settings for running built-in agents."""
 
     session: _SessionSettings = _SessionSettings()
 
 
 class GitSettings(Section):
-    """The tool git."""
+    """The settings of the tool git."""
 
     author_name: str = Field("swarm", min_length=1, description="of commits")
     author_email: str = Field("swarm@localhost", min_length=1, description="of commits")
@@ -131,7 +131,7 @@ class GitSettings(Section):
 
 
 class _ShellSettings(Section):
-    """The tool shell, off without commands."""
+    """The settings of the tool shell, which is off if no commands are allowed."""
 
     commands: list[str] = Field(default_factory=list, description="programs that may be run, by name, as ls")
     environment: list[str] = Field(
@@ -149,7 +149,7 @@ class _ShellSettings(Section):
 
 
 class _DelegateSettings(Section):
-    """The coding programs that assistants may hand work to."""
+    """The coding programs to which assistants may delegate work."""
 
     kiro: Path = Field(Path("~/.local/bin/kiro-cli"), description="where kiro-cli is")
     claude: Path = Field(Path("claude"), description="where claude is; a name is looked for on the PATH")

@@ -1,6 +1,6 @@
-"""The language models of the built-in agents, and the limits of a run.
+"""The settings of a coordinator, section by section.
 
-The settings of a coordinator, section by section; the sections `agents` and `models` have modules of their own.
+The settings of agents are in `swarm.config.agents` and `swarm.config.builtin`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_m
 
 
 class FallbackSettings(Section):
-    """A model that answers in place of failed ones before it."""
+    """A model that answers if the models before it have failed."""
 
     name: str = Field(min_length=1, description="as its provider calls it")
     provider: Provider | None = Field(None, description="as of model.provider")
@@ -69,7 +69,7 @@ class ModelSettings(Section):
 
 
 class _OpenAISettings(Section):
-    """OpenAI, or a service with its protocol."""
+    """OpenAI, or a service that uses the same protocol."""
 
     api_key: SecretStr | None = None
     base_url: HttpAddress | None = Field(None, description="with its path, as http://127.0.0.1:8000/v1")
@@ -83,7 +83,7 @@ class _AnthropicSettings(Section):
 
 
 class _BedrockSettings(Section):
-    """Amazon Bedrock. Credentials come from the places of AWS's own programs."""
+    """Amazon Bedrock. Credentials are found in the same way as by AWS's own programs."""
 
     region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
     base_url: HttpAddress | None = None
@@ -97,7 +97,7 @@ class _OllamaSettings(Section):
 
 
 class ProviderSettings(Section):
-    """Connections to the providers of models."""
+    """The connections to model providers."""
 
     openai: _OpenAISettings = _OpenAISettings()
     anthropic: _AnthropicSettings = _AnthropicSettings()
@@ -105,7 +105,7 @@ class ProviderSettings(Section):
     ollama: _OllamaSettings = _OllamaSettings()
 
     def guess(self, model: str) -> Provider:
-        """The likely provider of a model without a named one."""
+        """Returns the likely provider of a model whose settings do not name a provider."""
         given = {provider: getattr(self, provider).model_fields_set for provider in Provider}
         return guessed_provider(
             model,
@@ -115,7 +115,7 @@ class ProviderSettings(Section):
 
 
 class LimitSettings(Section):
-    """Limits of one run of a built-in agent, and of one person over all agents; null: no limit."""
+    """The limits for one run of a built-in agent, and for one person across all agents; null means no limit."""
 
     requests: int | None = Field(MOST_REQUESTS, ge=1, description="calls of the model")
     tokens: int | None = Field(MOST_TOKENS, ge=1, description="read and written, over all calls")
@@ -128,7 +128,7 @@ class LimitSettings(Section):
 
 
 class ChannelSettings(Section):
-    """The settings of one channel, or the defaults for all channels."""
+    """The settings for one channel, or the defaults for all channels."""
 
     agent: str | None = Field(None, description="an agent's name; without it the default lead")
     enabled: bool = True
@@ -158,22 +158,22 @@ class ChannelSettings(Section):
 
 
 MOST_KEPT_DAYS = 36_500
-"""The longest period of retention: a hundred years."""
+"""The longest retention period: a hundred years."""
 
 _CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
 class SlackMode(StrEnum):
-    """The transport of Slack's events."""
+    """The transport for Slack's events."""
 
     SOCKET = "socket"
     HTTP = "http"
 
 
 class LogFormat(StrEnum):
-    """The format of log lines."""
+    """The format of the log lines."""
 
-    AUTO = "auto"  # text on a terminal, else JSON
+    AUTO = "auto"  # text on a terminal, otherwise JSON
     TEXT = "text"
     JSON = "json"
 
@@ -202,7 +202,7 @@ class SlackSettings(Section):
 
     @model_validator(mode="after")
     def _is_complete(self) -> SlackSettings:
-        """Refuse one token without the other."""
+        """Rejects settings with only one of the two credentials."""
         partner, name = (
             (self.app_token, "app_token (SLACK_APP_TOKEN)")
             if self.mode is SlackMode.SOCKET
@@ -216,12 +216,12 @@ class SlackSettings(Section):
 
 
 def _split(value: object) -> object:
-    """A list from a variable of the environment, separated by commas."""
+    """Returns a list from a comma-separated environment variable, or any other value unchanged."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class HttpSettings(Section):
-    """The coordinator's address, and the hosts and origins it accepts."""
+    """The coordinator's address, and the hosts and origins that it accepts."""
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65_535, description="0 takes a free port")
@@ -236,27 +236,27 @@ class HttpSettings(Section):
 
     @property
     def address(self) -> str:
-        """The address for our commands, without a slash at the end."""
+        """The address for our commands, without a trailing slash."""
         if self.url:
             return self.url.rstrip("/")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared only
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - only compared
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class DatabaseSettings(Section):
-    """The place of the stored state."""
+    """The database that stores the state."""
 
     url: str | None = Field(None, description="sqlite:///path or postgresql://…; without it SQLite in the home folder")
 
 
 class LeaseSettings(Section):
-    """The right to work, for a while."""
+    """The duration of leases."""
 
     seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
 
 
 class _PromptSettings(Section):
-    """The agents' input."""
+    """The settings for the agents' input."""
 
     history_characters: int | None = Field(
         HISTORY_CHARACTERS, ge=1_000, description="so much of a thread, its newest messages; null: all of it"
@@ -264,7 +264,7 @@ class _PromptSettings(Section):
 
 
 class ReactionSettings(Section):
-    """Emoji that show a message's state, by name; null switches one off."""
+    """The names of the emoji that show a message's state; null switches a reaction off."""
 
     stored: str | None = REACTION_STORED
     answered: str | None = REACTION_ANSWERED
@@ -273,13 +273,13 @@ class ReactionSettings(Section):
 
 
 class FileSettings(Section):
-    """Attachments on their way from and to Slack."""
+    """The limits for attachments from and to Slack."""
 
     cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
 
 
 class _RetentionSettings(Section):
-    """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
+    """The number of days for which texts of completed work are kept; see docs/operations.md, "What is kept"."""
 
     threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
     sessions_days: int = Field(
@@ -291,21 +291,21 @@ class _RetentionSettings(Section):
 
 
 class LogSettings(Section):
-    """The content of the log."""
+    """The level and format of the log."""
 
     level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
     format: LogFormat = Field(LogFormat.AUTO, description="text, json, or auto: JSON unless it goes to a terminal")
 
 
 class MetricsSettings(Section):
-    """The readers of ``/metrics``, beside the operator."""
+    """Access to ``/metrics`` for callers other than the operator."""
 
     token: OwnSecret | None = Field(None, description="a bearer token that is good for /metrics only")
     open: bool = Field(False, description="let everybody read it who can reach it")
 
 
 class TracesSettings(Section):
-    """OpenTelemetry. Off without an endpoint."""
+    """OpenTelemetry traces, which are off without an endpoint."""
 
     endpoint: str | None = Field(None, description="an OTLP collector's HTTP address; needs the extra 'otel'")
 
@@ -363,7 +363,8 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _test_clock_is_for_tests(self) -> Settings:
-        """Refuse the test clock with Slack itself, which is never on this machine: it cannot be left on by accident."""
+        """Rejects the test clock with the real Slack, which is never on this machine, so the clock cannot be left on by
+        accident."""
         if self.test_clock and not is_this_machine(urlsplit(self.slack.api_base_url).hostname or ""):
             raise ValueError(
                 "test_clock (SWARM_TEST_CLOCK) sets the clock wrong and is for tests against a twin of Slack on this "
@@ -373,10 +374,10 @@ class Settings(Section):
 
     @property
     def channels_in_full(self) -> Mapping[str, ChannelSettings]:
-        """The channels, each with its missing keys taken from ``channel_defaults``."""
+        """The channels, with missing keys taken from ``channel_defaults``."""
         return {channel: chosen.inheriting(self.channel_defaults) for channel, chosen in self.channels.items()}
 
     @property
     def database_url(self) -> str:
-        """The database's URL, by default the embedded one."""
+        """The database's URL, by default that of the embedded database."""
         return self.database.url or f"sqlite:///{self.home.expanduser() / 'swarm.db'}"

@@ -42,7 +42,7 @@ async def run_program(
     errors_apart: bool = False,
     grace_seconds: float = _GRACE_SECONDS,
 ) -> Ran:
-    """Run a program to its end, or for ``timeout_seconds``, and end all its descendants in any case.
+    """Runs a program to its end, or for ``timeout_seconds``, and end all its descendants in any case.
 
     The arguments and errors are those of `Child.start`. ``stdin`` is the program's input; None: nothing. Ending may
     take ``grace_seconds`` (and the time for killing) beyond the time limit, or beyond a cancellation.
@@ -78,7 +78,7 @@ async def run_program(
 
 
 def clean_environment(given: Mapping[str, str], *, passed: Iterable[str] = ()) -> dict[str, str]:
-    """The variables a program needs to run and to find its own files, and the variables named in ``passed``.
+    """Returns the variables a program needs to run and to find its own files, and the variables named in ``passed``.
 
     All others are left out: the coordinator's own environment holds tokens and keys.
     """
@@ -87,7 +87,7 @@ def clean_environment(given: Mapping[str, str], *, passed: Iterable[str] = ()) -
 
 
 def _file(content: bytes) -> IO[bytes]:
-    """A file without a name, at its beginning."""
+    """Returns a file without a name, at its beginning."""
     on_linux = hasattr(os, "memfd_create")
     file = os.fdopen(os.memfd_create("swarm"), "w+b") if on_linux else tempfile.TemporaryFile()  # noqa: SIM115 -- the caller closes it
     file.write(content)

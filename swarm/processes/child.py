@@ -84,7 +84,7 @@ class Child:
         line_bytes: int = LINE_BYTES,
         grace_seconds: float,
     ) -> Child:
-        """Start a program in a session of its own.
+        """Starts a program in a session of its own.
 
         Args:
 
@@ -116,12 +116,13 @@ class Child:
         return child
 
     async def end(self) -> None:
-        """Send SIGTERM, after the grace SIGKILL. Returns when no process is left. Ending goes on after cancellation."""
+        """Sends SIGTERM, after the grace SIGKILL. Returns when no process is left. Ending goes on after
+        cancellation."""
         self._ask(b"t")
         await self._is_over(self._grace_seconds)
 
     async def kill(self) -> None:
-        """Kill all processes. Returns when none is left. Killing goes on after cancellation. Idempotent."""
+        """Kills all processes. Returns when none is left. Killing goes on after cancellation. Idempotent."""
         self._ask(b"k")
         await self._is_over(0.0)
 
@@ -132,13 +133,13 @@ class Child:
             self.close()
 
     async def is_gone_within(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for the end of the program and its descendants."""
+        """Waits up to ``seconds`` for the end of the program and its descendants."""
         assert self._following
         done, _ = await asyncio.wait({self._following}, timeout=seconds)
         return bool(done)
 
     def close(self) -> None:
-        """Close our ends of the streams. Unread output is lost."""
+        """Closes our ends of the streams. Unread output is lost."""
         for transport in self._transports:
             transport.close()
         for pipe in self._pipes:
@@ -174,7 +175,7 @@ class Child:
             await asyncio.wait({self._following})
 
     async def _follow(self, program: bytes) -> None:
-        """Read the supervisor's lines until its end. The end of this task is the end of the last descendant."""
+        """Reads the supervisor's lines until its end. The end of this task is the end of the last descendant."""
         loop = asyncio.get_running_loop()
         try:
             with suppress(ConnectionError):
@@ -205,7 +206,7 @@ class Child:
                     self._last = numbers
 
     async def _settle(self) -> None:
-        """Make sure that no process is left, and record the program's end."""
+        """Makes sure that no process is left, and record the program's end."""
         pid = 0 if not self._started.done() or self._started.exception() else self._started.result()
         if self._last is None:
             _log.warning("The supervisor of a program was killed.", action="program_supervisor_lost", pid=pid)
@@ -236,7 +237,7 @@ def _encoded_env(env: Mapping[str, str]) -> dict[bytes, bytes]:
 
 
 def _supervised(**popen: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a supervisor, which waits for its program. Returns our end of its control socket too."""
+    """Starts a supervisor, which waits for its program. Returns our end of its control socket too."""
     ours, theirs = socket.socketpair()
     try:
         with theirs, _lock:  # orphans are recognised as children that are no known supervisors
@@ -258,7 +259,7 @@ def _supervised(**popen: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _end_orphans(since: int, program: int) -> None:
-    """Kill orphans of a supervisor started at ``since``. Gives up after seconds: some processes cannot be ended."""
+    """Kills orphans of a supervisor started at ``since``. Gives up after seconds: some processes cannot be ended."""
     if sys.platform != "linux" and program:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(program, signal.SIGKILL)
@@ -286,7 +287,7 @@ def _orphans(since: int) -> list[supervisor.Process]:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end in spite of cancellations, even several; the cancellation is raised afterwards.
+    """Runs ``work`` to its end in spite of cancellations, even several; the cancellation is raised afterwards.
 
     For work of bounded time: ending of processes, or a write in a thread, which nothing can interrupt.
     """

@@ -43,7 +43,7 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """All processes, zombies included; none without ``/proc``."""
+    """Returns all processes, zombies included; none without ``/proc``."""
     names = filter(str.isdecimal, os.listdir("/proc")) if os.path.isdir("/proc") else ()
     return [found for name in names if (found := process(int(name)))]
 
@@ -58,7 +58,7 @@ def process(pid: int) -> Process | None:
 
 
 def descendants(of: set[int]) -> list[Process]:
-    """All living processes below these, the nearest first."""
+    """Returns all living processes below these, the nearest first."""
     children: dict[int, list[Process]] = {}
     for one in processes():
         children.setdefault(one.parent, []).append(one)
@@ -69,7 +69,7 @@ def descendants(of: set[int]) -> list[Process]:
 
 
 def send(number: int, found: list[Process]) -> None:
-    """Signal processes that descend from this one.
+    """Signals processes that descend from this one.
 
     A group gets its signal as a whole, in one step, so none of its processes can fork in between. Foreign sessions hold
     descendants only, since a process cannot join a session.
@@ -85,7 +85,7 @@ def send(number: int, found: list[Process]) -> None:
 
 
 def kill_descendants(seconds: float = 0.5) -> None:
-    """Kill all descendants of this process until none is left or the time is over. Does nothing without ``/proc``.
+    """Kills all descendants of this process until none is left or the time is over. Does nothing without ``/proc``.
 
     A process that loses its parent meanwhile becomes a child of this one, and the next round finds it.
     """
@@ -97,7 +97,7 @@ def kill_descendants(seconds: float = 0.5) -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt every orphan among the descendants of this process from now on."""
+    """Adopts every orphan among the descendants of this process from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -117,7 +117,7 @@ class _CapturedOutput:
         self._total = 0
 
     def add(self, data: memoryview) -> None:
-        """Add output, keeping only bytes of the beginning and the end."""
+        """Adds output, keeping only bytes of the beginning and the end."""
         self._total += len(data)
         room = self._head_bytes - len(self._head)
         self._head += data[:room]
@@ -153,7 +153,7 @@ class _Supervisor:
         self._buffer = bytearray(_READ_BYTES)
 
     def run(self, argv: list[bytes], env: dict[bytes, bytes]) -> None:
-        """Run the program until its end or a request to end, then end all its descendants."""
+        """Runs the program until its end or a request to end, then end all its descendants."""
         if error := self._start(argv, env):
             self._tell(b"error %d\n" % error)
         else:
@@ -167,7 +167,7 @@ class _Supervisor:
         self._tell(b"left %d %d %d %d\n" % (left, len(out), len(err), out_cut or err_cut) + out + err)
 
     def _start(self, argv: list[bytes], env: dict[bytes, bytes]) -> int:
-        """Start the program. Returns an error number, or 0."""
+        """Starts the program. Returns an error number, or 0."""
         ends = [os.pipe() for _ in self._kept]
         for (reader, _), kept in zip(ends, self._kept, strict=True):
             os.set_blocking(reader, False)
@@ -194,7 +194,7 @@ class _Supervisor:
             pass  # the owner is dead
 
     def _turn(self, wait_seconds: float | None) -> None:
-        """Wait for events, at most ``wait_seconds``, and handle them."""
+        """Waits for events, at most ``wait_seconds``, and handle them."""
         for found, _ in self._poll.poll(None if wait_seconds is None else wait_seconds * 1000):
             if found in self._readers:
                 self._read(found)
@@ -215,7 +215,7 @@ class _Supervisor:
         self._is_asked = True
 
     def _read(self, reader: int) -> bool:
-        """Read the available output. Returns whether there may be more."""
+        """Reads the available output. Returns whether there may be more."""
         try:
             count = os.readv(reader, [self._buffer])
         except BlockingIOError:
@@ -228,13 +228,13 @@ class _Supervisor:
         return bool(count)
 
     def _drain(self, reader: int) -> None:
-        """Read the rest of the pipe. Bounded, because a process that could not be ended may go on printing."""
+        """Reads the rest of the pipe. Bounded, because a process that could not be ended may go on printing."""
         for _ in range(16):
             if not self._read(reader):
                 return
 
     def _reap(self) -> bool:
-        """Collect dead children. Returns whether any process is alive."""
+        """Collects dead children. Returns whether any process is alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -247,7 +247,7 @@ class _Supervisor:
                 self._tell(b"ended %d\n" % os.waitstatus_to_exitcode(status))
 
     def _end_all(self) -> int:
-        """Ask all processes to end, then kill the rest, also those started meanwhile. Returns how many are left.
+        """Asks all processes to end, then kill the rest, also those started meanwhile. Returns how many are left.
 
         The program is asked first and its descendants afterwards: the program may have to end its own children in
         order.
@@ -268,7 +268,7 @@ class _Supervisor:
         return len(descendants({os.getpid()})) if self._reap() else 0
 
     def _signal(self, number: int, session: int | None = None) -> None:
-        """Signal all descendants, or one session; without ``/proc``, the program's group."""
+        """Signals all descendants, or one session; without ``/proc``, the program's group."""
         if os.path.isdir("/proc/self"):
             found = descendants({os.getpid()})
             send(number, [one for one in found if session in (None, one.session)])
@@ -277,7 +277,7 @@ class _Supervisor:
 
 
 def _execute(argv: list[bytes], env: dict[bytes, bytes], outputs: list[tuple[int, int]], report: int) -> None:
-    """Become the program, which dies with the supervisor. Reports an error's number."""
+    """Becomes the program, which dies with the supervisor. Reports an error's number."""
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -303,7 +303,7 @@ def _is_group(group: int) -> bool:
 
 
 def _children_wake() -> int:
-    """A file descriptor that becomes readable when a child ends."""
+    """Returns a file descriptor that becomes readable when a child ends."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -313,7 +313,7 @@ def _children_wake() -> int:
 
 
 def _received(control: int, size: int) -> bytes:
-    """Read ``size`` bytes; fewer if the owner is dead."""
+    """Reads ``size`` bytes; fewer if the owner is dead."""
     data = b""
     while len(data) < size and (part := os.read(control, size - len(data))):
         data += part
@@ -321,7 +321,7 @@ def _received(control: int, size: int) -> bytes:
 
 
 def main(control: int) -> None:
-    """Supervise one program, whose specification comes over the control socket."""
+    """Supervises one program, whose specification comes over the control socket."""
     os.set_inheritable(control, False)
     for number in _IGNORED:  # signals a program may send; SIGKILL and SIGSTOP are the owner's to notice
         signal.signal(number, signal.SIG_IGN)

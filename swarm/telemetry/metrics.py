@@ -1,9 +1,10 @@
-"""The metrics, by name. `docs/operations.md` gives the use of each, and a test holds the page to this module.
+"""The metrics, and the watcher that updates them.
 
-Names follow Prometheus: a counter ends in ``_total``, a quantity with a unit names the unit. Labels take few values:
-kinds, states, route templates, Slack's methods; never an id, a channel or a name that people choose.
+`docs/operations.md` describes the use of each metric, and a test keeps that page consistent with this module. Names
+follow Prometheus: a counter ends in ``_total``, and the name of a quantity contains its unit. Labels have few values:
+kinds, states, route templates, Slack's methods; never an id, a channel or a name that a person chose.
 
-The watcher with the metrics, which `swarm.entrypoints.http.metrics` serves.
+`swarm.entrypoints.http.metrics` serves the metrics.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ from swarm.domain.watchers import (
 )
 
 QUICK_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
-"""Buckets of durations that should be milliseconds."""
+"""Buckets for durations that should be a few milliseconds."""
 
 LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
-"""Buckets of durations that should be next to nothing."""
+"""Buckets for durations that should be close to zero."""
 
 PATIENT_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-"""Buckets of durations that depend on others: an agent's work, Slack's limits."""
+"""Buckets for durations that depend on agents' work or Slack's limits."""
 
 GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class _Instruments:
-    """All counters, gauges and histograms updated by events, in a registry of their own."""
+    """All counters, gauges and histograms that events update, in a separate registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -165,12 +166,12 @@ _AGAIN: Final = frozenset({DeliveryStep.POSTPONE, DeliveryStep.DOUBT, DeliverySt
 
 
 class Metrics(Watcher):
-    """Counts watchers' calls, in a registry of its own, so that two in one process do not mix."""
+    """A watcher that counts calls in a registry of its own, so that two instances in one process stay separate."""
 
     def __init__(self, *, version: str, database: str) -> None:
         self.registry = CollectorRegistry()
         self.count = _Instruments(self.registry)
-        # A family's member by its labels; the family itself would take a lock and a search each time.
+        # The metric for each set of labels; looking it up in its family would take a lock each time.
         self._of: Callable[..., Any] = functools.cache(lambda family, *labels: family.labels(*labels))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -211,7 +212,7 @@ class Metrics(Watcher):
         self._of(self.count.clock_steps, "forth" if seconds > 0 else "back").inc()
 
     def request_answered(self, method: str, route: str, status: str, seconds: float) -> None:
-        """Count an HTTP request that was answered, or whose client had gone."""
+        """Counts an HTTP request that was answered or whose client disconnected."""
         self._of(self.count.http_requests, method, route, status).inc()
         self._of(self.count.http_request_seconds, route).observe(seconds)
 
@@ -253,6 +254,6 @@ def _result(error: BaseException | None) -> str:
         case Unavailable():
             return "unavailable"
         case SwarmError() if error.status < 500:
-            return "refused"  # a rule of the domain refused the call, as intended
+            return "refused"  # a domain rule refused the call, as intended
         case _:
             return "failed"

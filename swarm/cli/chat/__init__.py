@@ -1,8 +1,8 @@
-"""``swarm chat``: a built-in agent in a terminal.
+"""``swarm chat``: talks to a built-in agent in a terminal.
 
-Runs happen either in the coordinator of this home, over its AG-UI entry point, or in this process, with the agent built
-on the same database (`swarm.cli.chat.opening`). Both have one protocol, `swarm.domain.answers.agents.AgentClient`, and
-store sessions under the same ids, so that a session may go on with either.
+The agent runs either in this home's coordinator, over its AG-UI entry point, or in this process, on the same database
+(`swarm.cli.chat.opening`). Both use one protocol, `swarm.domain.answers.agents.AgentClient`, and store sessions under
+the same ids, so a session can be continued either way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def chat(
     verbose
         Show the log. Otherwise warnings go to chat.log in SWARM_HOME.
     """
-    from swarm.cli.chat import conversation as run  # with all that a chat needs
+    from swarm.cli.chat import conversation as run  # with everything that a chat needs
     from swarm.cli.chat.opening import parse_arguments
     from swarm.config import load
 

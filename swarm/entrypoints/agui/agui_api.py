@@ -146,7 +146,7 @@ class _RunStream(StreamingResponse):
             self._run.leave()
 
     async def stream_response(self, send: Send) -> None:
-        """Send until the run is over; cancelled when the client has gone."""
+        """Sends until the run is over; cancelled when the client has gone."""
 
         async def patiently(message: Message) -> None:
             async with asyncio.timeout(self._stalled_seconds):
@@ -175,7 +175,7 @@ async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: fl
 
 
 async def _end_of(run: AgentRun, receive: Receive) -> RunEnd:
-    """The end of a run. The run is left if the client goes away meanwhile."""
+    """Returns the end of a run. The run is left if the client goes away meanwhile."""
     watch = asyncio.create_task(_leave_when_gone(run, receive))
     try:
         while not isinstance(event := await run.next(), RunEnd):
@@ -212,7 +212,7 @@ class AguiDoor:
         self._stalled_seconds = stalled_seconds
 
     def routes(self) -> list[BaseRoute]:
-        """The routes for the application, with their parts of its OpenAPI document."""
+        """Returns the routes for the application, with their parts of its OpenAPI document."""
         router = APIRouter(tags=["built-in agents"])
         add = router.add_api_route
         runs = problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -307,7 +307,7 @@ class AguiDoor:
         dialect: Dialect,
         run_id: str | None = None,
     ) -> _RunStream:
-        """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
+        """Begins a run and stream its events. ``run_id`` is the client's id of the run, if given."""
         run = await self._runs.begin(conversation, run_input)
         if client.call:
             client.call.on_end(partial(run.stop, _TOKEN_ENDED, tell_rest=False))

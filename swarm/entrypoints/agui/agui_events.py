@@ -91,11 +91,11 @@ class AguiEventWriter:
         self._sub_agent: tuple[str, str] | None = None  # the speaking sub-agent: the id of its run, and its name
 
     def started(self) -> BaseEvent:
-        """The first event."""
+        """Returns the first event."""
         return RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL_VERSION)
 
     def write(self, event: AgentEvent) -> Iterator[BaseEvent]:
-        """The AG-UI events for an agent's event: often one, sometimes none."""
+        """Yields the AG-UI events for an agent's event: often one, sometimes none."""
         match event:
             case TextDelta():
                 yield from self._text(event)
@@ -118,7 +118,7 @@ class AguiEventWriter:
                 yield from self._end(event)
 
     def _text(self, delta: TextDelta) -> Iterator[BaseEvent]:
-        """Write a piece of text, under our ids: agents may repeat ids in runs, and clients keep messages by id."""
+        """Writes a piece of text, under our ids: agents may repeat ids in runs, and clients keep messages by id."""
         if not delta.text:
             return
         sub_agent = self._sub_agent[0] if self._sub_agent else None
@@ -141,7 +141,7 @@ class AguiEventWriter:
             self._message = None
 
     def _start_tool(self, tool: ToolStarted) -> Iterator[BaseEvent]:
-        """Begin a tool's call. Text after it is a message of its own."""
+        """Begins a tool's call. Text after it is a message of its own."""
         yield from self._end_text()
         if tool.id not in self._calls:
             self._calls[tool.id] = False
@@ -165,7 +165,8 @@ class AguiEventWriter:
             yield from (result, end) if self._is_caipe else (end, result)
 
     def _result(self, tool: ToolEnded) -> str:
-        """A tool's result. AG-UI has no field for a failed tool; an object with only an error shows the failure."""
+        """Returns a tool's result. AG-UI has no field for a failed tool; an object with only an error shows the
+        failure."""
         result = without_secrets(tool.result) if self._tool_details else ""
         if tool.failed:
             return json.dumps({"error": result[:_ERROR_CHARACTERS]}, ensure_ascii=False) if result else _FAILED
@@ -211,7 +212,7 @@ def encoded(event: BaseEvent) -> bytes:
 
 
 def _plan(plan: PlanShown) -> dict[str, object]:
-    """The plan as the agent's state, whose only part it is."""
+    """Returns the plan as the agent's state, whose only part it is."""
     steps = [{"id": step.id, "title": step.title, "status": step.status.value} for step in plan.steps]
     return {"plan": {"title": plan.title, "steps": steps}}
 
@@ -234,7 +235,7 @@ _SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
 
 
 def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]) -> BaseEvent:
-    """The event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
+    """Returns the event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
     match end:
         case Finished(result=result):
             return RunFinishedEvent(thread_id=thread_id, run_id=run_id, result=result)
@@ -281,7 +282,7 @@ def _words(end: Failed | Broken) -> tuple[str, str]:
 
 
 def _interrupt(asked: Asked, calls: Collection[str]) -> Interrupt:
-    """The question in both forms: AG-UI 1.0's, and under ``payload`` the fields that CAIPE's clients read."""
+    """Returns the question in both forms: AG-UI 1.0's, and under ``payload`` the fields that CAIPE's clients read."""
     call = asked.raw.get(TOOL_CALL)
     call_id = call.get("id") if isinstance(call, Mapping) else None
     payload: dict[str, object] = {"prompt": asked.prompt}

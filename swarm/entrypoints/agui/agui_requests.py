@@ -84,7 +84,8 @@ class AguiCancellation(BaseModel):
 
 
 def origin(client: Client, conversation_id: str) -> Origin:
-    """The origin of a run's messages. Raises Forbidden for a terminal's conversation of anyone but the operator."""
+    """Returns the origin of a run's messages. Raises Forbidden for a terminal's conversation of anyone but the
+    operator."""
     is_terminal = conversation_id.startswith(_TERMINAL)
     if is_terminal and client.agent:
         raise Forbidden(f"Conversations that begin with '{_TERMINAL}' are the operator's.", hint="Choose another id.")
@@ -92,7 +93,7 @@ def origin(client: Client, conversation_id: str) -> Origin:
 
 
 def of_start(body: Start, origin: Origin) -> RunInput:
-    """A run for one new message. Raises Invalid for an empty one."""
+    """Returns a run for one new message. Raises Invalid for an empty one."""
     if not body.message.strip():
         raise Invalid("The message is empty.", fields={"message": "text"})
     new = InputMessage(id=new_id(), speaker=Speaker.USER, text=body.message)
@@ -102,12 +103,13 @@ def of_start(body: Start, origin: Origin) -> RunInput:
 
 
 def of_resume(body: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """A run that goes on with people's answers to all these questions."""
+    """Returns a run that goes on with people's answers to all these questions."""
     return _run_input(body, origin, decided=tuple(_decided(body.form_data, one) for one in asked))
 
 
 def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """A run of AG-UI: people's last messages are new. Raises Invalid for input without a new message or an answer.
+    """Returns a run of AG-UI: people's last messages are new. Raises Invalid for input without a new message or an
+    answer.
 
     A run that goes on after a question has no new messages: the last one led to the question.
     """
@@ -210,7 +212,7 @@ def _values(payload: object) -> Mapping[str, object]:
 def _split(
     messages: Sequence[Message], *, is_resumed: bool
 ) -> tuple[tuple[InputMessage, ...], tuple[InputMessage, ...]]:
-    """The earlier messages, and the new ones."""
+    """Returns the earlier messages, and the new ones."""
     texts = tuple(_texts(messages))
     if is_resumed:
         return texts, ()
@@ -219,7 +221,8 @@ def _split(
 
 
 def _texts(messages: Sequence[Message]) -> Iterator[InputMessage]:
-    """The texts of people and the agent; all other messages are internal to the agent, or settings of a client."""
+    """Yields the texts of people and the agent; all other messages are internal to the agent, or settings of a
+    client."""
     for message in messages:
         match message:
             case UserMessage(content=content, name=name):

@@ -132,13 +132,13 @@ class _Passing(StreamingResponse):
 
 
 def _media_type(info: FileInfo) -> str:
-    """The file's own media type, if valid in a header."""
+    """Returns the file's own media type, if valid in a header."""
     told = info.mimetype or ""
     return told if told.isascii() and told.isprintable() and "/" in told else "application/octet-stream"
 
 
 def _size(request: Request) -> int:
-    """The size of the body. Raises BadRequest for a request without it."""
+    """Returns the size of the body. Raises BadRequest for a request without it."""
     declared = request.headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
         raise BadRequest("The request does not say how large the file is.", hint="Send the header Content-Length.")
@@ -148,7 +148,7 @@ def _size(request: Request) -> int:
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
-    """The body, piece by piece. Raises BadRequest if the client goes away meanwhile."""
+    """Yields the body, piece by piece. Raises BadRequest if the client goes away meanwhile."""
     try:
         async for chunk in request.stream():
             yield chunk

@@ -100,7 +100,7 @@ class _HealthRoutes:
             return None, None  # the answer shows the failure
 
     def _log_change(self, missing: list[str], not_stored: str | None) -> None:
-        """Log a change. Probes ask every few seconds, so only a change is worth a line."""
+        """Logs a change. Probes ask every few seconds, so only a change is worth a line."""
         if missing and missing != self._missing_before:
             _log.warning("Not ready.", action="not_ready", missing=missing, not_stored=not_stored)
         if self._missing_before and not missing:

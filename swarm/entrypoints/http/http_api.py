@@ -84,7 +84,7 @@ def create_app(
     access: Access | None = None,
     version: str = "development",
 ) -> Api:
-    """The application with all routes under one origin.
+    """Returns the application with all routes under one origin.
 
     ``routes`` are those of further entry points (MCP, Slack over HTTP); ``running`` is entered at the start and left at
     the end; ``reload`` reads the settings again; ``warnings`` returns the consequences of removing an agent that the
@@ -156,7 +156,7 @@ def _reference_route(document: Callable[[], dict[str, Any]]) -> Route:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """An OpenAPI document as HTML, by the first tag of each operation."""
+    """Returns an OpenAPI document as HTML, by the first tag of each operation."""
     environment = Environment(autoescape=True, trim_blocks=True)
     environment.filters |= {"json": _json, "pretty": _pretty}
     groups: dict[str, list[dict[str, Any]]] = {}

@@ -172,7 +172,7 @@ class ScrapeCollector(Collector):
 
 
 def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """The page's format for an ``Accept`` header; the oldest format for an invalid header."""
+    """Returns the page's format for an ``Accept`` header; the oldest format for an invalid header."""
     try:
         return choose_encoder(accept)
     except (TypeError, ValueError):  # an invalid version

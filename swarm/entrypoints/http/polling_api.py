@@ -89,7 +89,8 @@ class PollRoute:
         await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
 
     async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
-        """The triggers, or None if the client left first: then the poll was cancelled, which leaves no claim."""
+        """Returns the triggers, or None if the client left first: then the poll was cancelled, which leaves no
+        claim."""
         poll = asyncio.current_task()
         assert poll is not None
         watch = asyncio.create_task(_cancel_when_gone(poll, receive))
@@ -103,7 +104,7 @@ class PollRoute:
             watch.cancel()
 
     async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
-        """Give back the triggers if the client has left, or its token has ended. Returns whether it did."""
+        """Gives back the triggers if the client has left, or its token has ended. Returns whether it did."""
         has_gone = True
         try:
             has_gone = bool(triggers) and await _has_gone(scope, receive)
@@ -148,7 +149,7 @@ def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
 
 
 def _parse_poll(query: bytes) -> PollRequest:
-    """The query of a poll. Raises Invalid, naming every wrong or unknown parameter."""
+    """Returns the query of a poll. Raises Invalid, naming every wrong or unknown parameter."""
     if not query:
         return PollRequest()
     said = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
@@ -181,7 +182,7 @@ def _poll_request(given: Mapping[str, str]) -> PollRequest:
 
 
 async def _cancel_when_gone(poll: asyncio.Task[object], receive: Receive) -> None:
-    """Cancel a poll as soon as its client has left, unless this watch is cancelled first."""
+    """Cancels a poll as soon as its client has left, unless this watch is cancelled first."""
     while (await receive())["type"] != "http.disconnect":
         pass
     poll.cancel()

@@ -117,6 +117,6 @@ class _TaskRoutes:
         return await self._identities.operator_or_lead(request.scope)
 
     async def _caller(self, request: Request) -> Caller | None:
-        """The calling lead, with its lease; None for the operator."""
+        """Returns the calling lead, with its lease; None for the operator."""
         agent = await self._identities.operator_or_lead(request.scope)
         return Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER)) if agent else None

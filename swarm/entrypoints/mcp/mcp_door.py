@@ -67,7 +67,7 @@ class McpDoor:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve calls until the context ends."""
+        """Serves calls until the context ends."""
         loading_soon = asyncio.create_task(self._open_soon(), name="mcp loads")
         try:
             yield
@@ -94,7 +94,7 @@ class McpDoor:
         await manager.handle_request(scope, _replay(body, receive), send)
 
     async def _opened(self) -> StreamableHTTPSessionManager:
-        """The MCP session manager, loaded by the first call. After a failure the next call tries again."""
+        """Returns the MCP session manager, loaded by the first call. After a failure the next call tries again."""
         async with self._opening:
             if self._manager is None:
                 manager = await asyncio.to_thread(self._load)
@@ -106,7 +106,7 @@ class McpDoor:
 
 
 def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
-    """Load the protocol, which takes seconds, in a thread: leases are renewed meanwhile."""
+    """Loads the protocol, which takes seconds, in a thread: leases are renewed meanwhile."""
     with loading.late():
         from swarm.entrypoints.mcp.mcp_server import session_manager  # the late import
 
@@ -114,7 +114,7 @@ def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
 
 
 async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
-    """Serve until cancelled, in a task of its own: the SDK's resources must be closed by the task that opened them."""
+    """Serves until cancelled, in a task of its own: the SDK's resources must be closed by the task that opened them."""
     async with manager.run():
         started.set()
         await asyncio.Event().wait()

@@ -46,7 +46,8 @@ _INSTRUCTIONS: Final = (
 
 
 def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
-    """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
+    """Returns a server with every tool of the folder, over streamable HTTP: one exchange for each request, no
+    sessions."""
     return StreamableHTTPSessionManager(
         app=_create_server(services, watcher=watcher),
         json_response=True,
@@ -59,7 +60,7 @@ def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> Strea
 
 
 def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
-    """A server with every tool of the folder."""
+    """Returns a server with every tool of the folder."""
     known = discover()
     listed = _listings(known.values())
 
@@ -95,7 +96,7 @@ def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Ser
 async def run_tool(
     known: Mapping[str, McpTool[Any, Any]], call: CallContext, name: str, arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
-    """The result of a call. Never raises: every error is a result with ``isError``."""
+    """Returns the result of a call. Never raises: every error is a result with ``isError``."""
     try:
         tool = _find(known, name, call.agent)
         parsed = _parse(tool, arguments)
@@ -116,7 +117,7 @@ def _told(
     result: types.CallToolResult,
     seconds: float,
 ) -> ToolCall:
-    """A call for watchers. The name of an unknown tool, which may be any text, is not repeated."""
+    """Returns a call for watchers. The name of an unknown tool, which may be any text, is not repeated."""
     arguments = params.arguments or {}
     about = arguments.get("inbox_message_id") or arguments.get("task_id")
     error = result.meta[ERROR] if result.is_error and result.meta else None
@@ -156,7 +157,7 @@ def _result(content: Any) -> types.CallToolResult:
 
 
 def _failure(error: SwarmError) -> types.CallToolResult:
-    """An error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
+    """Returns an error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
 
     No structured content: it would have to fit the tool's output schema, even in an error. Otherwise clients on the
     TypeScript SDK 1.x refuse the whole result.
@@ -181,7 +182,8 @@ _Schema = Mapping[str, Any]
 
 
 def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
-    """The list of each role, with only the tools that the role uses, since each listed tool costs every run tokens.
+    """Returns the list of each role, with only the tools that the role uses, since each listed tool costs every run
+    tokens.
 
     The list is no guard: the services check calls of all tools. Clients must not share a list, which is the protocol's
     default ``cacheScope``.
@@ -192,7 +194,7 @@ def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsR
 
 @cache  # the schemas of all tools take a quarter of a second
 def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
-    """A tool in the protocol's form."""
+    """Returns a tool in the protocol's form."""
     return types.Tool(
         name=tool.name,
         description=tool.description,
@@ -203,7 +205,7 @@ def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
 
 
 def _short(schema: _Schema, *, takes_null: bool) -> dict[str, Any]:
-    """A pydantic schema without its noise: titles made of names, references, the notes of an enum.
+    """Returns a pydantic schema without its noise: titles made of names, references, the notes of an enum.
 
     ``takes_null``: null is a value of its own, as in results. An argument is left out instead; null is taken as well.
     """

@@ -87,7 +87,7 @@ class EventMonitor(Protocol):
 
 
 async def ignore_press(press: ButtonPressed) -> str | None:
-    """The handler of an entry point without buttons."""
+    """Returns the handler of an entry point without buttons."""
     return None
 
 
@@ -135,7 +135,7 @@ class SlackDoor:
         return self._socket is not None and self._socket.is_only_one
 
     async def replace(self) -> None:
-        """Connect Socket Mode anew, whatever the connection's state. Over HTTP, only read missed messages."""
+        """Connects Socket Mode anew, whatever the connection's state. Over HTTP, only read missed messages."""
         if self._socket is not None:
             await self._socket.replace()
         elif self._hearing:
@@ -146,7 +146,7 @@ class SlackDoor:
             await self._hearing.connected()
 
     async def start(self) -> None:
-        """Connect Socket Mode. Returns when connected, at once for HTTP only.
+        """Connects Socket Mode. Returns when connected, at once for HTTP only.
 
         Tries until Slack can be reached. Raises ConfigurationError if Slack does not accept one of the tokens.
         """
@@ -163,7 +163,7 @@ class SlackDoor:
             await self._hearing.connected()
 
     async def close(self) -> None:
-        """Take no more events, let running handlers finish, and close the connection; done within three seconds."""
+        """Takes no more events, let running handlers finish, and close the connection; done within three seconds."""
         self._closing = True
         if self._running:
             await asyncio.wait(set(self._running), timeout=_DRAIN_SECONDS)

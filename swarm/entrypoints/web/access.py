@@ -52,7 +52,7 @@ class Access:
     origins_option: str = "http.allowed_origins"
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """The application, for allowed callers only."""
+        """Returns the application, for allowed callers only."""
         if self.origins:
             app = CORSMiddleware(
                 app,
@@ -65,7 +65,7 @@ class Access:
         return AccessGuard(app, self)
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """The refusal of a request; None if the request may pass."""
+        """Returns the refusal of a request; None if the request may pass."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):  # a browser sends one, a probe may not
             return _bad_request("A request has one Host header.")
@@ -139,7 +139,8 @@ class AccessGuard:
 
 
 def checked_host(text: str) -> str:
-    """A host of a setting, in the form of `Access`. Raises ValueError for anything but a name, *.name or address."""
+    """Returns a host of a setting, in the form of `Access`. Raises ValueError for anything but a name, *.name or
+    address."""
     host = text.strip().lower().removesuffix(".")
     bare = host.removeprefix("[").removesuffix("]")
     if _address(bare) is not None:
@@ -153,7 +154,8 @@ def checked_host(text: str) -> str:
 
 
 def checked_origin(text: str) -> str:
-    """An origin of a setting, in the browsers' form. Raises ValueError for anything but scheme://host[:port]."""
+    """Returns an origin of a setting, in the browsers' form. Raises ValueError for anything but
+    scheme://host[:port]."""
     origin = text.strip().lower()
     try:
         parts = urlsplit(origin)

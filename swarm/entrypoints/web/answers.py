@@ -47,13 +47,13 @@ class Refusal:
         return headers
 
     def as_bytes(self) -> bytes:
-        """The whole answer in HTTP/1.1, for a request that reaches no application."""
+        """Returns the whole answer in HTTP/1.1, for a request that reaches no application."""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}".encode()]
         lines += [name + b": " + value for name, value in self.headers]
         return b"\r\n".join([*lines, b"", self.body])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or a WebSocket's handshake."""
+        """Answers a request, or a WebSocket's handshake."""
         kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
         await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
         await send({"type": f"{kind}.body", "body": self.body})

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body.
+    """Returns the whole body.
 
     Raises TooLarge as soon as the limit is passed, RequestTimeout, and BadRequest if the client goes away meanwhile.
     """
@@ -46,7 +46,8 @@ async def read_body(request: Request) -> bytes:
 
 
 async def read_model(request: Request, model: type[M]) -> M:
-    """The body as a model. Raises TooLarge, BadRequest for invalid JSON, Invalid for a mismatch with the model."""
+    """Returns the body as a model. Raises TooLarge, BadRequest for invalid JSON, Invalid for a mismatch with the
+    model."""
     try:
         return model.model_validate(_parse_json(await read_body(request)))
     except ValidationError as error:
@@ -61,7 +62,7 @@ def _parse_json(body: bytes) -> Any:
 
 
 def load_json(body: bytes) -> Any:
-    """Parse JSON. Raises BadRequest, also for lone surrogates, which orjson refuses as invalid Unicode."""
+    """Parses JSON. Raises BadRequest, also for lone surrogates, which orjson refuses as invalid Unicode."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -85,7 +86,7 @@ def storable(text: str) -> bool:
 
 
 def _texts(content: object, place: str) -> Iterator[tuple[str, str]]:
-    """Every string in a parsed JSON document, keys included, with its place."""
+    """Yields every string in a parsed JSON document, keys included, with its place."""
     waiting = [(place, content)]
     while waiting:
         at, value = waiting.pop()

@@ -53,7 +53,7 @@ class RequestTimeout(BadRequest):
 
 
 def describe(error: SwarmError) -> dict[str, Any]:
-    """The public part of an error; for an unexpected error, only a general message."""
+    """Returns the public part of an error; for an unexpected error, only a general message."""
     if _is_crash(error):
         return {"code": "internal", "message": INTERNAL_MESSAGE, "hint": None}
     shown: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
@@ -63,7 +63,7 @@ def describe(error: SwarmError) -> dict[str, Any]:
 
 
 def answer(error: SwarmError) -> Answer:
-    """The HTTP answer for an error."""
+    """Returns the HTTP answer for an error."""
     headers: dict[str, str] = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
@@ -81,7 +81,7 @@ def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
 
 
 def translate(app: FastAPI) -> None:
-    """Answer the framework's refusals in this form; `Guard` does the rest."""
+    """Answers the framework's refusals in this form; `Guard` does the rest."""
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
@@ -135,7 +135,7 @@ def _ended_with_token(scope: Scope) -> bool:
 
 
 def log_crash(error: Exception, **where: str) -> None:
-    """Log an unexpected error."""
+    """Logs an unexpected error."""
     _log.error("A request failed.", exc_info=error, **where)
 
 
@@ -157,7 +157,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Answer:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Answer:
-    """Answer refusals of the framework: an unknown route, a wrong method, an unreadable body."""
+    """Answers refusals of the framework: an unknown route, a wrong method, an unreadable body."""
     assert isinstance(error, HTTPException)
     return answer(_refusal(request, error))
 
@@ -175,7 +175,8 @@ def _refusal(request: Request, error: HTTPException) -> SwarmError:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """All methods of a path. Each may be a route of its own, and the framework names only the methods of the first.
+    """Returns all methods of a path. Each may be a route of its own, and the framework names only the methods of the
+    first.
 
     The scope is a new one, since the framework keeps the found route in a scope.
     """
@@ -190,7 +191,7 @@ def _is_crash(error: SwarmError) -> bool:
 
 
 def _field(place: Sequence[Any]) -> str:
-    """The place of a value in the request: ``tokens.3``; for a whole body: ``body``."""
+    """Returns the place of a value in the request: ``tokens.3``; for a whole body: ``body``."""
     inner = [str(part) for part in (place[1:] if place and place[0] in ("body", "query", "path") else place)]
     return ".".join(inner) or "body"
 

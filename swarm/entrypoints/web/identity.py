@@ -67,11 +67,11 @@ class AgentCall:
         return self._watched.has_ended
 
     def on_end(self, end: Callable[[], object]) -> None:
-        """Call ``end`` when the token ends, instead of cancelling the request."""
+        """Calls ``end`` when the token ends, instead of cancelling the request."""
         self._watched.end = end
 
     def close(self) -> None:
-        """End the watch on the token."""
+        """Ends the watch on the token."""
         self._watched.close()
 
     def _cancel(self) -> None:
@@ -91,7 +91,7 @@ class Identities:
         ]
 
     async def agent(self, scope: Scope) -> Agent:
-        """The calling agent. Raises Unauthorized, and Forbidden for tokens of other callers."""
+        """Returns the calling agent. Raises Unauthorized, and Forbidden for tokens of other callers."""
         who = await self._who(scope)
         if isinstance(who, Office):
             raise Forbidden("This route is for agents.", hint="Use an agent's token, from POST /agents.")
@@ -103,7 +103,7 @@ class Identities:
             raise Forbidden("This route is for the operator.", hint="Use the operator token.")
 
     async def operator_or_lead(self, scope: Scope) -> Agent | None:
-        """The calling lead; None for the operator. Raises Unauthorized, and Forbidden for all other callers."""
+        """Returns the calling lead; None for the operator. Raises Unauthorized, and Forbidden for all other callers."""
         who = await self._who(scope)
         if who is Office.OPERATOR:
             return None
@@ -112,7 +112,8 @@ class Identities:
         raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
 
     async def client(self, scope: Scope) -> Client:
-        """The client of built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for others.
+        """Returns the client of built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for
+        others.
 
         An agent with the operator's name is refused, since it would be taken for the operator.
         """
@@ -124,7 +125,7 @@ class Identities:
         raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
 
     async def registrar(self, scope: Scope) -> Office:
-        """The operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""
+        """Returns the operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""
         who = await self._who(scope)
         if isinstance(who, Agent):
             raise Forbidden("Agents may not register agents.", hint="Use the operator token or the enrolment key.")
@@ -142,7 +143,7 @@ class Identities:
 
 
 def bearer_token(scope: Scope) -> bytes:
-    """The token of ``Authorization: Bearer …``. Raises Unauthorized without one."""
+    """Returns the token of ``Authorization: Bearer …``. Raises Unauthorized without one."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, token = bytes(value).partition(b" ")

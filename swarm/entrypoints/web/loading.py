@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Load without the garbage collector."""
+    """Loads without the garbage collector."""
     gc.disable()
     try:
         yield

@@ -37,12 +37,12 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for its description."""
+    """Returns the refusals of a route, for its description."""
     return {status: _problem(status) for status in (*statuses, 500)}
 
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a route, for its description."""
+    """Returns the body of a route, for its description."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(model)}}}}
 
 
@@ -115,7 +115,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _schema(of: type[Any]) -> dict[str, Any]:
-    """A self-contained schema: references are replaced by their definitions."""
+    """Returns a self-contained schema: references are replaced by their definitions."""
     schema = TypeAdapter(of).json_schema()
     definitions = schema.pop("$defs", {})
     inlined = _inline(schema, definitions)

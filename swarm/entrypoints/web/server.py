@@ -82,7 +82,7 @@ class _Drain:
         self._unsent = 0
 
     def begin(self) -> None:
-        """Watch the client: more is written than it takes."""
+        """Watches the client: more is written than it takes."""
         self.end()
         self._unsent = self._transport.get_write_buffer_size()
         self._timer = self._later(self._check)
@@ -93,7 +93,7 @@ class _Drain:
             self._timer = None
 
     def close(self) -> None:
-        """Close the connection. Unsent bytes get one window more."""
+        """Closes the connection. Unsent bytes get one window more."""
         self._transport.close()
         self.end()
         self._timer = self._later(self._transport.abort)
@@ -164,7 +164,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _refusal(self) -> Refusal | None:
-        """The refusal of the request that has begun, if any."""
+        """Returns the refusal of the request that has begun, if any."""
         if len(self.connections) > self.limits.connections:
             return _BUSY
         longest = self._head_bytes + self._chunk_bytes
@@ -199,7 +199,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(Refusal(status=400, code="bad_request", message="This is no valid HTTP request.", hint=msg))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: a client that offers another protocol simply gets an answer in this one."""
+        """Logs nothing: a client that offers another protocol simply gets an answer in this one."""
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -220,7 +220,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline = self.loop.time() + self.limits.body_window_seconds
 
     def _watch(self) -> None:
-        """Start the timer. One timer serves all requests of a connection; a request in one piece costs none."""
+        """Starts the timer. One timer serves all requests of a connection; a request in one piece costs none."""
         self._timer = self.loop.call_at(self._deadline, self._check)
 
     def _check(self) -> None:
@@ -249,7 +249,7 @@ class HttpProtocol(HttpToolsProtocol):
         return False
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer for the application and close, or cut the connection if an answer is under way."""
+        """Answers for the application and close, or cut the connection if an answer is under way."""
         if self.transport.is_closing():
             return
         is_in_body = self._reading is _Reading.BODY and self.cycle is not None and not self.cycle.response_started
