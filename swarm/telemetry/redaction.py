@@ -51,7 +51,7 @@ _REPEATED: Final = (
 
 
 class Redactor:
-    """Hides secrets that are recognised by their form or are among ``secrets``."""
+    """A filter that hides secrets that are recognised by their form or are among ``secrets``."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._told: re.Pattern[str] | None = None

@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Journal(Watcher):
-    """Logs changes after their commit."""
+    """A watcher that logs changes after their commit."""
 
     def database_called(self, call: DatabaseCall) -> None:
         everything = _names.isEnabledFor(logging.DEBUG)

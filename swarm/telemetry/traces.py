@@ -174,7 +174,7 @@ class Traces(Watcher):
 
 
 class _Ids(RandomIdGenerator):
-    """Generates random ids, except for a root span with given ids."""
+    """A generator of random ids, except for a root span with given ids."""
 
     def __init__(self) -> None:
         self.next_root: SpanContext | None = None

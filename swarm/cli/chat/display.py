@@ -135,8 +135,8 @@ class Display(ABC):
 
 
 class PlainText(Display):
-    """Prints only the text, followed by a line break. If ``notes`` is given, one line for each tool is written to
-    it."""
+    """A display that prints only the text, followed by a line break. If ``notes`` is given, one line for each tool is
+    written to it."""
 
     def __init__(self, out: TextIO, notes: TextIO | None = None) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class PlainText(Display):
 
 
 class Screen(Display):
-    """Shows the answer on a terminal. At the end, the complete answer has been printed."""
+    """A display that shows the answer on a terminal. At the end, the complete answer has been printed."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()

@@ -144,7 +144,7 @@ def _changed(fd: int) -> Iterator[list[Any]]:
 
 
 class Interrupts:
-    """Handles interrupts."""
+    """The chat's handler for interrupts."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Task[Any] | None = None

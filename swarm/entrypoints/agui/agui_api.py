@@ -1,10 +1,11 @@
-"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's dialect and CAIPE's.
+"""Serves the built-in agents over AG-UI to web pages, terminals and other coordinators, in the dialects of AG-UI and
+CAIPE.
 
-A run is an event stream during the run, or one answer at its end. The listener of a run is the request that began it.
-When the client goes away, or is stuck for too long, the run is left, and so ends.
+A run is either streamed as events or answered once at its end. The request that starts a run is its only listener. If
+the client disconnects, or stops reading for too long, the run is abandoned and ends.
 
-Loaded only if there are built-in agents: the protocol's types take a while. The client's side is
-`swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
+This module is loaded only if there are built-in agents, because loading the protocol's types takes a while. The
+client's side is `swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ from swarm.services.builtin.agent_runs import AgentRun, AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationKey
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
-"""After so long a silence a comment is sent, so that no proxy takes the connection for dead."""
+"""After this period of silence a comment is sent, so that proxies keep the connection open."""
 
 _STALLED_SECONDS: Final = 60.0
-"""A client that takes nothing for so long is given up."""
+"""A client that reads nothing for this long is disconnected."""
 
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -60,7 +61,7 @@ _CHAT: Final = "/api/v1/chat"
 _EVENTS: Final[dict[str, Any]] = {
     "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
     "content": {
-        "text/event-stream": {  # in FastAPI's own form: one event, not the whole text
+        "text/event-stream": {  # the format that FastAPI uses itself: one event, not the complete text
             "itemSchema": {
                 "type": "object",
                 "properties": {
@@ -88,7 +89,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WholeAnswer(TypedDict):
-    """``content`` of a finished run, else the ``error`` as a sentence and its ``code``."""
+    """The ``content`` of a finished run, or else the ``error`` as a sentence, with its ``code``."""
 
     success: bool
     content: NotRequired[str]
@@ -107,7 +108,7 @@ class CancelledShape(TypedDict):
 
 
 class BuiltInAgent(TypedDict):
-    """An agent, and whether it could answer now."""
+    """An agent, and whether it can answer now."""
 
     name: str
     default: bool
@@ -116,13 +117,13 @@ class BuiltInAgent(TypedDict):
 
 
 class BuiltInAgents(TypedDict):
-    """The default first."""
+    """The built-in agents, the default agent first."""
 
     agents: list[BuiltInAgent]
 
 
 class _RunStream(StreamingResponse):
-    """The events of a run, one by one. A client that does not read holds up the agent, so nothing piles up."""
+    """The events of a run, one by one. A client that does not read slows the agent down, so no events accumulate."""
 
     media_type = "text/event-stream"
 
@@ -146,7 +147,7 @@ class _RunStream(StreamingResponse):
             self._run.leave()
 
     async def stream_response(self, send: Send) -> None:
-        """Sends until the run is over; cancelled when the client has gone."""
+        """Sends events until the run ends. Cancelled when the client disconnects."""
 
         async def patiently(message: Message) -> None:
             async with asyncio.timeout(self._stalled_seconds):
@@ -155,7 +156,7 @@ class _RunStream(StreamingResponse):
         try:
             async with aclosing(self._pieces):
                 await super().stream_response(patiently)
-        except TimeoutError:  # the server cuts the connection, since the answer is not complete
+        except TimeoutError:  # the server closes the connection, since the answer is incomplete
             _log.warning("A client takes nothing of an answer.", action="agent_run_stalled", run_id=self._run.id)
 
 
@@ -175,7 +176,7 @@ async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: fl
 
 
 async def _end_of(run: AgentRun, receive: Receive) -> RunEnd:
-    """Returns the end of a run. The run is left if the client goes away meanwhile."""
+    """Returns the end of a run. The run is abandoned if the client disconnects meanwhile."""
     watch = asyncio.create_task(_leave_when_gone(run, receive))
     try:
         while not isinstance(event := await run.next(), RunEnd):
@@ -193,9 +194,9 @@ async def _leave_when_gone(run: AgentRun, receive: Receive) -> None:
 
 
 class AguiDoor:
-    """The endpoints, for the operator and for the agents that each built-in agent's policy allows.
+    """The AG-UI endpoints, for the operator and for the agents that each built-in agent's policy allows.
 
-    For all others an agent does not exist. Conversations of different clients never meet.
+    To all other callers an agent appears not to exist. Conversations of different clients are separate.
     """
 
     def __init__(
@@ -307,7 +308,7 @@ class AguiDoor:
         dialect: Dialect,
         run_id: str | None = None,
     ) -> _RunStream:
-        """Begins a run and stream its events. ``run_id`` is the client's id of the run, if given."""
+        """Starts a run and streams its events. ``run_id`` is the client's id for the run, if given."""
         run = await self._runs.begin(conversation, run_input)
         if client.call:
             client.call.on_end(partial(run.stop, _TOKEN_ENDED, tell_rest=False))

@@ -1,4 +1,4 @@
-"""Agents over HTTP: registering and managing them, and what an agent asks about itself."""
+"""Agents over HTTP: routes to register and manage agents, and routes for an agent's own data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from swarm.services.operate.agents import Present
 from swarm.services.use_cases import Services
 
 Warnings = Callable[[str], Sequence[str]]
-"""Returns warnings for removing an agent of this name: the settings that name it, and the consequences."""
+"""Returns warnings about removing the agent with this name: the settings that name it, and the consequences."""
 
 
 class RemovedShape(TypedDict):
@@ -38,12 +38,12 @@ class RemovedShape(TypedDict):
 
 
 def no_warnings(agent: str) -> Sequence[str]:
-    """No warnings, for settings that name no agent."""
+    """Returns no warnings, for settings that name no agent."""
     return ()
 
 
 def agent_router(services: Services, identities: Identities, warnings: Warnings = no_warnings) -> APIRouter:
-    """``/agents``, ``/me`` and ``/tray``."""
+    """Returns the routes ``/agents``, ``/me`` and ``/tray``."""
     routes = _AgentRoutes(services, identities, warnings)
     router = APIRouter()
     add = router.add_api_route
@@ -71,7 +71,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
 
 
 class _AgentRoutes:
-    """The endpoints. ``agent`` in a path is an id or a name."""
+    """The endpoints for agents. ``agent`` in a path is an id or a name."""
 
     def __init__(self, services: Services, identities: Identities, warnings: Warnings) -> None:
         self._agents = services.agents

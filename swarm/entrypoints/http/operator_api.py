@@ -32,17 +32,18 @@ from swarm.services.use_cases import Services
 from swarm.store.inbox.inbox import InboxMessage
 
 Reload = Callable[[], Awaitable[ReloadResult]]
-"""Reads the settings again; raises Invalid for unusable ones."""
+"""Reads the settings again. Raises Invalid for unusable settings."""
 
 
 class ForgetPerson(Input):
-    """The options of forgetting a person."""
+    """The options for forgetting a person."""
 
     dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
 
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
-    """``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``, ``/reload``."""
+    """Returns the routes ``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``,
+    ``/reload``."""
     routes = _OperatorRoutes(services, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -81,7 +82,7 @@ class _ReloadRoute:
 
 
 class _OperatorRoutes:
-    """The endpoints."""
+    """The operator's endpoints."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._inbox = services.inbox

@@ -1,4 +1,4 @@
-"""The operator's view of built-in agents' runs over HTTP: the single runs, and their total usage."""
+"""The operator's view of built-in agents' runs over HTTP: individual runs, and their total usage."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UsageQuery(Input):
 
 
 class UsageShape(TypedDict):
-    """Usage. Costs are millionths of a US dollar, null without a known price."""
+    """Usage. Costs are in millionths of a US dollar, or null if the price is not known."""
 
     requests: int
     input_tokens: int
@@ -66,7 +66,7 @@ class RunRow(UsageShape):
 
 
 class UsageRow(UsageShape):
-    """The usage of an agent's runs of one day with one model; the cost is that of the runs with a known cost."""
+    """The usage of an agent's runs on one day with one model. The cost includes only runs with a known cost."""
 
     day: str
     agent: str
@@ -84,7 +84,7 @@ class Usage(TypedDict):
 
 
 def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
-    """``/runs`` and ``/usage``."""
+    """Returns the routes ``/runs`` and ``/usage``."""
     routes = _RunRoutes(model_usage, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -94,7 +94,7 @@ def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
 
 
 class _RunRoutes:
-    """The endpoints."""
+    """The endpoints for runs and their usage."""
 
     def __init__(self, model_usage: ModelUsageLog, identities: Identities) -> None:
         self._model_runs = model_usage

@@ -48,7 +48,7 @@ class TasksQuery(Input):
 
 
 def task_router(services: Services, identities: Identities) -> APIRouter:
-    """``/tasks`` and below."""
+    """Returns the route ``/tasks`` and the routes below it."""
     routes = _TaskRoutes(services, identities)
     router = APIRouter(tags=["tasks"])
     add = router.add_api_route
@@ -72,7 +72,7 @@ def task_router(services: Services, identities: Identities) -> APIRouter:
 
 
 class _TaskRoutes:
-    """The endpoints."""
+    """The endpoints for tasks."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._tasks = services.tasks
@@ -117,6 +117,6 @@ class _TaskRoutes:
         return await self._identities.operator_or_lead(request.scope)
 
     async def _caller(self, request: Request) -> Caller | None:
-        """Returns the calling lead, with its lease; None for the operator."""
+        """Returns the calling lead with its lease, or None for the operator."""
         agent = await self._identities.operator_or_lead(request.scope)
         return Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER)) if agent else None

@@ -1,4 +1,4 @@
-"""Errors as sent to clients: ``{"error": {"code", "message", "hint"}}``, with ``fields`` for wrong values."""
+"""Formats errors for clients: ``{"error": {"code", "message", "hint"}}``, with ``fields`` for wrong values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RequestTimeout(BadRequest):
 
 
 def describe(error: SwarmError) -> dict[str, Any]:
-    """Returns the public part of an error; for an unexpected error, only a general message."""
+    """Returns the public part of an error. An unexpected error has only a general message."""
     if _is_crash(error):
         return {"code": "internal", "message": INTERNAL_MESSAGE, "hint": None}
     shown: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
@@ -63,7 +63,7 @@ def describe(error: SwarmError) -> dict[str, Any]:
 
 
 def answer(error: SwarmError) -> Answer:
-    """Returns the HTTP answer for an error."""
+    """Returns the HTTP response for an error."""
     headers: dict[str, str] = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
@@ -75,22 +75,22 @@ def answer(error: SwarmError) -> Answer:
 
 
 def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
-    """Pydantic's findings in our words, by field, without the rejected values."""
+    """Converts pydantic's errors to our own messages, by field, without the rejected values."""
     fields = {_field(problem["loc"]): _expectation(problem) for problem in problems}
     return Invalid(f"Not valid: {', '.join(sorted(fields))}.", hint="See 'fields' for what is expected.", fields=fields)
 
 
 def translate(app: FastAPI) -> None:
-    """Answers the framework's refusals in this form; `Guard` does the rest."""
+    """Answers errors raised by the framework in this form. `Guard` handles all other errors."""
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
 class Guard:
-    """The outermost layer: refuses malformed addresses, and turns every error into its answer.
+    """The outermost layer, which refuses malformed addresses and turns every error into a response.
 
-    Unexpected errors are logged with a traceback; the client gets a general message. A request whose agent's token ends
-    meanwhile is cancelled, and answered with 401.
+    Unexpected errors are logged with a traceback, and the client gets a general message. If the agent's token ends
+    during a request, the request is cancelled and answered with 401.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -117,7 +117,7 @@ class Guard:
             if _is_crash(known):
                 log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
             if sending.began:
-                raise  # the server cuts the connection, the only possible answer now
+                raise  # a response has begun, so the server can only close the connection
             await answer(known)(scope, receive, send)
 
     async def _within_token(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,7 +129,7 @@ class Guard:
 
 
 def _ended_with_token(scope: Scope) -> bool:
-    """Whether a request was cancelled by the end of its token alone."""
+    """Whether a request was cancelled only because its token ended."""
     task = asyncio.current_task()
     return CALL in scope and scope[CALL].is_cancelled and task is not None and task.uncancel() == 0
 
@@ -140,7 +140,7 @@ def log_crash(error: Exception, **where: str) -> None:
 
 
 class _Sending:
-    """Sends, and records whether the answer has begun."""
+    """A ``send`` function that records whether the response has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -157,7 +157,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Answer:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Answer:
-    """Answers refusals of the framework: an unknown route, a wrong method, an unreadable body."""
+    """Answers the framework's errors: an unknown route, a wrong method, an unreadable body."""
     assert isinstance(error, HTTPException)
     return answer(_refusal(request, error))
 
@@ -175,10 +175,10 @@ def _refusal(request: Request, error: HTTPException) -> SwarmError:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Returns all methods of a path. Each may be a route of its own, and the framework names only the methods of the
-    first.
+    """Returns all methods of a path. Each method may be a separate route, and the framework names only the first
+    route's methods.
 
-    The scope is a new one, since the framework keeps the found route in a scope.
+    A new scope is used, since the framework stores the matched route in the scope.
     """
     scope = {"type": "http", "path": request.scope["path"], "root_path": "", "headers": []}
     asked = {method: {**scope, "method": method} for method in _METHODS}
@@ -191,7 +191,7 @@ def _is_crash(error: SwarmError) -> bool:
 
 
 def _field(place: Sequence[Any]) -> str:
-    """Returns the place of a value in the request: ``tokens.3``; for a whole body: ``body``."""
+    """Returns the location of a value in the request, such as ``tokens.3``, or ``body`` for the complete body."""
     inner = [str(part) for part in (place[1:] if place and place[0] in ("body", "query", "path") else place)]
     return ".".join(inner) or "body"
 

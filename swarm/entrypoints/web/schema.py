@@ -1,4 +1,4 @@
-"""Requests and answers of the HTTP API, beside the shapes shared with the tools."""
+"""Requests and responses of the HTTP API, except for the shapes shared with the tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swarm.domain.model.inbox import FinishOutcome, InboxStatus
 from swarm.domain.shapes import AgentShape, LeaseShape, TriggerShape
 
 MAX_TOKENS = 500
-"""The number of leases in one call."""
+"""The maximum number of leases in one call."""
 
 Tokens = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200)]],
@@ -25,7 +25,7 @@ Limit = Annotated[int, Field(ge=1, le=500)]
 
 
 class Input(BaseModel):
-    """The base of request bodies and queries: these fields and no others."""
+    """The base class of request bodies and queries, which accept no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
