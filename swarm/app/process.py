@@ -277,7 +277,7 @@ async def _closed(name: str, close: Close) -> None:
 
 
 class ForcedExit:
-    """Ends the process ``seconds`` after `begin`, whatever the process does."""
+    """A timer that ends the process ``seconds`` after `begin`, whatever the process does."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Reloader:
-    """Keeps a policy book in line with the settings, which are read on each `reload`."""
+    """An object that keeps a policy book in line with the settings, which are read on each `reload`."""
 
     def __init__(
         self,

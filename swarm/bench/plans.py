@@ -1,4 +1,4 @@
-"""The sizes of the measurements, which are the options of ``swarm bench``: a field with a docstring is an option.
+"""The sizes of the measurements, which are the options of ``swarm bench``. Each field with a docstring is an option.
 
 The defaults are those of the design's targets; tests take smaller ones.
 """
@@ -13,22 +13,22 @@ from cyclopts import Parameter
 T = TypeVar("T")
 
 Fixed = Annotated[T, Parameter(parse=False)]
-"""A size that only tests change."""
+"""The type of a size that only tests change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """The database of a measurement."""
+    """The options that all measurements share: the database."""
 
     database: str = "sqlite"
     """sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards)."""
 
-    settle_seconds: Fixed[float] = 10  # from the start of the coordinators to the first figure
+    settle_seconds: Fixed[float] = 10  # pause between the start of the coordinators and the first figure
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedPlan(Plan):
-    """A measurement of one or several coordinators."""
+    """The options of a measurement with one or several coordinators."""
 
     processes: int = 1
     """Number of coordinators; more than one need PostgreSQL."""
@@ -56,10 +56,10 @@ class LoopPlan(SharedPlan):
     polls: Fixed[int] = 1_000
     more_polls: Fixed[int] = 5_000
     pairs_per_second: Fixed[int] = 1_500  # ready for each second
-    callers: Fixed[int] = 64  # of the store alone
+    callers: Fixed[int] = 64  # for measuring only the store
     store_pairs: Fixed[int] = 20_000
     few_rows: Fixed[int] = 1_000
-    claims: Fixed[int] = 500  # timed beside the finished rows
+    claims: Fixed[int] = 500  # claims timed with the finished rows present
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,7 @@ class StreamPlan(Plan):
     answers: int = 25
     """Number of answers one after another, for the time to the first text."""
 
-    answer_every_seconds: Fixed[float] = 4  # so slowly that Slack's limit for new streams delays none of them
+    answer_every_seconds: Fixed[float] = 4  # slow enough that Slack's limit for new streams delays none of them
     refill_seconds: Fixed[float] = 16  # before each part, until Slack's limits allow a burst again
 
 

@@ -1,4 +1,4 @@
-"""The checks: each reads the record of an answer, and reports an expectation, a finding and a hint."""
+"""The checks. Each check reads the record of an answer, and reports an expectation, a finding and a hint."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from swarm.conformance.scenarios import Check, Scenario
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 
 PASSAGE_CHARACTERS: Final = 120
-"""Shorter passages may well occur twice in a good answer: a command, the row of a table, a refrain."""
+"""The length of a repeated passage that counts as a fault. Shorter passages may well occur twice in a good answer: a
+command, a table row, a refrain."""
 
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)  # repeated where a code block goes on in another message
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)  # repeated where a code block continues in another message
 _WORD = re.compile(r"\w+")
 
 
 def words(text: str) -> str:
-    """Returns the words of a text, with one blank between them and none around."""
+    """Returns the words of a text, separated by single spaces."""
     return " ".join(_WORD.findall(_FENCE.sub(" ", html.unescape(text)).casefold()))
 
 
 def said_twice(text: str) -> str:
-    """Returns a passage that occurs twice in a text, in words; empty if there is none.
+    """Returns the words of a passage that occurs twice in a text, or an empty string if there is none.
 
-    Its length is `PASSAGE_CHARACTERS`, or half of a short text.
+    The length of the passage is `PASSAGE_CHARACTERS`, or half of a short text.
     """
     flat = words(text)
     length = min(PASSAGE_CHARACTERS, (len(flat) - 1) // 2)
@@ -42,7 +43,7 @@ def said_twice(text: str) -> str:
 
 
 def _beginnings(flat: str, last: int) -> Iterator[int]:
-    """Yields the beginnings of words, up to a position."""
+    """Yields the positions at which words begin, up to a given position."""
     at = 0
     while 0 <= at <= last:
         yield at
@@ -50,14 +51,14 @@ def _beginnings(flat: str, last: int) -> Iterator[int]:
 
 
 FIRST_SIGN_SECONDS: Final = 30.0
-"""The default time until people must see a first sign."""
+"""The default time limit for the first visible sign of an answer."""
 
 CHUNKS: Final = 3
-"""The number of calls of Slack that have to carry the text of a longer answer."""
+"""The number of calls of Slack in which the text of a longer answer must arrive."""
 
 MOST_CALLS: Final = 5
 SECONDS_PER_CALL: Final = 2.0
-"""A growing answer needs about one call per this time; more than `MOST_CALLS` are not required."""
+"""A growing answer needs about one call in each such period, but no more than `MOST_CALLS` calls."""
 
 _SHOWN: Final = 60
 
@@ -69,7 +70,7 @@ class Seen:
     passed: bool
     expected: str
     seen: str
-    hint: str  # the remedy
+    hint: str  # advice for fixing the fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +87,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """The limits that depend on the operator."""
+    """The limits that the operator chooses."""
 
     first_sign_seconds: float = FIRST_SIGN_SECONDS
 
@@ -209,7 +210,7 @@ _CHECKS: Final[Mapping[Check, Callable[[Scenario, Record, Limits], Seen]]] = {
 
 
 def _unlatched(record: Record) -> str:
-    """Returns the reason why an answer is not final; empty if it is."""
+    """Returns the reason why an answer is not final, or an empty string if it is final."""
     if not isinstance(record.outcome, Answered):
         return _ending(record.outcome)
     if any(message.is_open for message in record.messages):

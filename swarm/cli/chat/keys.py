@@ -36,7 +36,8 @@ T = TypeVar("T")
 
 
 class Line:
-    """Reads a person's input at a terminal. ``commands`` maps commands to descriptions, which are offered after a "/".
+    """The input line, which reads a person's input at a terminal. ``commands`` maps commands to descriptions, which are
+    offered after a "/".
 
     ``history`` is a private file, created if missing; ``terminal`` is the standard input.
     """

@@ -70,7 +70,7 @@ def new_session_id() -> str:
 
 
 class Archive:
-    """Messages and usage of sessions. The database is opened on first use, and closed with ``stack``.
+    """The messages and usage of sessions. The database is opened on first use, and closed with ``stack``.
 
     If ``is_ours`` is set, no coordinator prepares the database, so the archive does. Otherwise all methods raise
     Unavailable for a database that has another version or cannot be reached.

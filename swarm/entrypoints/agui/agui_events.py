@@ -74,7 +74,8 @@ _ENCODER: Final = EventEncoder()
 
 
 class AguiEventWriter:
-    """Writes one run's events. ``thread_id`` and ``run_id`` are the client's ids for the conversation and the run."""
+    """A writer for one run's events. ``thread_id`` and ``run_id`` are the client's ids for the conversation and the
+    run."""
 
     def __init__(
         self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI, *, tool_details: bool = False

@@ -80,7 +80,8 @@ class AgentCall:
 
 
 class Identities:
-    """Identifies callers by their bearer tokens. Without an enrolment key, only the operator can register agents."""
+    """The service that identifies callers by their bearer tokens. Without an enrolment key, only the operator can
+    register agents."""
 
     def __init__(self, agents: AgentRegistry, operator_token: str, enrolment_key: str | None = None) -> None:
         self._credentials = agents.credentials
