@@ -1,4 +1,4 @@
-"""accept-task: take a task that was offered."""
+"""accept-task: accepts a task that was offered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""assign-task: give an unassigned task to a worker."""
+"""assign-task: gives an unassigned task to a worker."""
 
 from __future__ import annotations
 

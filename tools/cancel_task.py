@@ -1,4 +1,4 @@
-"""cancel-task: stop a task that is not over."""
+"""cancel-task: stops a task that has not ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""create-task: give work to a worker, or put it on the list."""
+"""create-task: gives work to a worker, or stores it for later assignment."""
 
 from __future__ import annotations
 

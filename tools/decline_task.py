@@ -1,4 +1,4 @@
-"""decline-task: return a task that was offered."""
+"""decline-task: returns a task that was offered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dismiss-message: mark a message as needing no answer."""
+"""dismiss-message: marks a message as needing no answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""get-task: one task."""
+"""get-task: returns one task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""inbox-delegate: hand a message, and its thread, to a worker."""
+"""inbox-delegate: hands a message and its thread to a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""list-agents: the members of the team."""
+"""list-agents: lists the members of the team."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ListAgents(Arguments):
 
 
 class Team(TypedDict):
-    """Oldest first."""
+    """The agents of the team, oldest first."""
 
     agents: list[MemberShape]
     left_out: int  # so many more there are

@@ -1,4 +1,4 @@
-"""list-tasks: the newest tasks."""
+"""list-tasks: lists the newest tasks."""
 
 from __future__ import annotations
 

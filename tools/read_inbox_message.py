@@ -1,4 +1,4 @@
-"""read-inbox-message: one inbox message with everything around it."""
+"""read-inbox-message: returns one inbox message in full, with its context."""
 
 from __future__ import annotations
 

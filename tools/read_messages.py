@@ -1,4 +1,4 @@
-"""read-messages: messages among agents."""
+"""read-messages: returns messages between agents."""
 
 from __future__ import annotations
 

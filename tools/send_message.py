@@ -1,4 +1,4 @@
-"""send-message: a message to other agents."""
+"""send-message: sends a message to other agents."""
 
 from __future__ import annotations
 

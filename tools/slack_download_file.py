@@ -1,4 +1,4 @@
-"""slack-download-file: an attachment of a message."""
+"""slack-download-file: returns an attachment of a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""slack-read-thread: a thread's transcript, page by page."""
+"""slack-read-thread: returns a thread's transcript, page by page."""
 
 from __future__ import annotations
 

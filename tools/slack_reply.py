@@ -1,4 +1,4 @@
-"""slack-reply: answer people in Slack."""
+"""slack-reply: answers people in Slack."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
         return await replies.reply(
             call, said.inbox_message_id, said.message, only=said.only, broadcast=said.broadcast, wait=said.wait
         )
-    assert said.task_id is not None  # exactly one of the two is there
+    assert said.task_id is not None  # exactly one of the two is given
     return await replies.reply_to_task(call, said.task_id, said.message, broadcast=said.broadcast, wait=said.wait)
 
 

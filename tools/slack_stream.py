@@ -1,4 +1,4 @@
-"""slack-stream: answer people in Slack while the answer is being written."""
+"""slack-stream: answers people in Slack while the answer is being written."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _TAKEN: dict[Action, frozenset[str]] = {
 
 
 def _check_taken(said: SlackStream) -> None:
-    """Raises Invalid for arguments that the action would drop; empty ones and defaults are allowed."""
+    """Raises Invalid for arguments that the action would ignore. Empty values and defaults are allowed."""
     own = SlackStream.model_fields.keys() - WritingArguments.model_fields.keys() - {"action"} - _TAKEN[said.action]
     given = {field: getattr(said, field) for field in own}
     dropped = sorted(
@@ -110,7 +110,7 @@ def _check_taken(said: SlackStream) -> None:
 
 
 def _given(said: SlackStream, field: str) -> str:
-    """A required argument of an action; raises Invalid without one."""
+    """Returns a required argument of an action. Raises Invalid if the argument is missing."""
     value: str | None = getattr(said, field)
     if value is None:
         needed = SlackStream.model_fields[field].description or ""

@@ -1,4 +1,4 @@
-"""slack-upload-file: put a file into a thread."""
+"""slack-upload-file: puts a file into a thread."""
 
 from __future__ import annotations
 

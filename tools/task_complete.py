@@ -1,4 +1,4 @@
-"""task-complete: end a task with its result."""
+"""task-complete: ends a task with its result."""
 
 from __future__ import annotations
 

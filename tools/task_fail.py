@@ -1,4 +1,4 @@
-"""task-fail: end a task that cannot be done."""
+"""task-fail: ends a task that cannot be done."""
 
 from __future__ import annotations
 

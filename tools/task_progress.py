@@ -1,4 +1,4 @@
-"""task-progress: report a task's progress."""
+"""task-progress: reports a task's progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tray: an agent's unread messages, tasks and threads, in brief."""
+"""tray: summarises an agent's unread messages, tasks and threads."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def main(control: int) -> None:
     size = int.from_bytes(_received(control, 8), "big")
     specification = _received(control, size)
     if size and len(specification) == size:
-        argv, env, grace_seconds, captured, most_bytes = marshal.loads(specification)  # noqa: S302 -- the data comes from our owner
+        argv, env, grace_seconds, captured, most_bytes = marshal.loads(specification)  # noqa: S302 -- our owner's data
         supervisor = _Supervisor(control, grace_seconds=grace_seconds, captured=captured, most_bytes=most_bytes)
         supervisor.run(argv, env)
 

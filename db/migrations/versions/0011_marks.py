@@ -1,4 +1,4 @@
-"""Reactions say whether they show that a message was stored or how it ended: end marks are sent first."""
+"""Reactions record whether they show that a message was stored or how it ended; end marks are sent first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # As text, for Alembic leaves out the CHECK of a column that it adds.
+    # Written as text, since Alembic omits the CHECK of a column that it adds.
     op.execute(
         "ALTER TABLE deliveries ADD COLUMN mark TEXT CONSTRAINT ck_deliveries_mark CHECK (mark IN ('stored', 'end'))"
     )

@@ -1,4 +1,4 @@
-"""Deliveries that take something away: the end mark of a message that is run again, or the Retry button."""
+"""Deliveries that remove something: the end mark of a message that is run again, or the Retry button."""
 
 from __future__ import annotations
 
