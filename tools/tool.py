@@ -35,7 +35,8 @@ class WritingArguments(Arguments):
     """The common arguments of tools that make changes."""
 
     lease_token: Annotated[
-        Mark | None, Field(description="From your prompt; always pass it, as proof that the work is still yours.")
+        Mark | None,
+        Field(description="The lease token from your prompt. Always pass it, as proof that the work is still yours."),
     ] = None
     request_id: Annotated[
         Mark | None, Field(description="A call repeated with the same id does nothing and returns the first result.")
@@ -45,7 +46,7 @@ class WritingArguments(Arguments):
 TaskId = Annotated[str, Field(description="From a trigger, or list-tasks.")]
 Worker = Annotated[str, Field(description="The worker, by name or id; list-agents shows who is online.")]
 Priority = Annotated[
-    int, Field(ge=0, le=100, description="Higher comes earlier; 50 is the rank of a message from Slack.")
+    int, Field(ge=0, le=100, description="Tasks with a higher priority come first; messages from Slack have 50.")
 ]
 DependsOn = Annotated[
     tuple[str, ...], Field(strict=False, max_length=20, description="Tasks that must be completed first, by id.")

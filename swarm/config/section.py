@@ -54,7 +54,7 @@ def _is_strong(secret: SecretStr) -> SecretStr:
 
 def _is_given(secret: SecretStr) -> SecretStr:
     if not secret.get_secret_value().strip():
-        raise ValueError("this is empty; a value is expected, or none at all")
+        raise ValueError("the value is empty; set a value, or remove the setting")
     return secret
 
 

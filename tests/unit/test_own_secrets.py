@@ -74,6 +74,6 @@ def test_a_kept_operator_token_that_is_too_short_stops_the_start(read: Read, tmp
 @pytest.mark.req("SEC-05")
 @pytest.mark.parametrize("key", ["bot_token", "app_token", "signing_secret"])
 def test_of_slacks_own_secrets_nothing_is_expected_but_that_they_are_there(read: Read, key: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"slack\.{key} \(SLACK_\w+\): this is empty"):
+    with pytest.raises(ConfigurationError, match=rf"slack\.{key} \(SLACK_\w+\): the value is empty"):
         read(**{f"SLACK_{key.upper()}": " "})
     read(**{f"SLACK_{key.upper()}": "z"})
