@@ -52,7 +52,7 @@ def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progre
     Raises Conflict if the file exists and ``force`` is not set; also raises ConfigurationError and Unavailable.
     """
     if target.exists() and not force:
-        raise Conflict(f"{target} is there already.", hint="Choose another name, or say --force to replace it.")
+        raise Conflict(f"{target} is there already.", hint="Choose another name, or use --force to replace the file.")
     with _folder_beside(target) as folder:
         copy, archive = folder / _DATABASE, folder / "backup.tar"
         revision = copies.revision_of(url)
@@ -95,7 +95,7 @@ def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Pro
             )
         if manifest.revision > preparation.newest():
             raise ConfigurationError(
-                f"This backup was made by swarm {manifest.version}, whose database is newer (migration "
+                f"This backup was made by swarm {manifest.version}, whose database version is newer (migration "
                 f"{manifest.revision}) than this version knows ({preparation.newest()}).",
                 hint="Restore it with that version or a newer one.",
             )
@@ -127,7 +127,7 @@ def _unpacked(source: Path, folder: Path) -> Manifest:
     except (tarfile.TarError, ValueError, TypeError):
         is_whole = False
     if not is_whole:
-        raise ConfigurationError(f"{source} is no backup of swarm, or it is damaged.")
+        raise ConfigurationError(f"{source} is not a backup of swarm, or is damaged.")
     return manifest
 
 

@@ -253,7 +253,7 @@ async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
         try:
             return await gateway.identify()
         except Unavailable as error:
-            _log.warning("Slack cannot be asked who we are", action="identify", error=error.message)
+            _log.warning("Our identity cannot be read from Slack", action="identify", error=error.message)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), IDENTIFY_AGAIN_SECONDS)
     return None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 BROKEN_PROMPT: Final = (
-    "My instructions are broken: a prompt cannot be read. Whoever runs this finds the place in the log."
+    "My instructions are broken: a prompt cannot be read. The operator can find the details in the log."
 )
 
 
@@ -126,7 +126,9 @@ async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | 
         closings.add(f"model {name or ''}", each.aclose)
         for spec in each.specs:
             if spec.is_guessed:
-                _log.info("A model's provider was guessed.", action="model_guess", model=spec.label, hint=spec.guess)
+                _log.info(
+                    "The provider of a model was guessed.", action="model_guess", model=spec.label, hint=spec.guess
+                )
     await _checked(settings, models)
     return models
 

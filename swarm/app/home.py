@@ -33,7 +33,7 @@ def prepare(settings: Settings) -> None:
     except PermissionError as error:
         raise ConfigurationError(
             f"home (SWARM_HOME) is {settings.home}: {error.strerror or error}.",
-            hint="It keeps what people said, so it has to be a folder of your own that only you may read.",
+            hint="The home folder contains people's messages, so it must be your own folder, readable only by you.",
         ) from error
     except OSError as error:
         raise ConfigurationError(f"home (SWARM_HOME) is {settings.home}: {error.strerror}") from error
@@ -46,15 +46,19 @@ def _tighten(folder: Path) -> None:
     for something else. Raises PermissionError if we may not change the permissions.
     """
     if folder.stat().st_mode & stat.S_ISVTX or folder.resolve() == Path("/"):
-        raise PermissionError("a folder that everybody shares")
+        raise PermissionError("a folder that everyone shares")
     if _tightened(folder):
         _log.warning(
-            "The home folder was open to others, and is not any more.", action="home_tightened", path=str(folder)
+            "The home folder was open to others; access is now restricted.", action="home_tightened", path=str(folder)
         )
     ours = [path for pattern in FILES for path in folder.glob(pattern) if not path.is_symlink()]
     closed = [path.name for path in sorted(ours) if _tightened(path)]
     if closed:
-        _log.warning("Files in the home folder were open to others.", action="home_tightened", files=closed)
+        _log.warning(
+            "Files in the home folder were open to others; access is now restricted.",
+            action="home_tightened",
+            files=closed,
+        )
 
 
 def _tightened(path: Path) -> bool:
@@ -77,7 +81,8 @@ def operator_token(settings: Settings) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"There is no operator token: SWARM_OPERATOR_TOKEN is not set, and {_token_file(settings)} cannot be read.",
-            hint="Start the coordinator first (`swarm up`), or point SWARM_HOME at its home; the demo's is .demo.",
+            hint="Start the coordinator first (`swarm up`), or set SWARM_HOME to its home folder, which is .demo for "
+            "the demo.",
         ) from error
     if problem := secret_problem(token):
         raise ConfigurationError(

@@ -167,5 +167,5 @@ async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: 
         for task in done - {stopped}:
             task.result()
             if task is not slack:
-                raise RuntimeError(f"{task.get_name()} ended, which it never should")
+                raise RuntimeError(f"{task.get_name()} ended unexpectedly")
     stopped.cancel()

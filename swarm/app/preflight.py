@@ -38,7 +38,7 @@ def check_models(specs: Sequence[ModelSpec]) -> None:
     first = refused[0]
     raise ConfigurationError(
         f"The model {first.label} cannot be reached: nothing listens at {first.base_url}.",
-        hint=f"Start the server there, or check {ADDRESS_VARIABLES[first.provider]}. {first.guess}".rstrip(),
+        hint=f"Start the server at this address, or check {ADDRESS_VARIABLES[first.provider]}. {first.guess}".rstrip(),
     )
 
 

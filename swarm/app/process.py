@@ -53,7 +53,7 @@ def listening(http: HttpSettings) -> Iterator[socket.socket]:
         except OSError as error:
             raise ConfigurationError(
                 f"http.port (PORT) is {port}: {host}:{port} cannot be used ({error.strerror}). "
-                "Stop what listens there, or choose another port."
+                "Stop the program that uses the port, or choose another port."
             ) from error
         yield listener
 
@@ -64,9 +64,9 @@ def follow_test_clock(path: Path) -> None:
         offset.follow(path)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"test_clock (SWARM_TEST_CLOCK) is {path}, from which no number of seconds can be read: {error}."
+            f"test_clock (SWARM_TEST_CLOCK) is {path}, which does not contain a number of seconds: {error}."
         ) from error
-    _log.warning("A test sets the clock.", action="test_clock", ahead_seconds=offset.seconds())
+    _log.warning("The clock is set by a test.", action="test_clock", ahead_seconds=offset.seconds())
 
 
 def possible_connections(wanted: int) -> int:
@@ -297,7 +297,9 @@ class ForcedExit:
         end_at_once(code)
 
     def _tell(self, stack: str) -> None:
-        _log.error("The process does not end, and is cut off.", action="cut_off", seconds=self._seconds, where=stack)
+        _log.error(
+            "The process does not end, and is ended by force.", action="cut_off", seconds=self._seconds, where=stack
+        )
 
 
 def end_at_once(code: int) -> None:

@@ -65,7 +65,7 @@ class Reloader:
             self._in_force = new
             if self._introduce:
                 await self._introduce({*new.agents.remote, *new.agents.builtin})
-        _log.info("The settings were read again.", action="reload", changed=changed, needs_restart=waiting)
+        _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
 
     async def doubts(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class Reloader:
         ]
         known = await self._known_agents()
         found += [
-            (key, f"There is no agent '{name}', which {key} names; until there is, the default lead stands in.")
+            (key, f"There is no agent '{name}', which {key} names. Until the agent exists, the default lead answers.")
             for key, name in settings_mapping.named_agents(settings)
             if known is not None and name not in known
         ]
@@ -91,9 +91,14 @@ class Reloader:
         for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
             if agent in declared:
                 key = f"agents.{kind}.{agent}"
-                return (f"{key} declares it: it comes back with the next reload or start, unless you remove {key}.",)
+                return (
+                    f"{key} declares this agent, which will be registered again at the next reload or start unless "
+                    f"you remove {key}.",
+                )
         named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
-        return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
+        return tuple(
+            f"{key} names this agent. Until another agent is named, the default lead answers." for key in named
+        )
 
     async def obey(self, heard: asyncio.Event) -> None:
         """Reloads the settings each time ``heard`` is set. Runs until cancelled. Errors are logged."""
@@ -106,7 +111,7 @@ class Reloader:
         try:
             await self.reload()
         except Invalid as error:
-            _log.warning("The settings stay as they are.", action="reload", error=error.message)
+            _log.warning("The settings are unchanged.", action="reload", error=error.message)
 
     async def _read_anew(self) -> Settings:
         try:
@@ -123,7 +128,7 @@ class Reloader:
         try:
             roster = await self._rosters.current()
         except Unavailable as error:
-            _log.warning("The agents cannot be looked up.", action="configure", error=error.message)
+            _log.warning("The agents cannot be read.", action="configure", error=error.message)
             return None
         named = self._started_with.agents
         return frozenset(agent.name for agent in roster.agents) | {*named.remote_in_full, *named.builtin}

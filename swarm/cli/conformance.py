@@ -59,19 +59,20 @@ class _Options:
     """The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml."""
 
     suite: Annotated[bool, Parameter(negative=())] = False
-    """Run all scenarios, which is also what happens without --scenario."""
+    """Run all scenarios, which is also the default without --scenario."""
 
     scenario: Annotated[list[Named] | None, Parameter(negative=())] = None
-    """Run this scenario only; may be given several times."""
+    """Run only this scenario; may be given several times."""
 
     dialect: Dialect | None = None
     """agui (the default): the address takes runs of AG-UI 1.0; caipe: it is the base of CAIPE's chat API."""
 
     token: Annotated[str | None, Parameter(env_var=TOKEN_VARIABLE, show_env_var=True)] = None
-    """A bearer token for the agent. Better in the environment: arguments can be seen by others on the machine."""
+    """A bearer token for the agent. Prefer the environment variable, since other users of the machine can see
+    arguments."""
 
     agent_id: str | None = None
-    """Which agent of the service is meant; caipe only."""
+    """The id of the agent within the service; caipe only."""
 
     timeout_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0
     """Time limit for one answer."""
@@ -87,10 +88,10 @@ def conformance(*, options: Annotated[_Options, Parameter(name="*")]) -> int:
     """Ask an agent four questions, show its answers in a local Slack, and judge them by 22 checks.
 
     Neither Slack nor a running coordinator is needed: the answers go through the coordinator's own code into a Slack
-    twin that lives as long as the command. An agent that speaks AG-UI has to run; one that is built in is run by the
-    command, with its model, documents and MCP servers, and forgets everything afterwards. It should know what it is
-    asked: a joke (simple-chat), the weather, which is not its business (off-topic), and two questions that it should
-    look up in documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
+    twin that lives as long as the command. An AG-UI agent must already be running; a built-in agent is run by the
+    command, with its model, documents and MCP servers, and forgets everything afterwards. The agent is asked for a joke
+    (simple-chat), for the weather, which it should decline (off-topic), and two questions that it should look up in
+    documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
 
     For example, an AG-UI agent on this machine, a CAIPE service, and an agent of swarm.yaml, remote or built in:
 
@@ -112,7 +113,7 @@ def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
     from swarm.conformance.scenarios import SCENARIOS
 
     if suite and names:
-        raise ConfigurationError("--suite runs all scenarios; leave it out, or --scenario.")
+        raise ConfigurationError("--suite runs all scenarios; use either --suite or --scenario.")
     return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
 
 
@@ -147,7 +148,7 @@ def _configured(name: str) -> RemoteAgent | _InProcessAgent:
         names = ", ".join([*remotes, *settings.agents.builtin]) or "none"
         raise ConfigurationError(
             f"There is no agent '{name}' below agents.remote or agents.builtin in swarm.yaml (there: {names}).",
-            hint="Give its name, or its address, as http://127.0.0.1:8000/.",
+            hint="Give its name or its address, for example http://127.0.0.1:8000/.",
         )
     return remotes[name]
 

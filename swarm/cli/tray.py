@@ -28,19 +28,19 @@ def tray(
     quiet_when_empty: Annotated[bool, Parameter(negative=())] = False,
     hook: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Show what waits for an agent: unread messages, mentions, its tasks, its threads.
+    """Show what is waiting for an agent: unread messages, mentions, tasks and threads.
 
-    For a person at the agent's side, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN names the agent, SWARM_URL
-    the coordinator (http://127.0.0.1:8080).
+    For the agent's user, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN names the agent, SWARM_URL the coordinator
+    (http://127.0.0.1:8080).
 
     Parameters
     ----------
     as_json
         Print the data of GET /tray.
     quiet_when_empty
-        Print nothing if nothing waits.
+        Print nothing if nothing is waiting.
     hook
-        End with exit code 0 in any case, so that a coding CLI goes on; errors are still printed.
+        Always end with exit code 0, so that a coding CLI continues; errors are still printed.
     """
     return run(os.environ, Terminal(), as_json=as_json, quiet_when_empty=quiet_when_empty, hook=hook)
 
@@ -64,10 +64,10 @@ def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
     token = environment.get("SWARM_AGENT_TOKEN", "").strip()
     if not token:
         raise ConfigurationError(
-            "SWARM_AGENT_TOKEN is not set.", hint="It is what `swarm agents add` has printed for your agent."
+            "SWARM_AGENT_TOKEN is not set.", hint="Set it to the token that `swarm agents add` printed for your agent."
         )
     if not (token.isascii() and token.isprintable()):
-        raise ConfigurationError("SWARM_AGENT_TOKEN has characters that no token has.")
+        raise ConfigurationError("SWARM_AGENT_TOKEN contains characters that are not valid in a token.")
     port = environment.get("PORT", "").strip() or "8080"
     url = environment.get("SWARM_URL", "").strip() or f"http://127.0.0.1:{port}"
     return _ask(url, token)
@@ -83,7 +83,7 @@ def _ask(url: str, token: str) -> dict[str, Any]:
     except httpx2.InvalidURL as error:
         raise expected from error
     if not isinstance(tray, dict) or "unread" not in tray:
-        raise CoordinatorRefused(f"What answers at {url} is no coordinator.")
+        raise CoordinatorRefused(f"The server at {url} is not a coordinator.")
     return tray
 
 

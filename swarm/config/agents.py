@@ -150,9 +150,9 @@ class AgentSettings(Section):
     def _names_are_unique(self) -> AgentSettings:
         names = Counter(name for name, _ in self._remote_one_by_one())
         if twice := sorted(name for name, count in names.items() if count > 1):
-            raise ValueError(f"'{twice[0]}' is there twice below remote; every agent needs a name of its own")
+            raise ValueError(f"'{twice[0]}' is used twice under remote; every agent needs its own name")
         if both := sorted(set(names) & set(self.builtin)):
-            raise ValueError(f"'{both[0]}' is both below remote and below builtin; every agent needs a name of its own")
+            raise ValueError(f"'{both[0]}' is under both remote and builtin; every agent needs its own name")
         return self
 
     @model_validator(mode="after")

@@ -397,8 +397,9 @@ class Settings(Section):
         accident."""
         if self.test_clock and not is_this_machine(urlsplit(self.slack.api_base_url).hostname or ""):
             raise ValueError(
-                "test_clock (SWARM_TEST_CLOCK) sets the clock wrong and is for tests against a twin of Slack on this "
-                f"machine, but slack.api_base_url is {self.slack.api_base_url}; expected is that it is not set"
+                "test_clock (SWARM_TEST_CLOCK) falsifies the clock and is only for tests against a twin of Slack on "
+                "this "
+                f"machine, but slack.api_base_url is {self.slack.api_base_url}; remove the setting test_clock"
             )
         return self
 

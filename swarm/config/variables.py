@@ -95,7 +95,8 @@ _KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys()
 
 _NOT_YET: Final = {
     "SLACK_INTEGRATION_BOT_CONFIG": (
-        "it is not supported yet; channels go to swarm.yaml (channels, channel_defaults), see docs/configuration.md"
+        "it is not supported yet; configure channels in swarm.yaml (channels, channel_defaults), see "
+        "docs/configuration.md"
     )
 }
 
@@ -115,14 +116,14 @@ def check(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: 
     """
     read = {*_passed_on(settings), *(name for text in texts for name in _PLACEHOLDER.findall(text))}
     found = [
-        f"{name} ({where}) is read by nothing: {_advice(name)}"
+        f"{name} ({where}) is never read: {_advice(name)}"
         for where, variables in sources.items()
         for name, value in variables.items()
         if name.startswith(OURS) and name not in read and not _is_known(name, value)
     ]
     if found:
         raise ConfigurationError(
-            "; ".join(found), hint="Correct the name, or unset it; docs/configuration.md says what there is."
+            "; ".join(found), hint="Correct the name, or unset the variable; docs/configuration.md lists all variables."
         )
 
 

@@ -40,7 +40,9 @@ HOST_TOOLS: Final = frozenset(
 """Tools that read, write or run on this machine."""
 
 _KEY: Final = "tools.work_tree (SWARM_WORK_TREE)"
-_HOW: Final = "Name a folder that holds nothing of swarm's, for example SWARM_WORK_TREE=/srv/agents/website in .env."
+_HOW: Final = (
+    "Name a folder that contains none of swarm's own files, for example SWARM_WORK_TREE=/srv/agents/website in .env."
+)
 _OR: Final = "Or start swarm in a folder of its own."
 _MOST_LINKS: Final = 40  # the same as the system's limit
 
@@ -61,18 +63,18 @@ def checked_work_tree(
         return None
     if settings.tools.work_tree is None:
         raise ConfigurationError(
-            f"{_KEY} is not set, but {tools}: what is done on this machine is done in a folder that you name.",
+            f"{_KEY} is not set, but {tools}: tools that act on this machine work in a folder that you name.",
             hint=_HOW,
         )
     folder, user_home = folder or Path.cwd(), user_home or Path.home()
     tree = _existing(settings.tools.work_tree, folder)
     if tree == Path("/"):
-        raise ConfigurationError(f"{_KEY} is /, which is the whole machine, swarm itself included.", hint=_HOW)
+        raise ConfigurationError(f"{_KEY} is /, which is the complete machine, including swarm itself.", hint=_HOW)
     own = _own(settings, read_variables(environment, folder=folder, user_home=user_home), folder, user_home)
     in_the_way = list(dict.fromkeys(said for place in own if (said := place.conflict(tree))))
     if in_the_way:
         raise ConfigurationError(
-            f"{_KEY} is {tree}, where agents may change what swarm itself does: {'; '.join(in_the_way)}.",
+            f"{_KEY} is {tree}, where agents could change swarm itself: {'; '.join(in_the_way)}.",
             hint=f"{_HOW} {_OR}" if folder.resolve() in tree.parents else _HOW,
         )
     return tree
@@ -98,7 +100,7 @@ def _existing(named: Path, folder: Path) -> Path:
             f"{_KEY} is {named}: {why or error}", hint="Create the folder, or name another."
         ) from error
     if not path.is_dir():
-        raise ConfigurationError(f"{_KEY} is {named}: that is not a folder", hint=_HOW)
+        raise ConfigurationError(f"{_KEY} is {named}: this is not a folder", hint=_HOW)
     return path
 
 

@@ -51,7 +51,7 @@ def test_a_folder_that_everybody_shares_is_no_home(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)
-    with pytest.raises(ConfigurationError, match=r"home \(SWARM_HOME\).*everybody shares"):
+    with pytest.raises(ConfigurationError, match=r"home \(SWARM_HOME\).*everyone shares"):
         home.prepare(Settings(home=folder))
     assert mode(folder) == 0o1777
 

@@ -44,13 +44,13 @@ from swarm.telemetry import log
 _QUIT: Final = "/quit"
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "/help": "what can be done here",
+    "/help": "show the commands",
     "/new": "begin a new session",
-    "/sessions": "the sessions there are",
-    "/resume": "go on with another one: /resume, /resume 2, /resume ID",
-    "/history": "what was said in this session",
-    "/usage": "what this session has used",
-    _QUIT: "leave; so does Ctrl-D",
+    "/sessions": "list the sessions",
+    "/resume": "continue another session: /resume, /resume 2, /resume ID",
+    "/history": "show the messages of this session",
+    "/usage": "show the usage of this session",
+    _QUIT: "leave, like Ctrl-D",
 }
 
 _KEYS: Final = (
@@ -76,7 +76,7 @@ class Conversation:
 
     async def run(self) -> None:
         """Converses until the person leaves. Errors are shown, and the conversation continues."""
-        self._note(f"{self.chat.agent} ({self.chat.where}). /help tells what can be done here.")
+        self._note(f"{self.chat.agent} ({self.chat.where}). /help lists the commands.")
         if self.chat.is_resumed:
             await self._show_messages(is_whole=False)
         with self.interrupts.passed_over():
@@ -84,7 +84,7 @@ class Conversation:
                 if text:
                     await self._respond(text)
         if self.chat.session_id in self._used or self.chat.is_resumed:
-            self._note(f"To go on with this session: swarm chat --resume {self.chat.session_id}")
+            self._note(f"To continue this session: swarm chat --resume {self.chat.session_id}")
 
     async def _next(self) -> str | None:
         """Returns the next input; None when the person leaves."""
@@ -98,7 +98,7 @@ class Conversation:
                 if was_warned:
                     return None
                 was_warned = True
-                self._note("Ctrl-C once more leaves; so does Ctrl-D.")
+                self._note("Press Ctrl-C again or Ctrl-D to leave.")
             else:
                 return None if text == _QUIT else text
 
@@ -126,7 +126,7 @@ class Conversation:
         if name in commands:
             await commands[name](argument.strip())
         elif _COMMAND.fullmatch(name):
-            self._note(f"There is no {name}. /help lists what there is.")
+            self._note(f"There is no command {name}. /help lists the commands.")
         else:
             await self._ask(text)
         return True
@@ -162,7 +162,7 @@ class Conversation:
             used_at = datetime.fromtimestamp(session.updated_at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M")
             table.add_row(f"{number}{here}", used_at, Text(in_short(session.question)), session.id)
         self.console.print(table)
-        self._note("/resume NUMBER goes on with one.")
+        self._note("/resume NUMBER continues a session.")
 
     async def _resume(self, which: str) -> None:
         session = await self._found(which)
@@ -183,7 +183,7 @@ class Conversation:
 
     async def _history(self, _: str) -> None:
         if not await self._show_messages(is_whole=True):
-            self._note("Nothing was said yet.")
+            self._note("There are no messages yet.")
 
     async def _usage(self, _: str) -> None:
         self._note(in_figures(*await self.chat.archive.usage(self.chat.agent, self.chat.session_id)))
@@ -251,7 +251,7 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
     if problem:
         _note(f"swarm: {problem}")
     elif sys.stderr.isatty():
-        _note(f"\nTo go on with this session: swarm chat --resume {chat.session_id}")
+        _note(f"\nTo continue this session: swarm chat --resume {chat.session_id}")
     if chat.compacted:  # the answer is complete, and no other process would summarise the session; Ctrl-C skips this
         await interrupts.stoppable(chat.compacted())
     return 1 if problem else 0
@@ -267,7 +267,7 @@ def main(settings: Settings, arguments: ChatArguments, *, verbose: bool) -> int:
     question = _question(arguments.question)
     if not question and not _is_at_terminal():
         raise Invalid(
-            "Nothing is asked, and this is no terminal to talk at.",
+            "There is no question, and standard input is not a terminal.",
             hint='Ask one question: swarm chat "…", or: … | swarm chat',
         )
     for stream in (sys.stdout, sys.stderr):

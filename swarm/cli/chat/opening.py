@@ -116,7 +116,7 @@ class Archive:
             preparation.prepare(self._url)
         elif not preparation.is_current(self._url):
             raise Unavailable(
-                "The coordinator's database cannot be read from here, so there are no earlier sessions to be seen.",
+                "The coordinator's database cannot be read from here, so earlier sessions cannot be shown.",
                 hint="Use the settings of the coordinator (SWARM_HOME, SWARM_DATABASE_URL).",
             )
 
@@ -206,11 +206,11 @@ def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:
 def _no_agent(settings: Settings) -> ConfigurationError:
     if settings.model.name:
         return ConfigurationError(
-            "No built-in agent is configured, so there is nobody to talk to.",
+            "No built-in agent is configured, so there is no agent to talk to.",
             hint="Add one to swarm.yaml: agents: {builtin: {assistant: {kind: assistant}}}.",
         )
     return ConfigurationError(
-        "No model is configured, so there is nobody to talk to.",
+        "No model is configured, so there is no agent to talk to.",
         hint="Set LLM_MODEL and its key (LLM_MODEL=gpt-5-mini and OPENAI_API_KEY), or the name of a model of an Ollama "
         "on this machine (LLM_MODEL=qwen3:8b). `swarm demo` needs no model.",
     )
@@ -232,7 +232,7 @@ async def _resumed(archive: Archive, arguments: ChatArguments) -> ListedSession 
     if id is None:
         for session in await archive.latest(agent, 1):
             return session
-        raise NotFound("There is no session to go on with yet.", hint="Begin one: swarm chat")
+        raise NotFound("There is no session to continue yet.", hint="To begin one: swarm chat")
     if named := await archive.named(id, agent):
         return named
     raise NotFound(

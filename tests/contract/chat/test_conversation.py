@@ -79,7 +79,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("Hello you[^❯]*❯ ")
         person.forget()
         person.type(CTRL_C)
-        await person.says("once more leaves")
+        await person.says("again or Ctrl-D to leave")
         person.type(CTRL_C)
         assert await person.exit_code() == 0
         turns = [ran.input for ran in assistant.ran]
