@@ -123,7 +123,7 @@ def check(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: 
     ]
     if found:
         raise ConfigurationError(
-            "; ".join(found), hint="Correct the name, or unset the variable; docs/configuration.md lists all variables."
+            "; ".join(found), hint="Correct the name, or unset it; docs/configuration.md lists all variables."
         )
 
 

@@ -155,14 +155,14 @@ def _on_crash(kind: type[BaseException], error: BaseException, trace: TracebackT
     """Logs an uncaught error, which ends the process, with a redacted traceback."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    _log.critical("The process ends by an error that nobody caught.", action="crash", exc_info=(kind, error, trace))
+    _log.critical("The process ends because of an uncaught error.", action="crash", exc_info=(kind, error, trace))
 
 
 def _on_thread_crash(crash: threading.ExceptHookArgs) -> None:
     if crash.exc_value is None or issubclass(crash.exc_type, SystemExit):
         return
     _log.critical(
-        "A thread ended by an error that nobody caught.",
+        "A thread ended because of an uncaught error.",
         action="crash",
         thread=crash.thread.name if crash.thread else None,
         exc_info=(crash.exc_type, crash.exc_value, crash.exc_traceback),

@@ -66,44 +66,48 @@ class _Instruments:
         self._doors()
         self._database()
         self.event_loop_lag_seconds = self._histogram(
-            "swarm_event_loop_lag_seconds", "How much later than wanted the event loop went on.", LAG_SECONDS
+            "swarm_event_loop_lag_seconds", "Delay of the event loop.", LAG_SECONDS
         )
 
     def _slack(self) -> None:
         self.slack_events = self._counter(
-            "swarm_slack_events_total", "Messages, edits and deletes that Slack told of.", "kind", "outcome"
+            "swarm_slack_events_total", "Messages, edits and deletions in events from Slack.", "kind", "outcome"
         )
         self.slack_event_seconds = self._histogram(
-            "swarm_slack_event_seconds", "From an event's arrival to its commit.", QUICK_SECONDS
+            "swarm_slack_event_seconds", "Time from an event's arrival to its commit.", QUICK_SECONDS
         )
         self.messages_routed = self._counter(
-            "swarm_messages_routed_total", "Messages by what routing decided, each once.", "outcome"
+            "swarm_messages_routed_total", "Messages by routing decision, each counted once.", "outcome"
         )
         self.slack_deaf = self._counter(
             "swarm_slack_deaf_total", "Connections to Slack that brought no events and were replaced."
         )
         self.slack_missed = self._counter(
-            "swarm_slack_missed_total", "Messages, edits and deletes that no event told of, read from Slack later."
+            "swarm_slack_missed_total",
+            "Messages, edits and deletions that were missed as events and read from Slack later.",
         )
         self.slack_calls = self._counter(
             "swarm_slack_calls_total", "Calls of Slack's Web API by result.", "method", "result"
         )
         self.slack_call_seconds = self._histogram(
-            "swarm_slack_call_seconds", "Calls of Slack's Web API, without the wait for their turn.",
+            "swarm_slack_call_seconds", "Duration of calls of Slack's Web API, without waiting for their turn.",
             PATIENT_SECONDS, "method",
         )  # fmt: skip
 
     def _work(self) -> None:
         self.polls_waiting = Gauge(
-            "swarm_polls_waiting", "Polls of agents that are open at this process.", registry=self._registry
+            "swarm_polls_waiting", "Agents' polls that are open in this process.", registry=self._registry
         )
-        self.triggers = self._counter("swarm_triggers_claimed_total", "Triggers handed out by kind.", "kind")
+        self.triggers = self._counter("swarm_triggers_claimed_total", "Claimed triggers by kind.", "kind")
         self.trigger_wait_seconds = self._histogram(
-            "swarm_trigger_wait_seconds", "From the storing of a trigger to its first claim.", PATIENT_SECONDS, "kind"
+            "swarm_trigger_wait_seconds",
+            "Time from the storing of a trigger to its first claim.",
+            PATIENT_SECONDS,
+            "kind",
         )
-        self.leases_ended = self._counter("swarm_leases_ended_total", "Leases by how they ended.", "how")
+        self.leases_ended = self._counter("swarm_leases_ended_total", "Ended leases by the way they ended.", "how")
         self.leases_refused = self._counter(
-            "swarm_leases_refused_total", "Renewals, releases and finishes with a lease that no longer holds."
+            "swarm_leases_refused_total", "Renewals, releases and finishes with a lease that is no longer valid."
         )
         self.changes = self._counter(
             "swarm_changes_total", "Changes of state as timelines record them, for example inbox.respond.", "change"
@@ -111,14 +115,14 @@ class _Instruments:
 
     def _deliveries(self) -> None:
         self.deliveries = self._counter(
-            "swarm_deliveries_total", "Deliveries to Slack that are over, by outcome.", "kind", "outcome"
+            "swarm_deliveries_total", "Finished deliveries to Slack, by outcome.", "kind", "outcome"
         )
         self.delivery_seconds = self._histogram(
-            "swarm_delivery_seconds", "From the wish for an effect in Slack until Slack had it.",
+            "swarm_delivery_seconds", "Time from the storing of a delivery until Slack has it.",
             PATIENT_SECONDS, "kind",
         )  # fmt: skip
         self.delivery_retries = self._counter(
-            "swarm_delivery_retries_total", "Deliveries that have to be tried or looked up once more.", "kind", "why"
+            "swarm_delivery_retries_total", "Deliveries that must be retried or looked up again.", "kind", "why"
         )
 
     def _doors(self) -> None:
@@ -126,7 +130,7 @@ class _Instruments:
             "swarm_http_requests_total", "HTTP requests by route template and status.", "method", "route", "status"
         )
         self.http_request_seconds = self._histogram(
-            "swarm_http_request_seconds", "HTTP requests by route template; /poll includes its wait.",
+            "swarm_http_request_seconds", "Duration of HTTP requests by route template; /poll includes its wait.",
             PATIENT_SECONDS, "route",
         )  # fmt: skip
         self.tool_calls = self._counter(
@@ -136,17 +140,17 @@ class _Instruments:
 
     def _database(self) -> None:
         self.database_calls = self._counter(
-            "swarm_database_calls_total", "Calls of the database by result.", "operation", "result"
+            "swarm_database_calls_total", "Database calls by result.", "operation", "result"
         )
         self.database_call_seconds = self._histogram(
-            "swarm_database_call_seconds", "Calls of the database, with their time in the queue.",
+            "swarm_database_call_seconds", "Duration of database calls, including time in the queue.",
             QUICK_SECONDS, "operation",
         )  # fmt: skip
         self.database_group_size = self._histogram(
-            "swarm_database_group_size", "Writes that shared one transaction and one commit.", GROUP_SIZES
+            "swarm_database_group_size", "Number of writes that shared one transaction and commit.", GROUP_SIZES
         )
         self.clock_steps = self._counter(
-            "swarm_clock_steps_total", "Times that the database's clock was set.", "direction"
+            "swarm_clock_steps_total", "Number of times that the database's clock was set.", "direction"
         )
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:

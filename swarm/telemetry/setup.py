@@ -26,18 +26,18 @@ from swarm.domain.watchers import Changed, DatabaseCall, ToolCall, Watcher, Watc
 from swarm.telemetry.metrics import Metrics
 
 GRAVE: Final = {
-    "delivery.fail": "A delivery to Slack has failed for good.",
-    "inbox.bury": "A message is given up; redrive it once the cause is gone.",
-    "inbox.lose": "A run lost its message, which is due again.",
-    "notice.drop": "News for an agent is dropped.",
-    "task.bury": "A task is given up; redrive it once the cause is gone.",
-    "task.lose": "A run lost its task, which is due again.",
+    "delivery.fail": "A delivery to Slack has permanently failed.",
+    "inbox.bury": "A message was set aside after its last attempt; redrive it once the cause is fixed.",
+    "inbox.lose": "A run lost its message, which is now due again.",
+    "notice.drop": "A notice for an agent was dropped.",
+    "task.bury": "A task was set aside after its last attempt; redrive it once the cause is fixed.",
+    "task.lose": "A run lost its task, which is now due again.",
 }
 """Changes that need an operator's attention."""
 
 NOTEWORTHY: Final = {
-    "agent.register": "An agent is registered.",
-    "agent.revoke": "An agent is removed.",
+    "agent.register": "An agent was registered.",
+    "agent.revoke": "An agent was removed.",
     "agent.rotate": "An agent has a new token.",
 }
 """Rare changes that people make."""

@@ -67,4 +67,4 @@ def test_a_home_of_somebody_else_that_is_open_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(Path, "chmod", refused)
     with pytest.raises(ConfigurationError, match="not permitted") as raised:
         home.prepare(Settings(home=folder))
-    assert "folder of your own" in str(raised.value.hint)
+    assert "your own folder" in str(raised.value.hint)

@@ -157,7 +157,7 @@ class _RunStream(StreamingResponse):
             async with aclosing(self._pieces):
                 await super().stream_response(patiently)
         except TimeoutError:  # the server closes the connection, since the answer is incomplete
-            _log.warning("A client takes nothing of an answer.", action="agent_run_stalled", run_id=self._run.id)
+            _log.warning("A client does not read its answer.", action="agent_run_stalled", run_id=self._run.id)
 
 
 async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: float) -> AsyncGenerator[bytes, None]:
@@ -237,31 +237,33 @@ class AguiDoor:
         return list(router.routes)
 
     async def start(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Ask a built-in agent, and get its answer as a stream."""
+        """Ask a built-in agent and get its answer as a stream."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, Start)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
         return await self._streamed(client, conversation, of_start(body, source), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Answer the agent's question, with which its last run in this conversation was interrupted."""
+        """Answer the question that interrupted the agent's last run in this conversation."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, Resume)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
         asked = self._runs.questions(conversation)
         if not asked:
-            raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {_CHAT}/stream/start.")
+            raise Conflict(
+                "The agent is not waiting for an answer in this conversation.", hint=f"Ask by {_CHAT}/stream/start."
+            )
         return await self._streamed(client, conversation, of_resume(body, source, asked), Dialect.CAIPE)
 
     async def cancel(self, request: Request) -> Response:
-        """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
+        """End one of your runs in a conversation. The run's stream ends with the outcome "cancelled"."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, AguiCancellation)
         agent = self._runs.named(body.agent_id, client.agent) if body.agent_id else None
         return Answer({"cancelled": self._runs.cancel(client.id, body.conversation_id, agent)})
 
     async def invoke(self, request: Request) -> Response:
-        """Ask a built-in agent, and get the whole answer within 60 seconds."""
+        """Ask a built-in agent and get the complete answer within 60 seconds."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, Start)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
@@ -276,7 +278,7 @@ class AguiDoor:
         return Answer(whole_answer(end) | ids)
 
     async def run(self, request: Request, agent: str) -> Response:
-        """Run a built-in agent by a RunAgentInput of AG-UI 1.0. The last messages of people are new."""
+        """Run a built-in agent with a RunAgentInput of AG-UI 1.0. People's last messages count as new."""
         client = await self._identities.client(request.scope)
         name = self._runs.named(agent, client.agent)
         body = await read_model(request, RunAgentInput)
@@ -287,7 +289,7 @@ class AguiDoor:
         return await self._streamed(client, conversation, run_input, Dialect.AGUI, body.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
-        """Whether a built-in agent could answer now; 503 if not."""
+        """Check whether a built-in agent can answer now. The status is 503 if not."""
         client = await self._identities.client(request.scope)
         shown = await self._shown(client, self._runs.named(agent, client.agent))
         if not shown["reachable"]:
@@ -295,7 +297,7 @@ class AguiDoor:
         return Answer(shown)
 
     async def everyone(self, request: Request) -> Response:
-        """The built-in agents that you may call, and whether each could answer now."""
+        """List the built-in agents that you may call, and whether each of them can answer now."""
         client = await self._identities.client(request.scope)
         shown = (self._shown(client, name) for name in self._runs.callable_by(client.agent))
         return Answer({"agents": await asyncio.gather(*shown)})

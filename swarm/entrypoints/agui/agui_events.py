@@ -223,7 +223,7 @@ def _plan(plan: PlanShown) -> dict[str, object]:
 _BROKEN: Final = "broken"
 """The error code of an interrupted run; a failed run has the agent's own code."""
 
-_NOTHING_ASKED: Final = Failed(message="The agent waits for an answer, but did not say to which question.")
+_NOTHING_ASKED: Final = Failed(message="The agent is waiting for an answer, but has not asked a question.")
 
 _SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
     AnswerKind.TEXT: {"type": "string"},
@@ -263,7 +263,7 @@ def whole_answer(end: RunEnd) -> dict[str, object]:
             return _refused("The agent finished without an answer.", "empty")
         case Interrupted(asked=asked):
             prompts = " ".join(one.prompt for one in asked if one.prompt)
-            return _refused(f"The agent has a question first: {prompts}".rstrip(": "), "interrupt")
+            return _refused(f"The agent has a question: {prompts}".rstrip(": "), "interrupt")
         case Cancelled():
             return _refused("The run was cancelled.", "cancelled")
         case Failed() | Broken():

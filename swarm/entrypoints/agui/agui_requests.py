@@ -29,7 +29,9 @@ _SOURCE: Final = "agui"
 """The source of a message whose client sends a context without a source."""
 
 _ConversationId = Annotated[str, Field(min_length=1, max_length=_ID_CHARACTERS)]
-_AgentName = Annotated[str | None, Field(max_length=_ID_CHARACTERS, description="A built-in agent; else the first.")]
+_AgentName = Annotated[
+    str | None, Field(max_length=_ID_CHARACTERS, description="A built-in agent; by default the first one.")
+]
 
 
 class ClientContext(BaseModel):
@@ -68,13 +70,16 @@ class Asking(BaseModel):
 
 
 class Start(Asking):
-    message: Annotated[str, Field(min_length=1, description="What the person said, as it is.")]
+    message: Annotated[str, Field(min_length=1, description="The person's message, unchanged.")]
 
 
 class Resume(Asking):
     form_data: Annotated[
         str | dict[str, Any],
-        Field(description="What the person filled in: an object, also as JSON text. Any other text is the answer."),
+        Field(
+            description="The values that the person entered, as an object or as JSON text. Any other text is the "
+            "answer itself."
+        ),
     ]
 
 
@@ -88,7 +93,9 @@ def origin(client: Client, conversation_id: str) -> Origin:
     operator."""
     is_terminal = conversation_id.startswith(_TERMINAL)
     if is_terminal and client.agent:
-        raise Forbidden(f"Conversations that begin with '{_TERMINAL}' are the operator's.", hint="Choose another id.")
+        raise Forbidden(
+            f"Only the operator may use conversations whose ids begin with '{_TERMINAL}'.", hint="Choose another id."
+        )
     return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client.id, client_name=client.name)
 
 
@@ -116,9 +123,7 @@ def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
     props = body.forwarded_props if isinstance(body.forwarded_props, dict) else {}
     history, new = _split(body.messages, is_resumed=bool(body.resume))
     if not new and not body.resume:
-        raise Invalid(
-            "There is no new message.", fields={"messages": "at least one message of a user, with text, at the end"}
-        )
+        raise Invalid("There is no new message.", fields={"messages": "at least one user message with text at the end"})
     raw = {one.id: one.raw for one in asked}
     trace_id = props.get("trace_id")
     return RunInput(
@@ -146,8 +151,8 @@ def check_tools(body: RunAgentInput) -> None:
     called."""
     if body.tools:
         raise Invalid(
-            "The agents here call tools of their own only, so a client's tools would never be called.",
-            hint="Send an empty list of tools; the operator gives agents tools (docs/built-in-agents.md).",
+            "These agents call only their own tools, so a client's tools would never be called.",
+            hint="Send an empty list of tools; the operator configures agents' tools (docs/built-in-agents.md).",
             fields={"tools": "[]"},
         )
 

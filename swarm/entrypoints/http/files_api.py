@@ -52,11 +52,11 @@ class AboutQuery(Input):
 class UploadQuery(Input):
     inbox_message_id: _Id = None
     task_id: _Id = None
-    name: Annotated[str, Field(max_length=1000, description="What the file is called; no path.")]
+    name: Annotated[str, Field(max_length=1000, description="The file's name, without a path.")]
     title: Annotated[str | None, Field(max_length=1000)] = None
-    comment: Annotated[str | None, Field(max_length=10_000, description="What to say with it.")] = None
+    comment: Annotated[str | None, Field(max_length=10_000, description="The text to post with the file.")] = None
     request_id: Annotated[
-        str | None, Field(min_length=1, max_length=200, description="A repeat with the same id does nothing.")
+        str | None, Field(min_length=1, max_length=200, description="A repeated request with the same id does nothing.")
     ] = None
 
 
@@ -85,13 +85,13 @@ class _FileRoutes:
         self._identities = identities
 
     async def download(self, request: Request, file_id: str, query: Annotated[AboutQuery, Query()]) -> Response:
-        """The content of an attachment of a thread that the calling agent takes part in."""
+        """Download an attachment of a thread in which the calling agent takes part."""
         agent = await self._identities.agent(request.scope)
         info, opened = await self._files.open(agent, ThreadReference(**query.model_dump()), file_id)
         return _Passing(info, opened)
 
     async def upload(self, request: Request, query: Annotated[UploadQuery, Query()], lease: _Lease = None) -> Response:
-        """Put the body, as a file, into the thread of an inbox message or a task. The message stays unanswered."""
+        """Upload the body as a file to the thread of an inbox message or a task. The message remains unanswered."""
         agent = await self._identities.agent(request.scope)
         refuse_unstorable(query.model_dump())
         shared = await self._uploads.upload(
@@ -141,7 +141,7 @@ def _size(request: Request) -> int:
     """Returns the size of the body. Raises BadRequest for a request without a size."""
     declared = request.headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
-        raise BadRequest("The request does not say how large the file is.", hint="Send the header Content-Length.")
+        raise BadRequest("The request does not specify the size of the file.", hint="Send the header Content-Length.")
     if len(declared) > _MAX_DIGITS:
         raise TooLarge()
     return int(declared)

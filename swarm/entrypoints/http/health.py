@@ -27,10 +27,10 @@ _DATABASE_SECONDS: Final = 5.0
 
 _PROBLEMS: Final = {
     "database": f"The database cannot be read, or does not answer within {_DATABASE_SECONDS:g} seconds.",
-    "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored three times more.",
-    "slack": "There is no connection to Slack, so no events come in; it is tried again and again.",
+    "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored up to three more times.",
+    "slack": "There is no connection to Slack, so no events arrive; the connection is retried continuously.",
 }
-_ELSE: Final = "It is not there."
+_ELSE: Final = "It is not available."
 
 _log = structlog.get_logger(__name__)
 
@@ -71,11 +71,12 @@ class _HealthRoutes:
         self._missing_before: list[str] = []
 
     async def healthz(self, request: Request) -> Response:
-        """The process lives."""
+        """Report that the process is alive."""
         return Answer({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """All needs are met and the database can store; else 503, with the unmet needs."""
+        """Report whether all needs are met and the database can store data. If not, the status is 503, with the unmet
+        needs."""
         (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)

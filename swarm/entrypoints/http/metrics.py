@@ -76,7 +76,7 @@ class MetricsDoor:
         return [Route(_METRICS_PATH, self.metrics, methods=["GET"], include_in_schema=False)]
 
     async def metrics(self, request: Request) -> Response:
-        """All figures, in the scraper's preferred format."""
+        """Return all metrics in the scraper's preferred format."""
         await self._check(request.scope)
         encode, content_type = _encoder(request.headers.get("accept", ""))
         figures, not_stored = await asyncio.gather(self._read(), self._overview.why_not_stored())
@@ -165,8 +165,8 @@ class ScrapeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._counted.collect()
-        yield _gauge("swarm_ready", "1 where this part is there, as in /readyz.", "part", self._ready.items())
-        yield _gauge("swarm_elected", "1 where this process holds the office.", "role", self._offices.items())
+        yield _gauge("swarm_ready", "1 if this need is met, as in /readyz.", "part", self._ready.items())
+        yield _gauge("swarm_elected", "1 if this process holds the office.", "role", self._offices.items())
         if self._figures:
             yield from _backlog(self._figures)
 
@@ -180,13 +180,15 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
 
 
 def _backlog(figures: Figures) -> Iterator[GaugeMetricFamily]:
-    yield _number("swarm_inbox_unread", "Inbox messages that nobody has claimed.", figures.inbox_unread)
-    yield _number("swarm_inbox_dead", "Inbox messages that were given up (dead letters).", figures.inbox_dead)
+    yield _number("swarm_inbox_unread", "Inbox messages that no agent has claimed.", figures.inbox_unread)
+    yield _number(
+        "swarm_inbox_dead", "Inbox messages set aside after their last attempt (dead letters).", figures.inbox_dead
+    )
     yield _number(
         "swarm_inbox_oldest_unread_seconds", "Age of the oldest unread inbox message.", figures.oldest_unread_seconds
     )
     yield _gauge("swarm_tasks", "Tasks that are open or dead.", "status", figures.tasks.items())
-    yield _gauge("swarm_deliveries_open", "Deliveries that are not over.", "status", figures.deliveries.items())
+    yield _gauge("swarm_deliveries_open", "Deliveries that have not ended.", "status", figures.deliveries.items())
     agents = GaugeMetricFamily("swarm_agents", "Registered agents.", labels=["role", "state"])
     for (role, online), count in figures.agents.items():
         agents.add_metric([role, "online" if online else "offline"], count)

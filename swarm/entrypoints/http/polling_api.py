@@ -155,7 +155,7 @@ def _parse_poll(query: bytes) -> PollRequest:
         return PollRequest()
     said = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     given = dict(said)
-    problems = {name: "there is no such parameter" for name in given if name not in _EXPECTED}
+    problems = {name: "this parameter does not exist" for name in given if name not in _EXPECTED}
     if len(given) < len(said):
         problems |= {name: "once only" for name, _ in said if sum(other == name for other, _ in said) > 1}
     problems |= {name: _EXPECTED[name] for name, value in given.items() if name in _EXPECTED and not _fits(name, value)}

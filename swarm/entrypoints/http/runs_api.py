@@ -20,7 +20,7 @@ from swarm.services.builtin.model_usage import MOST_DAYS, ModelUsageLog
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 _Purpose = Annotated[
-    UsagePurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")
+    UsagePurpose | None, Field(description="Only runs for this purpose: an answer, or a summary of a session.")
 ]
 
 
@@ -32,7 +32,7 @@ class RunsQuery(Input):
 
 
 class UsageQuery(Input):
-    days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="So many days in UTC, today included.")] = 30
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="The number of days in UTC, including today.")] = 30
     purpose: _Purpose = None
 
 
@@ -101,13 +101,13 @@ class _RunRoutes:
         self._identities = identities
 
     async def runs(self, request: Request, query: Annotated[RunsQuery, Query()]) -> Response:
-        """The latest runs of built-in agents, newest first, each with its usage: answers and summaries."""
+        """List the latest runs of built-in agents (answers and summaries), newest first, each with its usage."""
         await self._identities.operator(request.scope)
         runs = await self._model_runs.latest(query.agent, query.limit, query.before, purpose=query.purpose)
         return Answer({"runs": [_run_row(run) for run in runs]})
 
     async def usage(self, request: Request, query: Annotated[UsageQuery, Query()]) -> Response:
-        """The usage of built-in agents, by day, agent and model, newest day first."""
+        """Return the usage of built-in agents by day, agent and model, newest day first."""
         await self._identities.operator(request.scope)
         totals = await self._model_runs.usage(query.days, purpose=query.purpose)
         return Answer({"usage": [_usage_row(total) for total in totals]})

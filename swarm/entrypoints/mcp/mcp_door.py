@@ -35,8 +35,8 @@ _BATCH: Final = {
     "id": None,
     "error": {
         "code": -32600,  # Invalid Request
-        "message": "This is a JSON-RPC batch, and MCP has had none since 2025-06-18. Send each message in a request of "
-        "its own.",
+        "message": "This is a JSON-RPC batch, which MCP has not supported since 2025-06-18. "
+        "Send each message in a separate request.",
     },
 }
 

@@ -41,9 +41,8 @@ ERROR: Final = "swarm/error"
 """The key in ``_meta`` for an error's data (code, message, hint, fields) in a result with ``isError``."""
 
 _INSTRUCTIONS: Final = (
-    "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
-    "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
-    "writes."
+    "The tools of a team that works behind one Slack app. You get work by polling, and answer people with slack-reply "
+    "or slack-stream. Pass the lease token from your prompt as lease_token to every tool that makes changes."
 )
 
 

@@ -140,7 +140,7 @@ class SlackDoor:
             await self._socket.replace()
         elif self._hearing:
             _log.warning(
-                "Slack's events do not arrive at /slack/events: check the app's request URL and the proxy.",
+                "Slack's events are not arriving at /slack/events. Check the app's request URL and the proxy.",
                 action="slack_deaf",
             )
             await self._hearing.connected()
@@ -192,7 +192,9 @@ class SlackDoor:
         try:
             await send_async_response(client, request, response, time.time())
         except ConnectionError as error:  # stored events are safe, and Slack sends the others again
-            _log.warning("An acknowledgement was lost with its connection.", action="slack_ack_lost", error=str(error))
+            _log.warning(
+                "An acknowledgement was lost because its connection closed.", action="slack_ack_lost", error=str(error)
+            )
 
     async def _on_http_request(self, request: Request) -> Response:
         try:
@@ -313,7 +315,7 @@ class _Events(AsyncMiddleware):
         try:
             words = await self._press(press)
         except Exception:  # noqa: BLE001  the person should see any failure
-            _log.exception("A press of a button was not handled.", action="slack_press_failed", button=press.action_id)
+            _log.exception("A button press was not handled.", action="slack_press_failed", button=press.action_id)
             return BoltResponse(status=500)
         if words:
             with contextlib.suppress(TimeoutError):  # the acknowledgement is more important
@@ -328,7 +330,9 @@ def _refusal(error: SwarmError) -> BoltResponse:
 
 def _without_command(command: str) -> BoltResponse:
     """Answers a slash command. The app has no commands yet, and silence would look as if the command had worked."""
-    text = f"{safe(command)} does nothing: I have no commands. Mention me in a message, or write me a direct message."
+    text = (
+        f"{safe(command)} does nothing, since I have no commands. Mention me in a message, or send me a direct message."
+    )
     return _json(200, {"response_type": "ephemeral", "text": text})
 
 
@@ -351,11 +355,11 @@ def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
     try:
         request = build()
     except _MALFORMED_FOR_BOLT as error:
-        raise BadRequest("The body is not a payload of Slack's.") from error
+        raise BadRequest("The body is not a payload from Slack.") from error
     if not request.body:
         raise BadRequest("The body is empty.")
     if not isinstance(request.body.get("event", {}), dict):
-        raise BadRequest("The event in the body is no object.")
+        raise BadRequest("The event in the body is not an object.")
     return request
 
 

@@ -70,7 +70,7 @@ class Access:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         # Browsers always send a Host header; probes with HTTP/1.0 may not.
         if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
-            return _bad_request("A request has one Host header.")
+            return _bad_request("A request must have exactly one Host header.")
         host = hosts[0].decode("latin-1").lower() if hosts else ""
         if hosts and not self._answers(host):
             return self._other_host()
@@ -97,7 +97,7 @@ class Access:
 
     def _other_host(self) -> Refusal:
         return _forbidden(
-            "The Host header names no host of this server.",
+            "The Host header does not name a host of this server.",
             f"Use an address that it listens on, or add the name to {self.hosts_option}.",
         )
 
@@ -124,7 +124,8 @@ class Access:
     def _other_path(self) -> Refusal:
         paths = " and ".join(f"{path}*" for path in self.origin_paths)
         return _forbidden(
-            f"Pages of {self.origins_option} may call {paths} only.", "Call this from a program, which sends no Origin."
+            f"Pages of {self.origins_option} may call {paths} only.",
+            "Call this route from a program, which sends no Origin header.",
         )
 
 
@@ -149,7 +150,7 @@ def checked_host(text: str) -> str:
         return bare
     if not _NAME.fullmatch(host.removeprefix("*.")):
         raise ValueError(
-            f"'{text}' is no host; a name without scheme and port is expected, such as swarm.example.org "
+            f"'{text}' is not a valid host; a name without scheme and port is expected, such as swarm.example.org "
             "or *.example.org"
         )
     return host
@@ -169,7 +170,7 @@ def checked_origin(text: str) -> str:
     is_host = bool(_NAME.fullmatch(host)) or _address(bare) is not None
     if parts.scheme not in _DEFAULT_PORTS or not is_host or origin != f"{parts.scheme}://{parts.netloc}":
         raise ValueError(
-            f"'{text}' is no origin; scheme, host and port are expected, such as https://chat.example.org "
+            f"'{text}' is not a valid origin; scheme, host and port are expected, such as https://chat.example.org "
             "or http://localhost:3000"
         )
     return f"{parts.scheme}://{_without_default_port(parts.scheme, parts.netloc)}"

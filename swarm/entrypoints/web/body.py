@@ -76,7 +76,7 @@ def refuse_unstorable(content: object) -> None:
         if not storable(text):
             field = place[:_MAX_SHOWN_PATH] or "body"
             raise Invalid(
-                "The text has characters that cannot be stored.",
+                "The text contains characters that cannot be stored.",
                 fields={field if storable(field) else "body": "text without NUL and without lone surrogates"},
             )
 

@@ -29,7 +29,7 @@ from swarm.domain.errors import (
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import CALL
 
-INTERNAL_MESSAGE: Final = "Something went wrong inside the coordinator; its log says what."
+INTERNAL_MESSAGE: Final = "Something went wrong in the coordinator; see its log."
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -37,17 +37,17 @@ _log = structlog.get_logger(__name__)
 
 
 class MethodNotAllowed(BadRequest):
-    """This route does not know that method."""
+    """This route does not support that method."""
 
     status = 405
 
     def __init__(self, allowed: str) -> None:
-        super().__init__(f"This route knows {allowed} only.")
+        super().__init__(f"This route supports only {allowed}.")
         self.allowed = allowed
 
 
 class RequestTimeout(BadRequest):
-    """The body of the request did not come in time."""
+    """The body of the request did not arrive in time."""
 
     status = 408
 
@@ -101,7 +101,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if b"%00" in scope["query_string"] or "\0" in scope["path"]:
-            await answer(Invalid("The address has a NUL character.", fields={"url": "no %00"}))(scope, receive, send)
+            await answer(Invalid("The address contains a NUL character.", fields={"url": "no %00"}))(
+                scope, receive, send
+            )
             return
         sending = _Sending(send)
         try:
@@ -165,7 +167,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Answer:
 def _refusal(request: Request, error: HTTPException) -> SwarmError:
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            return NotFound("There is no such route.", hint="GET /openapi.json lists what there is.")
+            return NotFound("This route does not exist.", hint="GET /openapi.json lists all routes.")
         case HTTPStatus.METHOD_NOT_ALLOWED:
             return MethodNotAllowed(", ".join(_allowed_methods(request)))
         case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -198,5 +200,5 @@ def _field(place: Sequence[Any]) -> str:
 
 def _expectation(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        return "there is no such field"
+        return "this field does not exist"
     return str(problem["msg"])

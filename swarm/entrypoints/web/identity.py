@@ -111,7 +111,7 @@ class Identities:
             return None
         if isinstance(who, Agent) and who.role is Role.LEAD:
             return who
-        raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
+        raise Forbidden("This route is for the operator and for leads.", hint="Workers use the MCP tools.")
 
     async def client(self, scope: Scope) -> Client:
         """Returns the client of built-in agents: an agent or the operator. Raises Unauthorized, or Forbidden for other
@@ -124,7 +124,9 @@ class Identities:
             return Client()
         if isinstance(who, Agent) and who.name != OPERATOR:
             return Client(agent=who, call=scope[CALL])
-        raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
+        raise Forbidden(
+            "This route is for agents and for the operator.", hint="Use the token of an agent with a different name."
+        )
 
     async def registrar(self, scope: Scope) -> Office:
         """Returns whether the caller is the operator or the holder of the enrolment key. Raises Unauthorized, or

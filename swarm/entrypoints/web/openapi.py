@@ -61,16 +61,16 @@ def _hot_paths() -> dict[str, Any]:
     """Returns the descriptions of ``/poll`` and ``/leases/…``."""
     return {
         "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},
-        "/leases/renew": _post("Prolong leases, and hear the news", Renewal, RenewedShape),
-        "/leases/release": _post("Give work back; no attempt is counted", Release, Released),
+        "/leases/renew": _post("Renew leases, and receive notices", Renewal, RenewedShape),
+        "/leases/release": _post("Give work back without counting an attempt", Release, Released),
         "/leases/finish": _post("End work", Finish, FinishedShape, 409),
     }
 
 
 _POLL: Final[dict[str, Any]] = {
     "tags": ["agent"],
-    "summary": "Lease what is due to me, or wait for it",
-    "description": "An empty list when nothing came. A client that goes away while it waits gets nothing claimed.",
+    "summary": "Lease the work that is due, or wait for work",
+    "description": "Empty if no work became due. If a client disconnects while waiting, nothing is claimed.",
     "parameters": [
         {
             "name": "wait_seconds",
@@ -81,7 +81,7 @@ _POLL: Final[dict[str, Any]] = {
         {
             "name": "hold",
             "in": "query",
-            "description": "Keep the lease, and with it the thread, until it is finished, also when all is answered.",
+            "description": "Keep the lease and its thread until the lease is finished, even if everything is answered.",
             "schema": {"type": "boolean", "default": False},
         },
     ],

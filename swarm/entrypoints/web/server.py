@@ -196,7 +196,7 @@ class HttpProtocol(HttpToolsProtocol):
             super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refusal(status=400, code="bad_request", message="This is no valid HTTP request.", hint=msg))
+        self._refuse(Refusal(status=400, code="bad_request", message="This is not a valid HTTP request.", hint=msg))
 
     def _unsupported_upgrade_warning(self) -> None:
         """Logs nothing. A client that offers another protocol simply gets an HTTP/1.1 response."""
@@ -303,8 +303,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 _BUSY: Final = Refusal(
     status=503,
     code="unavailable",
-    message="There are too many connections.",
-    hint="Close those that you do not need, and try again.",
+    message="Too many connections are open.",
+    hint="Close connections that you do not need, and try again.",
     retry_after_seconds=1,
 )
 
@@ -314,7 +314,7 @@ def _head_too_large(limits: ConnectionLimits) -> Refusal:
         status=431,
         code="bad_request",
         message="The address and the header fields are too large.",
-        hint=f"Together they have at most {limits.head_bytes} bytes.",
+        hint=f"Together they may have at most {limits.head_bytes} bytes.",
     )
 
 
@@ -322,7 +322,7 @@ def _slow_head(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=408,
         code="bad_request",
-        message="The head of the request did not come in time.",
+        message="The head of the request did not arrive in time.",
         hint=f"Send it within {limits.head_seconds:g} seconds.",
     )
 
@@ -331,6 +331,6 @@ def _slow_body(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=408,
         code="bad_request",
-        message="The body of the request comes too slowly.",
+        message="The body of the request arrives too slowly.",
         hint=f"Send at least {limits.body_window_bytes} bytes, or the rest, in {limits.body_window_seconds:g} seconds.",
     )

@@ -110,7 +110,7 @@ async def test_a_session_is_found_again_shown_and_gone_on_with(
         ],
     )
     async with terminal("--resume", env=env, cwd=tmp_path) as person:
-        await person.says("/help tells")
+        await person.says("/help lists")
         person.type("/help" + ENTER)  # before the session is shown, and long before a line is read
         shown = await person.says("A right to work.")
         assert "✓ search" in shown
