@@ -97,7 +97,7 @@ class Connection:
             raise BenchError(f"{method} {path} was not answered within {_ANSWER_SECONDS} s") from error
         except (asyncio.IncompleteReadError, OSError) as error:
             self.close()
-            raise BenchError(f"the coordinator hung up: {error}") from error
+            raise BenchError(f"the coordinator closed the connection: {error}") from error
         return Answer(status=int(answer[9:12]), body=found, at=time.time())
 
     def close(self) -> None:

@@ -361,7 +361,7 @@ async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, floa
         await database.write(finished, 0, rows, _AGENTS)
         await database.write(due, rows, plan.claims, _AGENTS)
         await database.write(analyse)
-        say(f"{rows:,} finished rows are there after {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
+        say(f"{rows:,} finished rows were inserted in {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
         inner, outer = [], []
         for number in range(rows, rows + plan.claims):  # the numbers of the due messages
             begun = time.perf_counter()

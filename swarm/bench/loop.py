@@ -36,7 +36,7 @@ async def _start(plan: LoopPlan, say: Say) -> list[Figure]:
     figure = partial(Figure, "start")
     async with stage(plan) as (_, processes):
         await processes.settled()
-        say(f"nothing happens for {plan.seconds:g} s")
+        say(f"idle for {plan.seconds:g} s")
         async with processes.window() as window:
             await asyncio.sleep(plan.seconds)
         (member,) = processes.members
@@ -57,7 +57,7 @@ async def _events(plan: LoopPlan, say: Say) -> list[Figure]:
         say(f"{plan.events_per_second} events/s for {plan.seconds:g} s")
         async with processes.window() as steady:
             waits = await steadily(lambda _: slack.send(text), plan.seconds, plan.events_per_second)
-        say(f"as many as are acknowledged, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
+        say(f"maximum rate of acknowledged events, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
         async with processes.window() as window:
             count = await constantly(lambda: slack.send(text), plan.seconds, plan.events_in_flight)
         stored = (await processes.backlog())["inbox_unread"]
@@ -328,9 +328,11 @@ def chosen(plan: LoopPlan) -> dict[str, Measure]:
     """
     wanted = {name.strip() for name in plan.only.split(",") if name.strip()}
     if unknown := sorted(wanted - MEASUREMENTS.keys()):
-        raise BenchError(f"there is no measurement {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}")
+        raise BenchError(
+            f"there is no measurement {', '.join(unknown)}; the measurements are {', '.join(MEASUREMENTS)}"
+        )
     barred = _OF_ONE if plan.processes > 1 else frozenset()
     if idle := sorted(wanted & barred):
-        raise BenchError(f"{', '.join(idle)} is not for several coordinators; leave --processes out")
+        raise BenchError(f"{', '.join(idle)} is not available for several coordinators; leave out --processes")
     names = [name for name in MEASUREMENTS if name in (wanted or MEASUREMENTS.keys() - barred)]
     return {name: partial(MEASUREMENTS[name], plan) for name in names}

@@ -125,11 +125,11 @@ def judge(asked: Sequence[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]
     return [
         none("messages without an end", sum(not answered[m.name] and m.name not in failed for m in asked)),
         none("messages with two ends", sum(answered[m.name] + (m.name in failed) > 1 for m in asked)),
-        none("answers in no thread of theirs", _strays(asked, log)),
-        none("answers that people see not once", sum(said[m.name] != 1 for m in ended)),
+        none("answers outside their own thread", _strays(asked, log)),
+        none("answers that people do not see exactly once", sum(said[m.name] != 1 for m in ended)),
         none("texts posted twice", sum(count - 1 for count in log.texts.values())),
         none("answered messages without exactly one ✅", _wrong_marks(ended, log, seen)),
-        none("failures of which the thread was not told once", abs(len(failed) - log.failed)),
+        none("failures not reported exactly once in their thread", abs(len(failed) - log.failed)),
         info("messages that ended with a failure notice", len(failed)),
     ]
 
@@ -311,7 +311,7 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
     counts = {
         "messages said": len(storm.asked),
         "threads": len(storm.roots),
-        "events told to the app": events,
+        "events sent to the app": events,
         "events told twice": doubled,
         "agents killed": agents.kills,
         "leases that expired": await processes.expired_leases(),
@@ -367,7 +367,7 @@ class _Crowd:
     def check(self) -> None:
         """Raises BenchError if an agent has ended by itself, since the storm would no longer be as planned."""
         if ended := [process.code for process in self._running.values() if process.ended.is_set()]:
-            raise BenchError(f"an agent ended by itself, with {ended[0]}{last_words(self._log)}")
+            raise BenchError(f"an agent ended unexpectedly, with exit code {ended[0]}{last_words(self._log)}")
 
     async def stop(self) -> None:
         """Ends all of them."""

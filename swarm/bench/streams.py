@@ -248,8 +248,8 @@ def _calls(part: Part) -> Iterator[Figure]:
     yield figure("answers streamed", streamed, "")
     yield figure("answers posted, since no stream was free", len(part.asked) - streamed, "")
     yield figure("appends an answer", counts["chat.appendStream"] / len(part.asked), "")
-    yield figure("calls an answer, all methods", counts.total() / len(part.asked), "")
-    yield figure("calls a second, all methods", counts.total() / part.window.seconds, "")
+    yield figure("calls per answer, all methods", counts.total() / len(part.asked), "")
+    yield figure("calls per second, all methods", counts.total() / part.window.seconds, "")
     yield figure("from the first message to the last text", part.window.seconds, "s")
 
 
@@ -262,7 +262,7 @@ def _faults(part: Part) -> Iterator[Figure]:
     yield figure("deltas shown twice", sum(doubled for _, doubled, _ in part.faults))
     yield figure("answers whose text differs", sum(differs for _, _, differs in part.faults))
     runs = sum(len(part.sent.get(one.order.stream, ())) for one in part.asked)
-    yield figure("runs more or fewer than answers", abs(runs - len(part.asked)))
+    yield figure("difference between runs and answers", abs(runs - len(part.asked)))
 
 
 def _process(part: Part) -> Iterator[Figure]:
@@ -271,8 +271,8 @@ def _process(part: Part) -> Iterator[Figure]:
     figure = partial(Figure, part.name)
     yield figure("event loop lag, p50", 1_000 * part.lag.percentile(0.5), "ms")
     yield figure("event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", target=20.0)
-    yield figure("the same of the measuring loop beside it, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
-    yield figure("processor of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
+    yield figure("the same for the measuring process, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
+    yield figure("processor time of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
     yield from part.window.figures(part.name)
 
 
@@ -343,7 +343,7 @@ class _Bench:
             if time.time() > until:
                 shown = {number for message in messages for _, number in marks_in(message["text"])}
                 lost = [number for number in range(one.order.deltas) if number not in shown]
-                self.say(f"s{one.order.stream} in {one.channel}, {one.ts}, is not whole; not shown: {lost}")
+                self.say(f"s{one.order.stream} in {one.channel}, {one.ts}, is incomplete; not shown: {lost}")
                 return found
             await asyncio.sleep(_LOOK_SECONDS)
 

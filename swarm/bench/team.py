@@ -88,7 +88,7 @@ class _People:
     def check(self) -> None:
         """Raises BenchError for surplus results, which would make the figures meaningless."""
         if self._surplus:
-            raise BenchError(f"said more than once: {', '.join(self._surplus[:10])}")
+            raise BenchError(f"posted more than once: {', '.join(self._surplus[:10])}")
 
 
 @asynccontextmanager

@@ -99,19 +99,19 @@ def judge(scenario: Scenario, record: Record, limits: Limits | None = None) -> t
 
 
 def content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """People are shown an answer of more than a word."""
+    """People see an answer of more than one word."""
     length = min(len(record.text.strip()), len(record.said.strip()))  # a note about a failure is no answer
     return Seen(
         passed=length > scenario.longer_than_characters,
         expected=f"more than {scenario.longer_than_characters} characters in Slack",
         seen=f"{length} characters: {_excerpt(record.text)}" if length else f"no text; {_ending(record.outcome)}",
-        hint="Say the answer in TEXT_MESSAGE_CONTENT events, or as the result of RUN_FINISHED. Text between a"
-        " NAMESPACE_CONTEXT with a namespace and the next one without counts as a sub-agent's and is left out.",
+        hint="Send the answer in TEXT_MESSAGE_CONTENT events, or as the result of RUN_FINISHED. Text between a "
+        "NAMESPACE_CONTEXT with a namespace and the next one without a namespace is a sub-agent's and is omitted.",
     )
 
 
 def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """A stream is opened with the first text or tool, while the agent is at work, and soon enough."""
+    """A stream is opened with the first text or tool, while the agent is working, and soon enough."""
     opened = next((call for call in record.calls if call.ok and call.method == OPENS), None)
     waited = opened.at - record.asked_at if opened else 0.0
     is_early = opened is not None and opened.at <= record.over_at
@@ -119,13 +119,13 @@ def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=is_early and waited <= limits.first_sign_seconds,
         expected=f"{OPENS} within {limits.first_sign_seconds:g} s of the question, and before the run's end",
         seen=f"after {waited:.1f} s; the run ended after {_lasted(record)}" if opened else f"no {OPENS}",
-        hint="A stream opens with the first TEXT_MESSAGE_CONTENT or TOOL_CALL_START. Send one of them as soon as"
-        " there is anything to tell, not only when the answer is complete.",
+        hint="A stream opens with the first TEXT_MESSAGE_CONTENT or TOOL_CALL_START. Send one of them as soon as "
+        "there is something to show, not only when the answer is complete.",
     )
 
 
 def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """Text reaches Slack before the agent's last text, and keeps coming while the agent writes."""
+    """Text reaches Slack before the agent's last text, and continues to arrive while the agent writes."""
     before_end = [call for call in record.text_calls if call.at <= record.over_at]
     first, last = (record.pieces[0].at, record.pieces[-1].at) if record.pieces else (0.0, 0.0)
     wanted = max(1, min(MOST_CALLS, int((last - first) / SECONDS_PER_CALL), len(record.pieces) // 2))
@@ -136,7 +136,7 @@ def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         expected=f"text in Slack before the last piece comes, in at least {_count(wanted, 'call')} before the run ends",
         seen=f"{spoke}; {_count(len(before_end), 'call')} with text before the end, {_first_call(record, last)}",
         hint="Forward the model's tokens as they come, each in its own TEXT_MESSAGE_CONTENT, and flush the response"
-        " after each: a proxy or a framework that buffers looks just like this.",
+        " after each: a buffering proxy or framework has the same effect.",
     )
 
 
@@ -153,12 +153,12 @@ def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """The answer ends properly: the whole text is shown, with the footer below, and nothing changes afterwards."""
+    """The answer ends properly: the complete text is shown with the footer below it, and nothing changes afterwards."""
     wrong = _unlatched(record)
     return Seen(
         passed=not wrong,
-        expected="a run that finishes, everything it said in closed messages with a footer, no change afterwards",
-        seen=wrong or "closed, whole, and unchanged since",
+        expected="a finished run, with its complete text in closed messages with a footer, and no change afterwards",
+        seen=wrong or "closed, complete, and unchanged since",
         hint="End every run with RUN_FINISHED, or with RUN_ERROR if it failed, and only then close the connection."
         " A slow agent gets more time with --timeout-seconds.",
     )
@@ -170,7 +170,7 @@ def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=not record.tools,
         expected="no tool",
         seen=_tools(record),
-        hint="Small talk and what is not the agent's business need no tool: say so in its instructions.",
+        hint="Small talk and questions outside the agent's task need no tool; say so in its instructions.",
     )
 
 
@@ -181,8 +181,8 @@ def tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=bool(record.tools) and cards > 0,
         expected="at least one tool, shown as a card",
         seen=f"{_tools(record)}; {_count(cards, 'card')} in Slack",
-        hint="Send TOOL_CALL_START, TOOL_CALL_END and TOOL_CALL_RESULT for each search. If the agent did answer"
-        " without one, its instructions should make it look things up.",
+        hint="Send TOOL_CALL_START, TOOL_CALL_END and TOOL_CALL_RESULT for each search. If the agent answered "
+        "without a tool, its instructions should tell it to look things up.",
     )
 
 
@@ -192,8 +192,8 @@ def chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=len(record.text_calls) >= CHUNKS,
         expected=f"the text in {CHUNKS} or more calls",
         seen=f"{_count(len(record.text_calls), 'call')} with text, of {_count(len(record.pieces), 'piece')} that came",
-        hint="Many small TEXT_MESSAGE_CONTENT events, sent while the model writes, let the answer grow; an answer that"
-        " is complete within less than a second arrives almost at once.",
+        hint="Many small TEXT_MESSAGE_CONTENT events, sent while the model writes, make the answer grow; an answer "
+        "that is complete in less than a second arrives almost at once.",
     )
 
 
@@ -218,7 +218,7 @@ def _unlatched(record: Record) -> str:
     if not (record.messages and record.messages[-1].has_footer):
         return "there is no footer below the last message"
     if record.messages_later != record.messages or _changed_after_footer(record):
-        return "it changed after it had been closed"
+        return "it changed after it was closed"
     said, shown = words(record.said), words(record.markdown)
     if said != shown:
         return f"not the agent's words: {len(said)} characters of them came, {len(shown)} are in Slack"

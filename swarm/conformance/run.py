@@ -71,7 +71,7 @@ class Examination:
         if not health.reachable:
             raise Unavailable(
                 f"The agent {self._name} cannot be examined: {health.detail}.",
-                hint="Start it, and look at --agent, --dialect and --token.",
+                hint="Start the agent, and check --agent, --dialect and --token.",
             )
 
     async def run(self, scenario: Scenario) -> Result:
@@ -122,7 +122,7 @@ class Examination:
             await self._slack.gateway.ready(delivery)
             answer = await self._slack.gateway.deliver(replace(delivery, closing=below, place=place))
             if not isinstance(answer, DeliveryAccepted):
-                raise Unavailable(f"The twin did not take a post: {answer}.")
+                raise Unavailable(f"The twin did not accept a post: {answer}.")
 
 
 async def examine(

@@ -47,7 +47,7 @@ def divide(
 ) -> Number:
     """Divide the first number by the second."""
     if b == 0:
-        raise ToolError("nothing can be divided by 0; give another number")
+        raise ToolError("division by 0 is not possible; give another number")
     return _plain(a / b)
 
 

@@ -29,7 +29,7 @@ DEATH_SECONDS: Final = 2
 """The time after a failed call within which the end of a part may still explain the failure."""
 
 AGENTS: Final = (
-    ("lead", "lead", "Answers by rules, and hands work to the workers; a stand-in for a real agent."),
+    ("lead", "lead", "Answers by rules, and delegates work to the workers; represents a real agent."),
     ("counter", "worker", "Counts lines of code in the folder where the demo was started."),
     ("finder", "worker", "Finds words in the files of that folder."),
 )
@@ -168,7 +168,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
         WRITER, ["swarm.demo.agents.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()}
     )
     if is_scripted:
-        _say("starting rules in place of a model; set LLM_MODEL and a key to have a real one")
+        _say("starting rules instead of a model; set LLM_MODEL and a key to use a real model")
         await parts.start("model", ["swarm.demo.rules.model_server"], {"MODEL_PORT": str(demo.model_port)})
         await _until(parts, demo.model_url, "The model")
     await _until(parts, demo.writer_url, "The writer")
@@ -321,9 +321,11 @@ async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, d
     except httpx2.HTTPError as error:
         raise await _reason(parts, error) from error
     if answer.status_code == httpx2.codes.UNAUTHORIZED:
-        raise NotReady("The coordinator refuses the operator token; is another SWARM_OPERATOR_TOKEN in a .env file?")
+        raise NotReady(
+            "The coordinator refuses the operator token; does a .env file contain another SWARM_OPERATOR_TOKEN?"
+        )
     if not answer.is_success:
-        raise NotReady(f"The coordinator did not take the agent {name}: HTTP {answer.status_code}.")
+        raise NotReady(f"The coordinator did not accept the agent {name}: HTTP {answer.status_code}.")
     return str(answer.json()["token"])
 
 

@@ -52,7 +52,7 @@ def write(path: Path, *, own: Path, wanted: Wanted) -> None:
         "url": wanted.writer_url,
         "role": "worker",
         "description": "Writes about the repository, and streams what it writes.",
-        "footer": "a rule-driven program, no model",
+        "footer": "a rule-driven program, not a model",
     }
     tools = _section(settings, own, "tools")
     if wanted.work_tree and not tools.get("work_tree"):

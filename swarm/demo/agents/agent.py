@@ -33,9 +33,11 @@ _JOBS: Final = (
 """The patterns of requests, each with the worker and the title of the task."""
 
 _HELP: Final = (
-    "I am a small rule-driven program, no model. I answer `hello`, `what time is it?` and `repeat after me: …` myself, "
-    "and hand work to my workers: `how many lines of Python are in this repository?` (the counter), `find Ingest` (the "
-    "finder). While one of them works, what you write in the thread reaches it without a mention; `stop` stops it."
+    "I am a small rule-driven program, not a model. I answer `hello`, `what time is it?` and `repeat after me: …` "
+    "myself, "
+    "and delegate other work to my workers: `how many lines of Python are in this repository?` (the counter), `find "
+    "Ingest` (the "
+    "finder). While a worker is working, your messages in the thread reach it without a mention; `stop` stops it."
 )
 
 
@@ -52,7 +54,7 @@ class Lead:
             case "slack_inbox_message":
                 await self._answer(trigger, tools)
             case "task_returned":
-                await tools.call("cancel-task", task_id=task["id"], reason=f"{task['title']}: its worker has gone")
+                await tools.call("cancel-task", task_id=task["id"], reason=f"{task['title']}: its worker was removed")
             case _:
                 pass  # the worker itself has posted the end of its task
 
@@ -76,11 +78,11 @@ class Lead:
             )
         except Refused as refused:
             await tools.call(
-                "slack-reply", inbox_message_id=inbox_message["id"], message=f"I cannot hand that over: {refused}"
+                "slack-reply", inbox_message_id=inbox_message["id"], message=f"I cannot delegate that: {refused}"
             )
             return True
         await tools.call(
-            "slack-reply", inbox_message_id=inbox_message["id"], message=f"I have handed this to **{worker}**."
+            "slack-reply", inbox_message_id=inbox_message["id"], message=f"I have delegated this to **{worker}**."
         )
         return True
 
@@ -106,7 +108,7 @@ def answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequenc
     if earlier:
         return f"You said: {said or 'nothing'}. The thread has {len(context)} messages now, and I have read them all."
     if re.match(r"(hello|hi|hey|good (morning|evening))\b", said):
-        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or write on in this thread."
+        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or continue in this thread."
     return f"You said: {said or 'nothing'}. I am **{name}**, a small rule-driven program; ask for `help`."
 
 

@@ -60,7 +60,7 @@ def overview(name: str, found: Sequence[File]) -> str:
         f"{_kinds(found)}\n\n"
         "Most of it is in these folders:\n\n"
         f"```\n{_drawing(by_part(found)[:_SHOWN])}\n```\n\n"
-        f"{_longest(found)} Ask for `a long report`, and I go through all folders one by one."
+        f"{_longest(found)} Ask for `a long report`, and I will go through all folders one by one."
     )
 
 
@@ -117,8 +117,8 @@ def _paragraphs(characters: int) -> Iterator[str]:
     while characters > 0:
         number += 1
         paragraph = (
-            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is here "
-            "only to be streamed: it shows how an answer goes on in another message before the first is too long."
+            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is only "
+            "padding. It shows how an answer continues in another message before the first one gets too long."
         )
         characters -= len(paragraph)
         yield paragraph
@@ -135,12 +135,12 @@ LONGEST_TEXT_SECONDS: Final = 12.0
 """The time limit for streaming a text. A long text is sent in larger pieces."""
 
 STEPS: Final = ("List the files", "Count their lines", "Write it up")
-QUESTION: Final = "Which part of the repository shall I look at: the code, the tests, or the documents?"
-FAILURE: Final = "I was asked to fail, and I did; Retry shows that it can go well"
+QUESTION: Final = "Which part of the repository should I look at: the code, the tests, or the documents?"
+FAILURE: Final = "I was asked to fail, and I did; press Retry to see me succeed"
 
 _HELP: Final = (
     "I am **writer**, a small rule-driven program that answers over AG-UI while it writes. Try `tell me about this "
-    "repository`, `write a long report`, `ask me something` or `fail`. In this thread you need not name me."
+    "repository`, `write a long report`, `ask me something` or `fail`. In this thread you do not have to mention me."
 )
 _WORDS: Final = re.compile(r"\s*\S+\s*")
 
@@ -192,11 +192,11 @@ class Writer:
         """Fails the first time in each conversation, and succeeds the second time."""
         if conversation in self._failed:
             self._failed.discard(conversation)
-            async for event in _say("This time it went well."):
+            async for event in _say("This time it worked."):
                 yield event
             return
         self._failed.add(conversation)
-        async for event in _say("I begin to answer, and then"):
+        async for event in _say("I am beginning to answer, and then"):
             yield event
         yield RunErrorEvent(type=EventType.RUN_ERROR, message=FAILURE, code="demo")
 

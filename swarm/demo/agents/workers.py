@@ -46,7 +46,7 @@ class Worker:
                 await tools.call("accept-task", task_id=task["id"])
             case "slack_inbox_message":
                 inbox_message = trigger["inbox_messages"][-1]
-                message = f"I {self.verb}; ask the lead for it, and I will."
+                message = f"I {self.verb}; ask the lead, and I will."
                 await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
             case _:
                 pass
@@ -82,7 +82,7 @@ class Worker:
             self._stops.setdefault(task["id"], asyncio.Event()).set()
         else:
             far = self._far.get(task["id"], "the beginning")
-            message = f"I am still at it, at {far}. Write `stop`, and I stop."
+            message = f"I am still working, at {far}. Write `stop` to stop me."
             await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
 
     def begin(self, task: dict[str, Any]) -> None:

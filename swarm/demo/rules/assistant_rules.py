@@ -70,14 +70,14 @@ def summary(conversation: str) -> str:
 def _recalled(asked: Asked, what: str) -> Reply:
     value = known(asked, what)
     if value:
-        return Text(text=f"Your {what} is **{value}**, as you have told me.")
+        return Text(text=f"Your {what} is **{value}**, as you told me.")
     return Text(text=f"You have not told me what your {what} is. Tell me, and I will remember it.")
 
 
 def _listed(facts: Sequence[str]) -> str:
     if not facts:
-        return "You have told me nothing about yourself yet. `my name is Ada`, for example, is something I would keep."
-    return "This is what you have told me:\n\n" + "\n".join(f"- {fact}" for fact in facts)
+        return "You have told me nothing about yourself yet. For example, I would remember `my name is Ada`."
+    return "You have told me this:\n\n" + "\n".join(f"- {fact}" for fact in facts)
 
 
 def _question(paragraph: str) -> str:
@@ -132,8 +132,8 @@ def _from_documents(asked: Asked) -> Reply:
     if wanted and "fetch_document" in asked.tools and not _has_fetched(asked):
         return Calls(calls=tuple(Call(tool="fetch_document", arguments={"id": each}) for each in wanted))
     return Text(
-        text="I have searched the documents and found nothing about that. I only tell what stands in them: "
-        "I follow rules, and know nothing by myself."
+        text="I have searched the documents and found nothing about that. I only quote the documents: I follow "
+        "rules, and know nothing myself."
     )
 
 
@@ -195,9 +195,9 @@ def _paragraphs(text: str, most: int) -> Iterator[str]:
 
 
 WHAT_I_AM: Final = (
-    "I am no language model, although I sit in the place of one: a small program that follows a few rules and speaks "
-    "the protocol of a model, so that this demo needs neither a key nor a network. What is around me is real: the "
-    "memory, the tools, the search. Set `LLM_MODEL` and a key, and a real model answers in my place."
+    "I am not a language model, although I take the place of one. I am a small program that follows a few rules and "
+    "uses a model's protocol, so that this demo needs neither a key nor a network. Everything around me is real: "
+    "the memory, the tools, the search. Set `LLM_MODEL` and a key, and a real model answers instead of me."
 )
 
 _JOKES: Final = (
@@ -243,7 +243,7 @@ def abilities(asked: Asked) -> str:
     if "git" in asked.tools:
         can.append("show the **`git status`** of the work tree that I was given")
     listed = "\n".join(f"- {one}" for one in can)
-    return f"I follow rules, and am no language model, so I understand little. I can\n\n{listed}"
+    return f"I follow rules and am not a language model, so I do not understand much. I can\n\n{listed}"
 
 
 def _with_results(asked: Asked) -> Reply:

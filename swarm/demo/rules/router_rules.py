@@ -42,7 +42,7 @@ def decide(asked: Asked) -> Reply:
 def word(asked: Asked) -> Reply:
     """Puts the results of a request into words, with one sentence for each result."""
     lines = [_worded(found, asked.last) for found in _RESULT.finditer(asked.data[RESULTS])]
-    return Text(text="\n".join(lines) or "The tools have said nothing.")
+    return Text(text="\n".join(lines) or "The tools returned nothing.")
 
 
 def wanted(asked: Asked) -> Sequence[Sum]:
