@@ -87,7 +87,7 @@ def operator_token(settings: Settings) -> str:
     if problem := secret_problem(token):
         raise ConfigurationError(
             f"The operator token in {_token_file(settings)} is not safe: {problem}.",
-            hint="Delete the file, and `swarm up` makes a new one.",
+            hint="Delete the file; `swarm up` then creates a new token.",
         )
     return token
 

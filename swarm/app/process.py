@@ -208,10 +208,10 @@ def settle_memory() -> None:
 
 
 STOP_SECONDS: Final = 7.5
-"""Time for the whole orderly end; `ForcedExit` comes a while later."""
+"""The time limit for the complete orderly shutdown; `ForcedExit` follows some time later."""
 
 INSIST_SECONDS: Final = 0.5
-"""Time for cancelled work to kill its child processes."""
+"""The time that cancelled work has to kill its child processes."""
 
 _TELL_SECONDS: Final = 0.2  # for the log line, which may itself hang
 
@@ -219,14 +219,14 @@ Close = Callable[[], Awaitable[object]]
 
 
 class StopDeadline:
-    """The common deadline of the end. The time runs from the first use."""
+    """The common deadline of all shutdown steps. The time starts at the first use."""
 
     def __init__(self, seconds: float = STOP_SECONDS) -> None:
         self._seconds = seconds
         self._ends_at: float | None = None
 
     def left(self, *, reserve_seconds: float = 0.0) -> float:
-        """Returns the remaining seconds, less the reserve for later steps."""
+        """Returns the remaining seconds, without the reserve for later steps."""
         now = time.monotonic()
         if self._ends_at is None:
             self._ends_at = now + self._seconds
@@ -262,7 +262,7 @@ async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> 
     try:
         await asyncio.wait(tasks, timeout=within_seconds)
         if late := [task.get_name() for task in tasks if not task.done()]:
-            _log.warning("Something does not end in time and is cut off.", action="stop_late", late=late)
+            _log.warning("A part does not end in time and is cut off.", action="stop_late", late=late)
     finally:
         for task in tasks:
             task.cancel()
@@ -272,8 +272,8 @@ async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> 
 async def _closed(name: str, close: Close) -> None:
     try:
         await close()
-    except Exception:  # noqa: BLE001 - the other functions go on all the same
-        _log.exception("Something could not be closed.", action="stop_failed", what=name)
+    except Exception:  # noqa: BLE001 - the other functions are still called
+        _log.exception("A part could not be closed.", action="stop_failed", what=name)
 
 
 class ForcedExit:

@@ -142,7 +142,7 @@ def names(text: str) -> list[str]:
 
 
 class Refused(Exception):
-    """A tool refused its call."""
+    """A tool has refused its call."""
 
 
 class Line:

@@ -27,7 +27,7 @@ _OPEN_FILES: Final = 16_384
 
 
 class BenchError(Exception):
-    """A measurement failed; the message is the reason in one line."""
+    """A measurement failed. The message is the reason, in one line."""
 
 
 class Better(StrEnum):

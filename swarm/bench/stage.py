@@ -186,7 +186,7 @@ class Coordinator:
             raise BenchError(f"the coordinator's costs cannot be read: {error}{last_words(self._log)}") from error
 
     async def stop(self) -> None:
-        """Ends the process: with SIGTERM, then with SIGKILL."""
+        """Ends the process with SIGTERM, then with SIGKILL."""
         await self._process.end()
         self._process.close()
 

@@ -50,7 +50,7 @@ for command in (
 _out = Terminal()
 
 NO_TWIN = (
-    "This command needs the local Slack workspace, the package slack-twin, which is not installed. "
+    "This command needs the package slack-twin, which is not installed. "
     "Install its wheel (`make dist`), or in a checkout `pip install ./packages/slack_twin`."
 )
 

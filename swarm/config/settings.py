@@ -51,7 +51,7 @@ class FallbackSettings(Section):
 
 
 class ModelSettings(Section):
-    """The model of the built-in agents. Without a name there are no built-in agents."""
+    """The model of the built-in agents. Without a name, no built-in agents run."""
 
     name: str | None = Field(
         None, min_length=1, description="the provider's name for the model, for example gpt-5-mini"
@@ -193,7 +193,7 @@ class LogFormat(StrEnum):
 
 
 class SlackSettings(Section):
-    """The Slack app. Without tokens ``swarm up`` does not start."""
+    """The settings of the Slack app. Without tokens, ``swarm up`` does not start."""
 
     bot_token: GivenSecret | None = Field(None, description="xoxb-…, from OAuth & Permissions")
     app_token: GivenSecret | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")

@@ -43,7 +43,7 @@ _KEY: Final = "tools.work_tree (SWARM_WORK_TREE)"
 _HOW: Final = (
     "Name a folder that contains none of swarm's own files, for example SWARM_WORK_TREE=/srv/agents/website in .env."
 )
-_OR: Final = "Or start swarm in a folder of its own."
+_OR: Final = "Or start swarm in a separate folder."
 _MOST_LINKS: Final = 40  # the same as the system's limit
 
 

@@ -147,7 +147,7 @@ def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=not twice,
         expected="each passage of the answer once",
         seen=f"twice: {_excerpt(twice)}" if twice else "each passage once",
-        hint="Do not send the whole answer again in another text message after its deltas. The result of"
+        hint="Do not send the complete answer again in another text message after its deltas. The result of"
         " RUN_FINISHED and a MESSAGES_SNAPSHOT may repeat it: they are compared, and not shown again.",
     )
 
@@ -240,7 +240,7 @@ def _ending(outcome: AnswerOutcome) -> str:
         case RunStopped():
             return "the run was stopped"
         case NeedsInput():
-            return "the run waits for people (an interrupt)"
+            return "the run is waiting for people (an interrupt)"
 
 
 def _first_call(record: Record, last: float) -> str:

@@ -64,7 +64,7 @@ def test_a_kept_operator_token_that_is_too_short_stops_the_start(read: Read, tmp
         with pytest.raises(ConfigurationError) as raised:
             use(read())
         assert raised.value.message.startswith(f"The operator token in {path} is not safe: at least 16 characters")
-        assert raised.value.hint == "Delete the file, and `swarm up` makes a new one."
+        assert raised.value.hint == "Delete the file; `swarm up` then creates a new token."
     preflight.check(read(SWARM_OPERATOR_TOKEN=GOOD))
     path.unlink()
     preflight.check(read())

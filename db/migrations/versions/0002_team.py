@@ -76,7 +76,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Work that is under way cannot be written in the older form; restore a backup instead.")
+    raise NotImplementedError("Current work cannot be converted to the older schema; restore a backup instead.")
 
 
 def _create_tasks() -> None:

@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Answers that are under way cannot be written in the older form; restore a backup.")
+    raise NotImplementedError("Current answers cannot be converted to the older schema; restore a backup.")
 
 
 def _create_turns() -> None:

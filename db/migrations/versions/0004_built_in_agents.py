@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("What agents remember cannot be written in the older form; restore a backup.")
+    raise NotImplementedError("Agents' sessions cannot be converted to the older schema; restore a backup.")
 
 
 def _create_sessions() -> None:

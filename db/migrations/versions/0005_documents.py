@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions know no documents; restore a backup.")
+    raise NotImplementedError("Older versions do not support documents; restore a backup.")
 
 
 def _create_documents() -> None:

@@ -24,4 +24,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would tell what was replaced; restore a backup.")
+    raise NotImplementedError("Older versions would show replaced attempts; restore a backup.")

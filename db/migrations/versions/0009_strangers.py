@@ -49,4 +49,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would show everybody what is meant for one person; restore a backup.")
+    raise NotImplementedError(
+        "Older versions would show everyone posts that are meant for one person; restore a backup."
+    )

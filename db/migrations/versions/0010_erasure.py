@@ -61,4 +61,4 @@ def _name_sources(connection: Connection) -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would store again what was erased; restore a backup.")
+    raise NotImplementedError("Older versions would store erased data again; restore a backup.")

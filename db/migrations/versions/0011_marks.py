@@ -18,4 +18,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions do not know what reactions stand for; restore a backup.")
+    raise NotImplementedError("Older versions do not know the meaning of reactions; restore a backup.")

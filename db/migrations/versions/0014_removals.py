@@ -17,4 +17,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would give the reactions that are to be taken away; restore a backup.")
+    raise NotImplementedError("Older versions would add the reactions that should be removed; restore a backup.")

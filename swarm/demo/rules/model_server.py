@@ -68,7 +68,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
         return JSONResponse(_whole(body, answer, used))
 
     async def alive(request: Request) -> Response:
-        return PlainTextResponse("Rules in place of a model. POST /v1/chat/completions.")
+        return PlainTextResponse("Rules instead of a model. POST /v1/chat/completions.")
 
     return Starlette(
         routes=[Route("/v1/chat/completions", complete, methods=["POST"]), Route("/", alive, methods=["GET"])]

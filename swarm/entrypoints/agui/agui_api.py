@@ -59,7 +59,7 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _CHAT: Final = "/api/v1/chat"
 
 _EVENTS: Final[dict[str, Any]] = {
-    "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
+    "description": "Server-sent events of AG-UI 1.0; the last event is RUN_FINISHED or RUN_ERROR.",
     "content": {
         "text/event-stream": {  # the format that FastAPI uses itself: one event, not the complete text
             "itemSchema": {

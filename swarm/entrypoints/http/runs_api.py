@@ -27,7 +27,7 @@ _Purpose = Annotated[
 class RunsQuery(Input):
     agent: Annotated[Name | None, Field(description="Only runs of the agent with this name.")] = None
     limit: Limit = 100
-    before: Annotated[Name | None, Field(description="Only runs that ended before the one with this id.")] = None
+    before: Annotated[Name | None, Field(description="Only runs that ended before the run with this id.")] = None
     purpose: _Purpose = None
 
 

@@ -43,7 +43,7 @@ _OTHER_SITES: Final = (b"cross-site", b"same-site")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The hosts and origins that a server accepts. Refusals name the two options."""
+    """The hosts and origins that a server accepts. Refusals name the two settings."""
 
     bound_to: str = LOOPBACK  # the address or name that the server listens on
     hosts: Sequence[str] = ()  # additional hosts, each as returned by `checked_host`

@@ -48,7 +48,7 @@ def takes(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI's document with the hot routes and the authentication added."""
+    """Returns FastAPI's document with the hot routes and the authentication added."""
     document["paths"] = dict(sorted((document["paths"] | _hot_paths()).items()))
     document.setdefault("components", {}).update(BEARER)
     for path, operations in document["paths"].items():

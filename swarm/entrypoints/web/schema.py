@@ -106,7 +106,7 @@ class FinishedShape(TypedDict):
 
 
 class RegisteredShape(TypedDict):
-    """A new agent and its token, which is shown only now."""
+    """A new agent and its token, which is not shown again."""
 
     id: str
     name: str
