@@ -241,7 +241,7 @@ class ShutdownStack:
         self._closings: dict[str, Close] = {}
 
     def add(self, name: str, close: Close) -> None:
-        """Closes this as well. A name used twice is a bug, and raises ValueError."""
+        """Adds a function to call at the end. Raises ValueError for a name that is already used, which is a bug."""
         if name in self._closings:
             raise ValueError(name)
         self._closings[name] = close
@@ -252,9 +252,9 @@ class ShutdownStack:
 
 
 async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> None:
-    """Calls all functions, side by side. Slow ones are cut off and logged, errors are logged.
+    """Calls all functions concurrently. Slow functions are cancelled and logged; errors are logged.
 
-    Raises nothing but CancelledError, and then all calls are cut off.
+    Raises only CancelledError, in which case all calls are cancelled.
     """
     tasks = [asyncio.create_task(_closed(name, close), name=name) for name, close in closings.items()]
     if not tasks:

@@ -78,7 +78,7 @@ READ_ELSEWHERE: Final = frozenset(
     {
         CONFIG_VARIABLE,
         "SWARM_AGENT_NAME",  # the demo's agents
-        "SWARM_AGENT_TOKEN",  # `swarm tray`, and agents
+        "SWARM_AGENT_TOKEN",  # for `swarm tray` and agents
         "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
         "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
         "SWARM_RUN",  # marks programs run by a host tool; swarm itself may be such a program

@@ -102,7 +102,7 @@ class WholeAnswer(TypedDict):
 
 
 class CancelledShape(TypedDict):
-    """Whether a run was cancelled."""
+    """The response to a cancellation: whether a run was cancelled."""
 
     cancelled: bool
 

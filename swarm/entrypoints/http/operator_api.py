@@ -69,7 +69,7 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
 
 
 class _ReloadRoute:
-    """The endpoint ``POST /reload``, which needs the settings."""
+    """The endpoint ``POST /reload``, which exists only if the settings can be reloaded."""
 
     def __init__(self, reload: Reload, identities: Identities) -> None:
         self._reload = reload
