@@ -1,1 +1,1 @@
-"""The MCP tools, one a module: typed in, typed out, one call of one service."""
+"""The MCP tools, one per module. Each has typed arguments and a typed result, and makes one call of one service."""

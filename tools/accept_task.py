@@ -1,4 +1,4 @@
-"""accept-task: take a task that was offered."""
+"""accept-task: accepts a task that was offered."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class AcceptTask(WritingArguments):
 
 
 async def accept_task(call: CallContext, said: AcceptTask) -> TaskShape:
-    """Take a task that was offered to you. It comes to you as task_assigned. The thread is yours then, unless it has
-    gone to another agent since the offer.
+    """Accept a task that was offered to you. You then receive it as task_assigned. Its thread becomes yours, unless it
+    has gone to another agent since the offer.
     """
     return shape(TaskShape, await call.services.delegations.accept(call, said.task_id))
 

@@ -1,4 +1,4 @@
-"""assign-task: give an unassigned task to a worker."""
+"""assign-task: gives an unassigned task to a worker."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class AssignTask(WritingArguments):
 
 
 async def assign_task(call: CallContext, said: AssignTask) -> TaskShape:
-    """Give a worker a task that was created without an agent, or that came back because its worker is gone
-    (task_returned). A task that was delegated brings its thread along, unless another worker has that now.
+    """Give a worker a task that was created without an agent, or that was returned because its worker was removed
+    (task_returned). A delegated task brings its thread along, unless another worker now has the thread.
     """
     return shape(TaskShape, await call.services.tasks.assign(call, said.task_id, said.agent))
 

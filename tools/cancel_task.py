@@ -1,4 +1,4 @@
-"""cancel-task: stop a task that is not over."""
+"""cancel-task: stops a task that has not ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 class CancelTask(WritingArguments):
     task_id: TaskId
-    reason: Annotated[str, Field(max_length=2000, description="Why, in a sentence; the thread is told.")] = ""
+    reason: Annotated[
+        str, Field(max_length=2000, description="The reason, in a sentence; it is posted in the thread.")
+    ] = ""
 
 
 async def cancel_task(call: CallContext, said: CancelTask) -> TaskShape:
-    """Cancel a task and everything that was made a part of it. Its agent is told at once, and can post nothing more;
-    its thread returns to who delegated it.
+    """Cancel a task and all its subtasks. The task's agent is notified at once and can post nothing more; the thread
+    returns to the agent that delegated the task.
     """
     return shape(TaskShape, await call.services.tasks.cancel(call, said.task_id, said.reason))
 

@@ -1,4 +1,4 @@
-"""create-task: give work to a worker, or put it on the list."""
+"""create-task: gives work to a worker, or stores it for later assignment."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArgumen
 
 class CreateTask(WritingArguments):
     title: Annotated[str, Field(description="A line for lists.")]
-    description: Annotated[str, Field(description="What is to be done, so that it can be done from this text alone.")]
+    description: Annotated[
+        str, Field(description="What is to be done, in enough detail to do it from this text alone.")
+    ]
     agent: Annotated[
-        str | None, Field(description="The worker, by name or id; or leave it out, and use assign-task later.")
+        str | None, Field(description="The worker, by name or id. You can leave it out and use assign-task later.")
     ] = None
     priority: Priority = 50
     depends_on: DependsOn = ()
-    parent_id: Annotated[str | None, Field(description="The task that it is a part of; cancelled with it.")] = None
+    parent_id: Annotated[
+        str | None,
+        Field(description="The task of which the new task is a part. Cancelling the former cancels the latter."),
+    ] = None
 
 
 async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
-    """Create a task for a worker. It belongs to the thread of your lease, which stays with its owner; inbox-delegate
-    hands over a message together with its thread. You get a task_finished notice with the result. A worker may create
-    parts of its own task, which is parent_id then.
+    """Create a task for a worker. The task belongs to the thread of your lease, and the thread stays with its owner; to
+    hand over a message together with its thread, use inbox-delegate. You get a task_finished notice with the result. A
+    worker may create subtasks of its own task, passed as parent_id.
     """
     wording = brief(said.description, said.title, said.priority, said.depends_on)
     task = await call.services.tasks.create(call, wording, agent=said.agent, parent_id=said.parent_id)

@@ -1,4 +1,4 @@
-"""decline-task: return a task that was offered."""
+"""decline-task: returns a task that was offered."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 class DeclineTask(WritingArguments):
     task_id: TaskId
-    reason: Annotated[str, Field(max_length=2000, description="Why, in a sentence, for who offered it.")]
+    reason: Annotated[
+        str, Field(max_length=2000, description="The reason, in a sentence, for the agent that offered the task.")
+    ]
 
 
 async def decline_task(call: CallContext, said: DeclineTask) -> TaskShape:
-    """Return a task that was offered to you. Its message goes back to who offered it, with your reason."""
+    """Return a task that was offered to you. Its message goes back to the agent that offered it, with your reason."""
     return shape(TaskShape, await call.services.delegations.decline(call, said.task_id, said.reason))
 
 

@@ -1,4 +1,4 @@
-"""dismiss-message: mark a message as needing no answer."""
+"""dismiss-message: marks a message as needing no answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class DismissMessage(WritingArguments):
-    inbox_message_id: Annotated[str, Field(description="The one that needs no answer.")]
+    inbox_message_id: Annotated[str, Field(description="The inbox message that needs no answer.")]
     reason: Annotated[
-        str, Field(max_length=2000, description="Why, in a sentence; operators see it, the thread does not.")
+        str,
+        Field(
+            max_length=2000, description="The reason, in a sentence; it is shown to operators, but not in the thread."
+        ),
     ]
 
 
 async def dismiss_message(call: CallContext, said: DismissMessage) -> Dismissed:
-    """Mark an inbox message as needing no answer, such as a mere "thanks". The thread shows ✅ and nothing is said."""
+    """Mark an inbox message as needing no answer, such as a mere "thanks". The message gets a ✅, and nothing is
+    posted."""
     return await call.services.replies.dismiss(call, said.inbox_message_id, said.reason)
 
 

@@ -1,4 +1,4 @@
-"""get-task: one task."""
+"""get-task: returns one task."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class GetTask(Arguments):
 
 
 async def get_task(call: CallContext, said: GetTask) -> TaskShape:
-    """Read a task: its description, state, progress, result or error, and what it depends on. Leads may read all tasks,
-    workers their own, those that they have created, and what these depend on.
+    """Read a task: its description, state, progress, result or error, and dependencies. Leads may read all tasks;
+    workers may read their own tasks, tasks that they have created, and the dependencies of both.
     """
     return shape(TaskShape, await call.services.tasks.get(call.agent, said.task_id))
 

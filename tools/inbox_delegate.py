@@ -1,4 +1,4 @@
-"""inbox-delegate: hand a message, and its thread, to a worker."""
+"""inbox-delegate: hands a message and its thread to a worker."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from tools.tool import CallContext, DependsOn, McpTool, Priority, Worker, Writin
 class InboxDelegate(WritingArguments):
     inbox_message_id: Annotated[str, Field(description="The inbox message that you hand over.")]
     agent: Worker
-    task: Annotated[str, Field(description="What is to be done, so that it can be done without the thread.")]
-    title: Annotated[str | None, Field(description="A line for lists; else the first line of the task.")] = None
+    task: Annotated[str, Field(description="What is to be done, in enough detail to do it without the thread.")]
+    title: Annotated[
+        str | None, Field(description="A one-line title for lists; by default the first line of the task.")
+    ] = None
     priority: Priority = 50
     depends_on: DependsOn = ()
-    offer: Annotated[bool, Field(description="Ask the worker first; it accepts or declines.")] = False
+    offer: Annotated[bool, Field(description="Offer the task to the worker first, which accepts or declines it.")] = (
+        False
+    )
     only: Annotated[bool, Field(description="Hand over only this message, not the others of the lease.")] = False
 
 
 async def inbox_delegate(call: CallContext, said: InboxDelegate) -> Delegation:
-    """Hand an inbox message to a worker as a task. The thread goes with it: what people write there from now on reaches
-    the worker, and when the task ends you get the thread back and a task_finished notice with the result. You may say
-    so once with slack-reply to the same message; that changes nothing.
+    """Hand an inbox message to a worker as a task. The thread goes with the message: what people write there from now
+    on reaches the worker. When the task ends, you get the thread back, and a task_finished notice with the result. You
+    may announce this once with slack-reply to the same message, which has no further effect.
     """
     wording = brief(said.task, said.title, said.priority, said.depends_on)
     return await call.services.delegations.delegate(

@@ -1,4 +1,4 @@
-"""list-agents: the members of the team."""
+"""list-agents: lists the members of the team."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from tools.tool import Arguments, CallContext, McpTool
 
 
 class ListAgents(Arguments):
-    limit: Annotated[int, Field(ge=1, le=500, description="At most so many; those online first then.")] = 100
+    limit: Annotated[
+        int,
+        Field(ge=1, le=500, description="The maximum number of agents; if there are more, those online are preferred."),
+    ] = 100
 
 
 class Team(TypedDict):
-    """Oldest first."""
+    """The agents of the team, oldest first."""
 
     agents: list[MemberShape]
     left_out: int  # so many more there are
 
 
 async def list_agents(call: CallContext, said: ListAgents) -> Team:
-    """List the agents of your team: name, role (lead or worker), what each says it can do, whether it is online, and
-    its load: how many tasks are open with it, how many threads it owns, and how many runs of it are at work now.
+    """List the agents of your team: name, role (lead or worker), description of abilities, whether the agent is online,
+    and its load: the number of its open tasks, of the threads that it owns, and of its current runs.
     """
     members = await call.services.team.members()
     shown = members if len(members) <= said.limit else sorted(members, key=lambda one: not one.present.online)

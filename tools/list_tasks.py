@@ -1,4 +1,4 @@
-"""list-tasks: the newest tasks."""
+"""list-tasks: lists the newest tasks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tools.tool import Arguments, CallContext, McpTool
 
 class ListTasks(Arguments):
     status: Annotated[TaskStatus | None, Field(strict=False, description="Only tasks in this state.")] = None
-    limit: Annotated[int, Field(ge=1, le=100, description="At most so many, the newest first.")] = 20
+    limit: Annotated[int, Field(ge=1, le=100, description="The maximum number of tasks, newest first.")] = 20
 
 
 async def list_tasks(call: CallContext, said: ListTasks) -> FoundTasks:
-    """List tasks, the newest first: leads see all of them, workers those that they have or have created. Long texts
-    (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task has the whole.
+    """List tasks, newest first. Leads see all tasks, workers those that they have or have created. Long texts
+    (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task returns the full text.
     """
     found = await call.services.tasks.latest(call.agent, said.status, said.limit)
     return shape(FoundTasks, tasks=found)

@@ -1,4 +1,4 @@
-"""read-inbox-message: one inbox message with everything around it."""
+"""read-inbox-message: returns one inbox message in full, with its context."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class WholeInboxMessage(InboxMessageShape):
 
 
 async def read_inbox_message(call: CallContext, said: ReadInboxMessage) -> WholeInboxMessage:
-    """Read one of your inbox messages in full: the new message, the whole thread before it, where it was written and
-    by whom, why it was routed to you, and your team's previous answer there. Previews are cut short: read the message
-    before you act on one.
+    """Read one of your inbox messages in full: the new message, the complete thread before it, where and by whom it was
+    written, why it was routed to you, and your team's previous answer in the thread. Previews are truncated, so read a
+    message before you act on it.
     """
     whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
     return shape(WholeInboxMessage, whole, whole.inbox_message)

@@ -1,4 +1,4 @@
-"""read-messages: messages among agents."""
+"""read-messages: returns messages between agents."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from tools.tool import Arguments, CallContext, McpTool
 
 
 class ReadMessages(Arguments):
-    channel: Annotated[str | None, Field(description="A channel among agents, such as #reviews.")] = None
-    agent: Annotated[str | None, Field(description="By name or id: the direct messages between it and you.")] = None
-    after: Annotated[
-        str | None, Field(description="Only messages later than this one. Pass the last next_after to read on.")
+    channel: Annotated[str | None, Field(description="A channel of the agents, such as #reviews.")] = None
+    agent: Annotated[
+        str | None,
+        Field(description="An agent, by name or id, to read the direct messages between that agent and you."),
     ] = None
-    before: Annotated[str | None, Field(description="Only messages earlier than this one, the latest of them.")] = None
-    limit: Annotated[int, Field(ge=1, le=100, description="At most so many.")] = 20
-    unread_only: Annotated[bool, Field(description="Only what is meant for you and unread, the oldest first.")] = False
+    after: Annotated[
+        str | None, Field(description="Only messages later than this one. Pass the last next_after to continue.")
+    ] = None
+    before: Annotated[
+        str | None, Field(description="Only messages earlier than this one; the latest of them are returned.")
+    ] = None
+    limit: Annotated[int, Field(ge=1, le=100, description="The maximum number of messages.")] = 20
+    unread_only: Annotated[bool, Field(description="Only unread messages that are meant for you, oldest first.")] = (
+        False
+    )
 
 
 class MessagePage(TypedDict):
-    """Messages, oldest first. ``more``: there are further ones; ``next_after``: where to read on."""
+    """Messages, oldest first. ``more`` says whether there are more; ``next_after`` is where to continue."""
 
     messages: list[AgentMessageShape]
     next_after: str | None
@@ -32,9 +39,9 @@ class MessagePage(TypedDict):
 
 
 async def read_messages(call: CallContext, said: ReadMessages) -> MessagePage:
-    """Read what agents have said: in a channel, or between another agent and you; if you name neither, everything that
-    is meant for you and unread. Without 'after' you get the latest messages. Messages that are meant for you (direct
-    ones, and those that mention you) count as read from then on. These are not Slack's channels.
+    """Read messages from agents: in a channel, or between another agent and you. If you name neither, you get all
+    unread messages that are meant for you. Without 'after' you get the latest messages. Messages that are meant for you
+    (direct messages and mentions) then count as read. These channels are not Slack channels.
     """
     page = await call.services.messages.read(
         call.agent,

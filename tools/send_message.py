@@ -1,4 +1,4 @@
-"""send-message: a message to other agents."""
+"""send-message: sends a message to other agents."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class SendMessage(WritingArguments):
-    text: Annotated[str, Field(description=f"What to say, at most {MAX_TEXT_CHARACTERS} characters.")]
-    to: Annotated[str | None, Field(description="An agent's name or id, for a message that only it can read.")] = None
+    text: Annotated[str, Field(description=f"The text, at most {MAX_TEXT_CHARACTERS} characters.")]
+    to: Annotated[
+        str | None, Field(description="An agent's name or id, for a message that only this agent can read.")
+    ] = None
     channel: Annotated[
         str | None,
         Field(
-            description="Instead: a channel among agents, such as #reviews, which all can read. Whom the text names as "
-            "@name is told, with @all everybody who is online. A new name opens a new channel."
+            description="Instead of an agent, a channel of the agents, such as #reviews, which all agents can read. "
+            "Agents that the text mentions as @name are notified; @all notifies all agents that are online. A new "
+            "name creates a new channel."
         ),
     ] = None
 
 
 class SentMessage(TypedDict):
-    """The addressees of the message, and mentioned names that no agent has."""
+    """The recipients of the message, and mentioned names that belong to no agent."""
 
     message_id: str
     addressees: list[AddresseeShape]
@@ -33,9 +36,9 @@ class SentMessage(TypedDict):
 
 
 async def send_message(call: CallContext, said: SendMessage) -> SentMessage:
-    """Send a message to another agent, or into a channel of the agents. Whom it is meant for is told at once, or when
-    it comes back; an answer comes to you the same way. People do not see it. To give away work, use a task. The same
-    call again sends nothing, unless it has another request_id.
+    """Send a message to another agent, or to a channel of the agents. The recipients are notified at once, or when they
+    come back online; you get answers in the same way. People do not see the message. To hand over work, use a task.
+    Repeating the same call sends nothing, unless it has a different request_id.
     """
     sent = await call.services.messages.send(call, said.text, to=said.to, channel=said.channel)
     return {

@@ -1,4 +1,4 @@
-"""slack-reply: answer people in Slack."""
+"""slack-reply: answers people in Slack."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class SlackReply(WritingArguments):
-    message: Annotated[str, Field(description="In Markdown, of any length: long texts are split for you.")]
+    message: Annotated[str, Field(description="The answer in Markdown, of any length; long texts are split for you.")]
     inbox_message_id: Annotated[str | None, Field(description="The inbox message that you answer.")] = None
     task_id: Annotated[
         str | None,
         Field(
-            description="Instead: a task of yours, also one that has just finished, to say something in its thread. "
-            "That changes nothing."
+            description="Instead of an inbox message, one of your tasks, to post something in its thread. The task "
+            "may have just finished, and its state does not change."
         ),
     ] = None
     only: Annotated[bool, Field(description="Answer only this message, not the others of the lease.")] = False
@@ -26,16 +26,16 @@ class SlackReply(WritingArguments):
     wait: Annotated[
         bool,
         Field(
-            description="It is a question. Stop then: your work waits without a lease, and comes again when somebody "
-            "answers in the thread."
+            description="The text is a question. Stop afterwards: your work waits without a lease, and comes back "
+            "when someone answers in the thread."
         ),
     ] = False
 
 
 async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
-    """Answer in the Slack thread of an inbox message, and mark all messages of your lease responded. Call it once for
-    each answer: the same call again posts nothing new, another text posts a further message. People see nothing that
-    you do not send with this tool or slack-stream.
+    """Answer in the Slack thread of an inbox message, and mark all messages of your lease as responded. Call this tool
+    once for each answer: repeating the same call posts nothing, and a different text posts another message. People see
+    only what you send with this tool or slack-stream.
     """
     if (said.inbox_message_id is None) == (said.task_id is None):
         raise Invalid(
@@ -47,7 +47,7 @@ async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
         return await replies.reply(
             call, said.inbox_message_id, said.message, only=said.only, broadcast=said.broadcast, wait=said.wait
         )
-    assert said.task_id is not None  # exactly one of the two is there
+    assert said.task_id is not None  # exactly one of the two is given
     return await replies.reply_to_task(call, said.task_id, said.message, broadcast=said.broadcast, wait=said.wait)
 
 

@@ -1,4 +1,4 @@
-"""slack-stream: answer people in Slack while the answer is being written."""
+"""slack-stream: answers people in Slack while the answer is being written."""
 
 from __future__ import annotations
 
@@ -19,41 +19,46 @@ class SlackStream(WritingArguments):
     action: Annotated[
         Action,
         Field(
-            description="open: begin an answer. append: say more. task: show a step of your work as a card, or change "
-            "it. status: what you do now, while there is no text. close: say the last of it, and be done."
+            description="open: begin an answer. append: add text. task: show a step of your work as a card, or change "
+            "the card. status: show what you are doing while there is no text. close: add the last text and end the "
+            "answer."
         ),
     ]
     inbox_message_id: Annotated[str | None, Field(description="open: the inbox message that you answer.")] = None
     task_id: Annotated[
-        str | None, Field(description="open: instead of an inbox message your task, to say something in its thread.")
+        str | None, Field(description="open: instead of an inbox message, your task, to post something in its thread.")
     ] = None
-    turn_id: Annotated[str | None, Field(description="All but open: the turn_id that open gave you.")] = None
+    turn_id: Annotated[str | None, Field(description="All actions except open: the turn_id that open returned.")] = None
     text: Annotated[
         str | None,
         Field(
-            description="open, append, close: more of the answer, in Markdown; it goes on exactly where the last piece "
-            "ended. At most 12,000 characters in one call and 200,000 in one answer."
+            description="open, append, close: more of the answer, in Markdown; it continues exactly where the last "
+            "piece ended. At most 12,000 characters in one call and 200,000 in one answer."
         ),
     ] = None
-    id: Annotated[str | None, Field(description="task: a short id of your own; the same id changes the card.")] = None
-    title: Annotated[str | None, Field(description="task, status: a few words for people.")] = None
-    status: Annotated[Status, Field(description="task: how far the step is.")] = "in_progress"
+    id: Annotated[
+        str | None, Field(description="task: a short id that you choose; using the same id again changes the card.")
+    ] = None
+    title: Annotated[str | None, Field(description="task, status: a few words that people see.")] = None
+    status: Annotated[Status, Field(description="task: the state of the step.")] = "in_progress"
     result: Annotated[
         str | None, Field(description="close, of a task only: its result; the task is completed with it.")
     ] = None
     failed: Annotated[
         str | None,
-        Field(description="close: why the answer is not whole, as a clause for people. Your work is set aside then."),
+        Field(
+            description="close: why the answer is incomplete, as a clause that people see. Your work is then set aside."
+        ),
     ] = None
 
 
 async def slack_stream(call: CallContext, said: SlackStream) -> Streamed:
-    """Answer in the Slack thread of an inbox message while you write: people see the text as it comes. First open with
-    inbox_message_id; then append as often as you like, and show steps with task; then close, which marks every message
-    of your lease answered and ends the lease, as slack-reply does. Use slack-reply instead if you have the whole answer
-    at once; never send the same text with both. What you append twice is shown twice, unless you give both calls the
-    same request_id. If people stop you, the next call says so: stop then, and say nothing more. With task_id
-    it says something in the thread of your task; close with result to complete the task as well.
+    """Answer in the Slack thread of an inbox message while you write: people see the text as you write it. First open
+    with inbox_message_id; then append as often as you like, and show steps with task; then close, which marks every
+    message of your lease as answered and ends the lease, as slack-reply does. If you already have the complete answer,
+    use slack-reply instead; never send the same text with both. Text that you append twice is shown twice, unless both
+    calls have the same request_id. If people stop you, the next call says so; then stop and post nothing more. With
+    task_id, the text is posted in the thread of your task; close with result to complete the task as well.
     """
     _check_taken(said)
     return await _ACTIONS[said.action](call, said)
@@ -94,7 +99,7 @@ _TAKEN: dict[Action, frozenset[str]] = {
 
 
 def _check_taken(said: SlackStream) -> None:
-    """Raises Invalid for arguments that the action would drop; empty ones and defaults are allowed."""
+    """Raises Invalid for arguments that the action would ignore. Empty values and defaults are allowed."""
     own = SlackStream.model_fields.keys() - WritingArguments.model_fields.keys() - {"action"} - _TAKEN[said.action]
     given = {field: getattr(said, field) for field in own}
     dropped = sorted(
@@ -104,13 +109,13 @@ def _check_taken(said: SlackStream) -> None:
         belongs = {field: SlackStream.model_fields[field].description or "" for field in dropped}
         raise Invalid(
             f"Action '{said.action}' takes no {' and no '.join(dropped)}, so nothing was done.",
-            hint="Leave it out, or say it with the action that takes it.",
+            hint="Leave it out, or pass it with an action that accepts it.",
             fields=belongs,
         )
 
 
 def _given(said: SlackStream, field: str) -> str:
-    """A required argument of an action; raises Invalid without one."""
+    """Returns a required argument of an action. Raises Invalid if the argument is missing."""
     value: str | None = getattr(said, field)
     if value is None:
         needed = SlackStream.model_fields[field].description or ""

@@ -1,4 +1,4 @@
-"""slack-upload-file: put a file into a thread."""
+"""slack-upload-file: puts a file into a thread."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class SlackUploadFile(WritingArguments):
         str | None, Field(description="The inbox message whose thread gets the file. Give this or task_id.")
     ] = None
     task_id: Annotated[str | None, Field(description="The task whose thread gets the file.")] = None
-    name: Annotated[str, Field(max_length=1000, description="Such as 'report.csv'; no path.")]
+    name: Annotated[str, Field(max_length=1000, description="The file's name, such as 'report.csv', without a path.")]
     text: Annotated[str | None, Field(description="The content of a text file. Give this or content_base64.")] = None
     content_base64: Annotated[str | None, Field(description="The content of any other file, in base64.")] = None
     title: Annotated[str | None, Field(max_length=1000, description="A title to show instead of the name.")] = None
-    comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to say with the file.")] = None
+    comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to post with the file.")] = None
 
 
 async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedFileShape:
     """Put a file of up to 700 kB into the Slack thread of an inbox message or a task; a larger one goes to POST /files
-    as the body of the request. The message is not answered by that: say something with slack-reply afterwards, since
-    the last answer may end your lease. The same call again puts nothing new there.
+    as the body of the request. This does not answer the message: answer with slack-reply afterwards, since the last
+    answer may end your lease. Repeating the same call uploads nothing.
     """
     shared = await call.services.uploads.upload_content(
         call,

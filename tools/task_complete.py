@@ -1,4 +1,4 @@
-"""task-complete: end a task with its result."""
+"""task-complete: ends a task with its result."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 class TaskComplete(WritingArguments):
     task_id: TaskId
     result: Annotated[
-        str, Field(description="What came of it, complete, for who gave you the task; people do not see it.")
+        str, Field(description="The complete result, for the agent that gave you the task; people do not see it.")
     ]
     reply: Annotated[
         str | None,
-        Field(description="What the people in the thread are told, in Markdown; without it nothing is said."),
+        Field(description="What to post for the people in the thread, in Markdown; without it nothing is posted."),
     ] = None
 
 
 async def task_complete(call: CallContext, said: TaskComplete) -> TaskShape:
-    """End your task: it is done. The thread returns to who delegated it, and with it what people wrote meanwhile and
-    you have not answered.
+    """End your task as done. The thread returns to the agent that delegated the task, with any messages that people
+    wrote meanwhile and that you have not answered.
     """
     return shape(TaskShape, await call.services.task_work.complete(call, said.task_id, said.result, said.reply))
 

@@ -1,4 +1,4 @@
-"""task-fail: end a task that cannot be done."""
+"""task-fail: ends a task that cannot be done."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 class TaskFail(WritingArguments):
     task_id: TaskId
-    error: Annotated[str, Field(description="What stood in the way, for the agent that gave you the task.")]
+    error: Annotated[str, Field(description="The reason, for the agent that gave you the task.")]
     reply: Annotated[
-        str | None, Field(description="What to say to the people in the thread; without it they are told the error.")
+        str | None, Field(description="What to tell the people in the thread; without it, the error is posted.")
     ] = None
 
 
 async def task_fail(call: CallContext, said: TaskFail) -> TaskShape:
-    """End your task: it cannot be done, or should not be. A clear failure early is worth more than a guess late. Tasks
+    """End your task because it cannot or should not be done. A clear early failure is better than a late guess. Tasks
     that depend on it fail as well.
     """
     return shape(TaskShape, await call.services.task_work.fail(call, said.task_id, said.error, said.reply))

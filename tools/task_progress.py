@@ -1,4 +1,4 @@
-"""task-progress: report a task's progress."""
+"""task-progress: reports a task's progress."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 class TaskProgress(WritingArguments):
     task_id: TaskId
     message: Annotated[str, Field(max_length=2000, description="What you are doing now, in a sentence.")]
-    percent: Annotated[int | None, Field(ge=0, le=100, description="How much is done, if that can be said.")] = None
+    percent: Annotated[int | None, Field(ge=0, le=100, description="How much is done, if known.")] = None
 
 
 async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
-    """Say how far your task is. The thread shows it as one message, which is changed by each further call and carries a
-    button to stop the task.
+    """Report the progress of your task. The thread shows the progress as one message, which each call updates and which
+    has a button to stop the task.
     """
     task = await call.services.task_work.progress(call, said.task_id, said.message, said.percent)
     return shape(TaskShape, task)

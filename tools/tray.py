@@ -1,4 +1,4 @@
-"""tray: an agent's unread messages, tasks and threads, in brief."""
+"""tray: summarises an agent's unread messages, tasks and threads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class Nothing(Arguments):
 
 
 async def tray(call: CallContext, said: Nothing) -> TrayShape:
-    """See what waits for you: how many inbox messages and messages of other agents are unread, with the beginning of
-    each; your open tasks by status; and how many threads you own. Previews are cut short: read the whole with
-    read-inbox-message or read-messages.
+    """See what is waiting for you: how many inbox messages and messages from other agents are unread, with the
+    beginning of each; your open tasks by status; and how many threads you own. Previews are truncated; get the full
+    text with read-inbox-message or read-messages.
     """
     return tray_shape(await call.services.trays.of(call.agent))
 

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs migrations on the connection that `swarm.store.admin.migrations` hands over."""
+"""Alembic's entry point, which runs migrations on the connection that `swarm.store.admin.migrations` passes."""
 
 from alembic import context
 
@@ -11,7 +11,7 @@ context.configure(
     target_metadata=metadata,
     include_name=is_described,
     render_as_batch=connection.dialect.name == "sqlite",  # SQLite changes a table by replacing it
-    transactional_ddl=True,  # both engines can; the transaction is the caller's
+    transactional_ddl=True,  # both engines support this; the transaction is the caller's
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -1,7 +1,8 @@
 """Backups: one tar file with a copy of the database, the edited base prompts, and a manifest.
 
-A backup holds no secrets: the operator's token is made anew if missing, agents' tokens are stored as digests, and
-tokens of Slack and of models are settings. It does hold people's messages, so only its owner may read the file.
+A backup holds no secrets: a missing operator token is created again, agents' tokens are stored as digests, and the
+tokens for Slack and for models are settings. A backup does contain people's messages, so only its owner may read the
+file.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ class Manifest:
 
     format: int
     database: str  # sqlite or postgresql
-    revision: str  # the database's last migration
-    version: str  # of swarm
+    revision: str  # the database's latest migration
+    version: str  # the version of swarm
     created_at: str  # ISO 8601, UTC
-    sha256: str  # of the copy of the database
-    size: int  # of the same, in bytes
+    sha256: str  # SHA-256 of the database copy
+    size: int  # size of the database copy in bytes
 
 
 def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progress) -> Manifest:
-    """Write a backup to ``target``. The file appears only when complete.
+    """Writes a backup to ``target``. The file appears only once it is complete.
 
-    Raises Conflict for an existing file without ``force``; ConfigurationError, Unavailable.
+    Raises Conflict if the file exists and ``force`` is not set; also raises ConfigurationError and Unavailable.
     """
     if target.exists() and not force:
-        raise Conflict(f"{target} is there already.", hint="Choose another name, or say --force to replace it.")
+        raise Conflict(f"{target} is there already.", hint="Choose another name, or use --force to replace the file.")
     with _folder_beside(target) as folder:
         copy, archive = folder / _DATABASE, folder / "backup.tar"
         revision = copies.revision_of(url)
@@ -80,8 +81,9 @@ def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progre
 
 
 def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Progress) -> Manifest:
-    """Restore a backup, and migrate the database. Raises the errors of `swarm.store.admin.backup.put_back`, and
-    ConfigurationError for a file that is no backup, damaged, of a newer version, or of the other kind of database.
+    """Restores a backup and migrates the database. Raises the errors of `swarm.store.admin.backup.put_back`, and
+    ConfigurationError for a file that is not a backup, is damaged, comes from a newer version, or belongs to the other
+    kind of database.
     """
     with tempfile.TemporaryDirectory(prefix=".swarm-restore-", dir=prompts.parent) as name:
         folder = Path(name)
@@ -93,7 +95,7 @@ def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Pro
             )
         if manifest.revision > preparation.newest():
             raise ConfigurationError(
-                f"This backup was made by swarm {manifest.version}, whose database is newer (migration "
+                f"This backup was made by swarm {manifest.version}, whose database version is newer (migration "
                 f"{manifest.revision}) than this version knows ({preparation.newest()}).",
                 hint="Restore it with that version or a newer one.",
             )
@@ -103,14 +105,14 @@ def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Pro
 
 
 def _put_back_prompts(saved: Path, prompts: Path) -> None:
-    """Overwrite the prompts: the old database was empty or given up, and so are its prompts."""
+    """Overwrites the prompts. The old database was empty or is being replaced, and its prompts with it."""
     for prompt in sorted(saved.glob("*.md")):
         prompts.mkdir(parents=True, exist_ok=True, mode=0o700)
         shutil.copyfile(prompt, prompts / prompt.name)
 
 
 def _unpacked(source: Path, folder: Path) -> Manifest:
-    """Unpack a backup into ``folder`` and check its digest. Returns the manifest. Raises ConfigurationError."""
+    """Unpacks a backup into ``folder``, checks its digest and returns the manifest. Raises ConfigurationError."""
     try:
         with tarfile.open(source, mode="r:") as tar:
             for member in tar:
@@ -125,7 +127,7 @@ def _unpacked(source: Path, folder: Path) -> Manifest:
     except (tarfile.TarError, ValueError, TypeError):
         is_whole = False
     if not is_whole:
-        raise ConfigurationError(f"{source} is no backup of swarm, or it is damaged.")
+        raise ConfigurationError(f"{source} is not a backup of swarm, or is damaged.")
     return manifest
 
 
@@ -140,7 +142,8 @@ def _digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def _folder_beside(target: Path) -> Iterator[Path]:
-    """A temporary folder on the same disk, always removed afterwards. Raises ConfigurationError."""
+    """Yields a temporary folder on the same disk. The folder is always removed afterwards. Raises
+    ConfigurationError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".swarm-backup-", dir=target.absolute().parent))
     except OSError as error:

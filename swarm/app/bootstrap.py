@@ -1,7 +1,7 @@
-"""The coordinator, built from the settings; start reading here.
+"""Builds the coordinator from the settings. Start reading here.
 
-`run` opens database and Slack, `build` wires services and entry points, and `swarm.app.lifecycle` runs them until the
-process is stopped. Nothing below `swarm.app` reads the settings.
+`run` opens the database and the connection to Slack, `build` wires services and entry points, and `swarm.app.lifecycle`
+runs them until the process is stopped. Nothing below `swarm.app` reads the settings.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> None:
-    """Run a coordinator until SIGINT or SIGTERM. Raises ConfigurationError or Unavailable if it cannot start.
+    """Runs a coordinator until SIGINT or SIGTERM. Raises ConfigurationError or Unavailable if it cannot start.
 
     The settings have passed `preflight.check`.
     """
-    os.umask(0o077)  # files from now on hold messages of people
+    os.umask(0o077)  # files created from now on contain people's messages
     if settings.test_clock:
         process.follow_test_clock(settings.test_clock)
     text_secrets.switch(on=settings.remove_secrets)
@@ -88,7 +88,7 @@ def run(settings: Settings) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Open all parts, serve, and close them in reverse order."""
+    """Opens all parts, serves requests, and closes the parts in reverse order."""
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
     deadline = StopDeadline()
@@ -122,7 +122,7 @@ class Slack:
 def build(
     settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
 ) -> Coordinator:
-    """Wire entry points, services, database, Slack and built-in agents."""
+    """Wires entry points, services, database, Slack and built-in agents."""
     operating_policy = settings_mapping.operating_policy(settings)
     services = Services.over(
         database,
@@ -202,7 +202,7 @@ def _application(
     runs: AgentRuns,
     warnings: Warnings = no_warnings,
 ) -> Measured:
-    """The HTTP application: API, MCP, Slack events, AG-UI, metrics."""
+    """Returns the HTTP application: API, MCP, Slack events, AG-UI, metrics."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
     mcp_door = McpDoor(services, identities, watcher=telemetry.watcher)
 
@@ -248,12 +248,12 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
 
 
 async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
-    """Our identity in Slack. Retries until Slack answers; None if stopped before."""
+    """Returns our identity in Slack. Retries until Slack answers. Returns None if stopped first."""
     while not stop.is_set():
         try:
             return await gateway.identify()
         except Unavailable as error:
-            _log.warning("Slack cannot be asked who we are", action="identify", error=error.message)
+            _log.warning("Our identity cannot be read from Slack", action="identify", error=error.message)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), IDENTIFY_AGAIN_SECONDS)
     return None
@@ -266,9 +266,10 @@ def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
 
 @asynccontextmanager
 async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Database]:
-    """The database, migrated: SQLite here and now, PostgreSQL by its operator before the start."""
+    """Yields the database with the current schema. SQLite is migrated here; PostgreSQL is migrated by its operator
+    before the start."""
     await asyncio.to_thread(preparation.prepare, settings.database_url)
-    tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own clock counts
+    tests_clock = clock.SystemClock() if settings.test_clock else None  # otherwise PostgreSQL uses its own clock
     async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:
         await database.write(clock_changes.started)
         yield database

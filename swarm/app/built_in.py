@@ -1,7 +1,7 @@
-"""The built-in agents, built from the settings, with their shared parts.
+"""Builds the built-in agents and their shared parts from the settings.
 
-``opened`` is for the coordinator, and for commands that need an agent without one, as ``swarm chat``. Heavy imports
-happen in it, so that a coordinator without such agents starts without them.
+The coordinator uses ``opened``, and so do commands that run an agent without a coordinator, such as ``swarm chat``.
+Heavy imports happen inside ``opened``, so a coordinator without built-in agents does not load them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 BROKEN_PROMPT: Final = (
-    "My instructions are broken: a prompt cannot be read. Whoever runs this finds the place in the log."
+    "My instructions are broken: a prompt cannot be read. The operator can find the details in the log."
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltInAgentSet:
-    """The agents, by name in the order of the settings."""
+    """The agents by name, in the order of the settings."""
 
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
     hired: tuple[ManagedAgent, ...] = ()
@@ -58,10 +58,11 @@ class BuiltInAgentSet:
 async def opened(
     settings: Settings, database: Database, deadline: StopDeadline | None = None
 ) -> AsyncIterator[BuiltInAgentSet]:
-    """All built-in agents, ready to run; none if none is configured. All their resources are released at the end.
+    """Yields all built-in agents, ready to run, or an empty set if none is configured. All their resources are released
+    at the end.
 
-    ``deadline`` limits the release; without one, `shutdown.STOP_SECONDS` at most. Raises ConfigurationError for an
-    unusable model, prompt or file. Failures that may pass, as of a model or a server that is down, are logged.
+    ``deadline`` limits the release; without a deadline, the limit is `shutdown.STOP_SECONDS`. Raises ConfigurationError
+    for an unusable model, prompt or file. Temporary failures, such as an unavailable model or server, are logged.
     """
     if not settings.agents.builtin:
         yield BuiltInAgentSet()
@@ -102,12 +103,12 @@ async def _open(settings: Settings, database: Database, closings: ShutdownStack)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
-    """The conversation in a thread; see `swarm.services.runs.sources.NameConversation`."""
+    """Returns the id of a thread's conversation; see `swarm.services.runs.sources.NameConversation`."""
     return f"{channel}:{thread_ts}"
 
 
 def _prompts_config(settings: Settings) -> Path:
-    """The file with wordings, which may be missing unless the settings name it."""
+    """Returns the path of the wordings file. The file may be missing unless the settings name it."""
     path = settings.tools.prompts_config
     if path != PROMPTS_CONFIG and not path.is_file():
         raise ConfigurationError(
@@ -117,20 +118,23 @@ def _prompts_config(settings: Settings) -> Path:
 
 
 async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | None, Models]:
-    """The models, each checked with a short call, by the name in the agents' settings; None is the default model."""
+    """Returns the models by the name used in the agents' settings, where None is the default model. Each model is
+    checked with a short call."""
     names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
     models = {name: await _built(settings, name) for name in names}
     for name, each in models.items():
         closings.add(f"model {name or ''}", each.aclose)
         for spec in each.specs:
             if spec.is_guessed:
-                _log.info("A model's provider was guessed.", action="model_guess", model=spec.label, hint=spec.guess)
+                _log.info(
+                    "The provider of a model was guessed.", action="model_guess", model=spec.label, hint=spec.guess
+                )
     await _checked(settings, models)
     return models
 
 
 async def _built(settings: Settings, name: str | None) -> Models:
-    """A model, built in a thread: some libraries take seconds to load."""
+    """Builds a model in a thread, because some libraries take seconds to load."""
 
     def build() -> Models:
         from swarm.agents.models import building
@@ -188,7 +192,7 @@ class _Shared:
         memory = DatabaseMemory(
             self.database,
             name,
-            None if is_router else self._summarise(name, chosen, runs),  # a router reads the last messages only
+            None if is_router else self._summarise(name, chosen, runs),  # a router reads only the last messages
             compaction_threshold=session.compaction_threshold,
             keep_recent_messages=session.keep_recent_messages,
         )
@@ -232,7 +236,7 @@ class _Shared:
         )
 
     def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
-        """The current prompt: an edited file counts from the next run."""
+        """Returns the current prompt. Edits to the file take effect at the next run."""
         from swarm.agents.prompts.files import Template
 
         if chosen.prompt is None:
@@ -262,7 +266,7 @@ class _Shared:
 async def wordings(
     files: PromptFiles, renderer: Renderer, name: str, run_input: RunInput, tools: Sequence[Tool]
 ) -> Wordings:
-    """A router's wordings for one run, from the current prompts."""
+    """Returns a router's wordings for one run, from the current prompts."""
     from swarm.agents.router.router import Wordings
 
     prompts = files.current()
@@ -279,14 +283,15 @@ async def wordings(
 
 
 def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | None:
-    """Errors of models, limits and prompts, for people; None for a bug, which is to be logged whole."""
+    """Returns a readable message for errors of models, limits and prompts. Returns None for a bug, which is logged in
+    full."""
     from pydantic_ai.exceptions import AgentRunError
 
     from swarm.agents.builtin.agent import Trouble
     from swarm.agents.models.troubles import is_transport_error, trouble_of
     from swarm.agents.prompts.files import PromptError
 
-    if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which the error names
+    if isinstance(error, PromptError | ConfigurationError):  # of a prompt file, which the error names
         return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)
     if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
@@ -297,7 +302,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
 
 
 def _variables(name: str, run_input: RunInput, tools: Sequence[Tool]) -> dict[str, object]:
-    """The variables of templates. The user is as we know them ourselves; the context comes from the client."""
+    """Returns the template variables. The user comes from our own data, the context from the client."""
     origin = run_input.origin
     return {
         "agent": name,

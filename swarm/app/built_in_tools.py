@@ -1,4 +1,4 @@
-"""The tools of the built-in agents, built from the settings."""
+"""Builds the built-in agents' tools from the settings."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class Toolbox:
     """All available tools."""
 
     servers: McpServers
-    local: Mapping[str, Tool]  # by name: tools that some agent is allowed, and that work here
+    local: Mapping[str, Tool]  # by name: the tools that work here and that at least one agent may use
     documents: Sequence[Tool]
 
     def router_tools(self) -> Sequence[Tool]:
-        """The tools of routers: those of MCP servers, as of now."""
+        """Returns the routers' tools, which are the current tools of the MCP servers."""
         return self.servers.tools()
 
     def assistant_tools(self, allowed: Iterable[LocalTool]) -> Callable[[], Sequence[Tool]]:
-        """The tools of an assistant, listed anew for each run."""
+        """Returns a function that lists an assistant's tools for each run."""
         own = [*self.documents, *(self.local[name] for name in allowed if name in self.local)]
         return lambda: [*own, *self.servers.tools()]
 
 
 async def open_toolbox(settings: Settings, database: Database, closings: ShutdownStack) -> Toolbox:
-    """All configured tools. Each allowed but unavailable tool is logged in a line.
+    """Opens all configured tools. Logs one line for each tool that is allowed but unavailable.
 
-    Raises ConfigurationError for errors that prevent a start.
+    Raises ConfigurationError for errors that prevent the start.
     """
     wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
     documents = await _documents(settings, database, closings)
@@ -67,7 +67,7 @@ def _router_names() -> Iterable[str]:
 
 
 async def _servers(settings: Settings, reserved: Sequence[str], closings: ShutdownStack) -> McpServers:
-    """The MCP servers; none without a file, unless the settings name the file."""
+    """Returns the MCP servers, or none if the file is missing and the settings do not name one."""
     from swarm.agents.mcp.server import read
     from swarm.agents.mcp.servers import McpServers
 

@@ -1,4 +1,4 @@
-"""The home folder of the embedded set-up, with the operator's token."""
+"""The home folder of the embedded setup, which contains the operator's token."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILES: Final = (
     *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
     *("prompts", ".env", "swarm.yaml", "servers_config.json"),
 )
-"""Files of the home folder: written by the system, its demo and its terminal, or read as settings."""
+"""The home folder's files: those written by the system, its demo and its terminal, and those read as settings."""
 
 _log = structlog.get_logger(__name__)
 
 
 def prepare(settings: Settings) -> None:
-    """Make the home folder, private to its owner, and tighten an existing one. Raises ConfigurationError if that fails,
-    or if the folder is another user's and open to others.
+    """Creates the home folder, accessible only to its owner, or restricts access to an existing one. Raises
+    ConfigurationError on failure, or if the folder belongs to another user and is open to others.
     """
     folder = settings.home.expanduser()
     try:
@@ -33,32 +33,36 @@ def prepare(settings: Settings) -> None:
     except PermissionError as error:
         raise ConfigurationError(
             f"home (SWARM_HOME) is {settings.home}: {error.strerror or error}.",
-            hint="It keeps what people said, so it has to be a folder of your own that only you may read.",
+            hint="The home folder contains people's messages, so it must be your own folder, readable only by you.",
         ) from error
     except OSError as error:
         raise ConfigurationError(f"home (SWARM_HOME) is {settings.home}: {error.strerror}") from error
 
 
 def _tighten(folder: Path) -> None:
-    """Take group's and others' rights from a folder and from the system's files in it.
+    """Removes the group's and others' permissions from a folder and from the system's files in it.
 
-    Other files, and targets of links, stay as they are: the operator may have chosen a folder with more in it. Raises
-    PermissionError if the rights are not ours to change.
+    Other files and the targets of links are not changed, since the operator may have chosen a folder that is also used
+    for something else. Raises PermissionError if we may not change the permissions.
     """
     if folder.stat().st_mode & stat.S_ISVTX or folder.resolve() == Path("/"):
-        raise PermissionError("a folder that everybody shares")
+        raise PermissionError("a folder that everyone shares")
     if _tightened(folder):
         _log.warning(
-            "The home folder was open to others, and is not any more.", action="home_tightened", path=str(folder)
+            "The home folder was open to others; access is now restricted.", action="home_tightened", path=str(folder)
         )
     ours = [path for pattern in FILES for path in folder.glob(pattern) if not path.is_symlink()]
     closed = [path.name for path in sorted(ours) if _tightened(path)]
     if closed:
-        _log.warning("Files in the home folder were open to others.", action="home_tightened", files=closed)
+        _log.warning(
+            "Files in the home folder were open to others; access is now restricted.",
+            action="home_tightened",
+            files=closed,
+        )
 
 
 def _tightened(path: Path) -> bool:
-    """Make a path private. Returns whether it was open. Raises PermissionError."""
+    """Makes a path private. Returns whether the path was open to others. Raises PermissionError."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         path.chmod(mode & 0o700)
@@ -66,9 +70,9 @@ def _tightened(path: Path) -> bool:
 
 
 def operator_token(settings: Settings) -> str:
-    """The configured token, or the one in the home folder.
+    """Returns the configured operator token, or else the token in the home folder.
 
-    Raises ConfigurationError if there is none, or if the stored one is too short.
+    Raises ConfigurationError if there is no token, or if the stored token is too short.
     """
     if settings.operator_token:
         return settings.operator_token.get_secret_value()
@@ -77,12 +81,13 @@ def operator_token(settings: Settings) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"There is no operator token: SWARM_OPERATOR_TOKEN is not set, and {_token_file(settings)} cannot be read.",
-            hint="Start the coordinator first (`swarm up`), or point SWARM_HOME at its home; the demo's is .demo.",
+            hint="Start the coordinator first (`swarm up`), or set SWARM_HOME to its home folder, which is .demo for "
+            "the demo.",
         ) from error
     if problem := secret_problem(token):
         raise ConfigurationError(
             f"The operator token in {_token_file(settings)} is not safe: {problem}.",
-            hint="Delete the file, and `swarm up` makes a new one.",
+            hint="Delete the file; `swarm up` then creates a new token.",
         )
     return token
 
@@ -94,7 +99,7 @@ def check_kept_token(settings: Settings) -> None:
 
 
 def make_operator_token(settings: Settings) -> str:
-    """The operator token for the coordinator itself, which makes one if there is none."""
+    """Returns the operator token for the coordinator itself, and creates a missing token."""
     path = _token_file(settings)
     if not settings.operator_token and not path.exists():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -103,7 +108,7 @@ def make_operator_token(settings: Settings) -> str:
 
 
 def prompts(settings: Settings) -> Path:
-    """The folder of the operator's own base prompts."""
+    """Returns the folder of the operator's own base prompts."""
     return settings.home.expanduser() / "prompts"
 
 

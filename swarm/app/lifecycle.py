@@ -1,4 +1,5 @@
-"""The life of a coordinator: entry points open, work until told to stop, and close so that nothing is lost."""
+"""The life cycle of a coordinator: its entry points open, serve until a stop is requested, and close without losing
+work."""
 
 from __future__ import annotations
 
@@ -33,26 +34,26 @@ from swarm.store.bridge.database import Database
 from swarm.telemetry.setup import Telemetry, watch_loop
 
 TOOLS_SECONDS: Final = 3.5
-"""Time kept back at a stop for the resources of runs: MCP servers, sessions at AWS, models."""
+"""Time reserved at shutdown for closing the resources of runs: MCP servers, AWS sessions, models."""
 
 DRAIN_SECONDS: Final = 3
-"""Time for HTTP responses that have begun before a stop; whole seconds."""
+"""Time at shutdown for HTTP responses that have begun, as an integer number of seconds."""
 
 UPKEEP: Final = "upkeep"
-"""The office of the one coordinator process that sends deliveries, runs scheduled jobs and reads threads."""
+"""The election office of the coordinator process that sends deliveries, runs scheduled jobs and reads threads."""
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coordinator:
-    """All parts that run as long as the coordinator."""
+    """All parts that run for the lifetime of the coordinator."""
 
     app: ASGIApp
     limits: ConnectionLimits
     slack_door: SlackDoor
     election: Election
-    terms: dict[str, OfficeTerm]  # latest term of each office that this process has held
+    terms: dict[str, OfficeTerm]  # the latest term of each office held by this process
     pacing: Pacing
     sender: OutboxSender
     sweeper: Sweeper
@@ -68,7 +69,7 @@ class Coordinator:
 
 
 async def introduce(coordinator: Coordinator) -> None:
-    """Register the managed agents and log doubtful settings, before the entry points open."""
+    """Registers the managed agents and logs doubtful settings before the entry points open."""
     await coordinator.converse.introduce()
     await coordinator.reloader.doubts()
 
@@ -81,7 +82,7 @@ async def live(
     hangup: asyncio.Event,
     deadline: StopDeadline,
 ) -> None:
-    """Serve until ``stop`` is set, then shut down by ``deadline``. Raises the first error of a background task."""
+    """Serves until ``stop`` is set, then shuts down by ``deadline``. Raises the first error of a background task."""
     config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
     server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
@@ -105,7 +106,7 @@ async def live(
         _log.info("Stopping.", action="stop")
         stop.begin()
         for task in (slack, *background):
-            task.cancel()  # calls to Slack that have begun still end
+            task.cancel()  # calls to Slack that have begun are completed
         entry_points = partial(_close_entry_points, coordinator, database, server, http)
         await _shut_down(coordinator, entry_points, [slack, *background], deadline)
 
@@ -113,10 +114,10 @@ async def live(
 async def _shut_down(
     coordinator: Coordinator, close_entry_points: Close, tasks: list[asyncio.Task[None]], deadline: StopDeadline
 ) -> None:
-    """Accept nothing more, and wait for all work at once, since any part may wait for another one."""
+    """Stops accepting work and waits for all parts at once, since any part may be waiting for another."""
     closings: dict[str, Close] = {
         "doors": close_entry_points,
-        "runs": coordinator.agent_runs.close,  # readers of a run hear of its end
+        "runs": coordinator.agent_runs.close,  # a run's readers learn that it has ended
         **{task.get_name(): partial(asyncio.wait, {task}) for task in tasks},
     }
     await close_all(closings, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
@@ -128,15 +129,15 @@ async def _close_entry_points(
     coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
 ) -> None:
     try:
-        await coordinator.slack_door.close()  # accepts no new event and stores the accepted ones
+        await coordinator.slack_door.close()  # accepts no new events and stores the accepted ones
     finally:
         database.wakeups.close()  # waiting polls answer with an empty list
-        server.should_exit = True  # runs that answer now still get through
+        server.should_exit = True  # runs that answer now are still served
         await asyncio.wait({http})
 
 
 async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
-    """Run the jobs of the elected process."""
+    """Runs the jobs of the elected process."""
     coordinator.terms[UPKEEP] = term
     coordinator.pacing.take_over()
     async with asyncio.TaskGroup() as works:
@@ -149,7 +150,7 @@ async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn that leaves signals to `process`."""
+    """A uvicorn server that leaves signal handling to `process`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -157,7 +158,8 @@ class _Server(uvicorn.Server):
 
 
 async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:
-    """Return when told to stop. Raises the error of a task; only the task that connects to Slack may end by itself."""
+    """Returns once a stop is requested. Raises the error of a task; only the task that connects to Slack may end by
+    itself."""
     stopped = asyncio.create_task(stop.wait())
     waiting: set[asyncio.Task[Any]] = {stopped, slack, *works}
     while not stop.is_set():
@@ -165,5 +167,5 @@ async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: 
         for task in done - {stopped}:
             task.result()
             if task is not slack:
-                raise RuntimeError(f"{task.get_name()} ended, which it never should")
+                raise RuntimeError(f"{task.get_name()} ended unexpectedly")
     stopped.cancel()

@@ -1,4 +1,4 @@
-"""The agents that the coordinator runs itself, built from the settings."""
+"""Builds the agents that the coordinator runs itself from the settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def converse(
     operating_policy: OperatingPolicy,
     built_in: Sequence[ManagedAgent] = (),
 ) -> Converse:
-    """The service that runs all agents, remote and built-in."""
+    """Returns the service that runs all agents, remote and built-in."""
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
     recovery = Recovery(database, stage.slack, specs, operating_policy)
     run_context = RunContext(
@@ -54,7 +54,7 @@ def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[Man
     if not remotes:
         return []
     from swarm.agents.conversation import conversation_with
-    from swarm.agents.remote.agui import AguiAgent  # the types take a while to load, and many need none
+    from swarm.agents.remote.agui import AguiAgent  # loading the types takes a while, and many installations need none
 
     return [
         ManagedAgent(

@@ -1,4 +1,4 @@
-"""Checks before the heavy parts are loaded, so that errors are reported in one line and within a second."""
+"""Checks made before the heavy parts are loaded, so that errors are reported in one line and within a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def check(settings: Settings) -> None:
-    """Make the home folder. Raises ConfigurationError for settings that prevent a coordinator's start."""
+    """Creates the home folder. Raises ConfigurationError for settings that prevent a coordinator from starting."""
     checked_work_tree(settings)
     home.prepare(settings)
     home.check_kept_token(settings)
@@ -28,9 +28,9 @@ def check(settings: Settings) -> None:
 
 
 def check_models(specs: Sequence[ModelSpec]) -> None:
-    """Raises ConfigurationError if nothing listens at the models' addresses. Blocks for a second a model at most.
+    """Raises ConfigurationError if nothing listens at the models' addresses. Blocks for at most one second per model.
 
-    A silent address, or one behind a proxy, is left to the model's client.
+    Addresses that do not answer, and addresses behind a proxy, are left to the model's client.
     """
     refused = [spec for spec in specs if _is_refused(spec)]
     if not refused or len(refused) < len(specs):
@@ -38,7 +38,7 @@ def check_models(specs: Sequence[ModelSpec]) -> None:
     first = refused[0]
     raise ConfigurationError(
         f"The model {first.label} cannot be reached: nothing listens at {first.base_url}.",
-        hint=f"Start the server there, or check {ADDRESS_VARIABLES[first.provider]}. {first.guess}".rstrip(),
+        hint=f"Start the server at this address, or check {ADDRESS_VARIABLES[first.provider]}. {first.guess}".rstrip(),
     )
 
 
@@ -57,7 +57,7 @@ def _is_refused(spec: ModelSpec) -> bool:
 
 
 def bot_token(settings: Settings) -> str:
-    """The bot token for Slack. Raises ConfigurationError if there is none."""
+    """Returns the bot token for Slack. Raises ConfigurationError if there is none."""
     if settings.slack.bot_token is None:
         raise ConfigurationError(
             "SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set. `swarm slack manifest` helps to create the Slack app; "

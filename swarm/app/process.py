@@ -1,7 +1,7 @@
-"""The needs of every process, whatever its purpose: a socket, a loop, an orderly end, and a forced one if that hangs.
+"""What every process needs: a listening socket, an event loop, an orderly shutdown, and a forced end if shutdown hangs.
 
-An orderly end may wait for a party that never answers: a database in the middle of a statement, a thread of a library,
-a disk. So an independent thread ends the process and all its descendants when the time is over.
+An orderly shutdown may wait for something that never answers: a database in the middle of a statement, a library's
+thread, a disk. An independent thread therefore ends the process and all its descendants once time is up.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ from swarm.domain.errors import ConfigurationError
 from swarm.processes.supervisor import kill_descendants
 
 SPARE_FILES: Final = 500
-"""How many open files are kept for purposes other than connections of clients."""
+"""The number of open files reserved for purposes other than client connections."""
 
 T = TypeVar("T")
 
 CUT_SECONDS: Final = 9.0
-"""Seconds from the order to stop to the forced end; a supervisor usually waits for ten."""
+"""Seconds from the stop request to the forced end; process supervisors usually wait for ten."""
 
 _log = structlog.get_logger(__name__)
 
 
 @contextmanager
 def listening(http: HttpSettings) -> Iterator[socket.socket]:
-    """The listening socket, bound before all else, so that a port in use is reported in one line."""
+    """Yields the listening socket, which is bound first, so that a port in use is reported in one line."""
     host, port = http.host, http.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(
         family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    ) as listener:  # named, so that asyncio sets NODELAY
+    ) as listener:  # the protocol is named so that asyncio sets NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
         except OSError as error:
             raise ConfigurationError(
                 f"http.port (PORT) is {port}: {host}:{port} cannot be used ({error.strerror}). "
-                "Stop what listens there, or choose another port."
+                "Stop the program that uses the port, or choose another port."
             ) from error
         yield listener
 
 
 def follow_test_clock(path: Path) -> None:
-    """Let a test set this process's clock. Raises ConfigurationError if the file holds no number."""
+    """Lets a test set this process's clock. Raises ConfigurationError if the file does not contain a number."""
     try:
         offset.follow(path)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"test_clock (SWARM_TEST_CLOCK) is {path}, from which no number of seconds can be read: {error}."
+            f"test_clock (SWARM_TEST_CLOCK) is {path}, which does not contain a number of seconds: {error}."
         ) from error
-    _log.warning("A test sets the clock.", action="test_clock", ahead_seconds=offset.seconds())
+    _log.warning("The clock is set by a test.", action="test_clock", ahead_seconds=offset.seconds())
 
 
 def possible_connections(wanted: int) -> int:
     """Returns how many of the ``wanted`` connections can be open at once, after raising the system's limit.
 
-    Files, pipes and our own connections need some of the system's limit.
+    Files, pipes and our own connections use part of the system's limit.
     """
     try:
         import resource
@@ -82,7 +82,7 @@ def possible_connections(wanted: int) -> int:
     needed = wanted + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         granted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        with suppress(OSError, ValueError):  # a system may grant less than its hard limit
+        with suppress(OSError, ValueError):  # a system may allow less than its hard limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -96,14 +96,15 @@ def possible_connections(wanted: int) -> int:
 
 
 class StopSignal(asyncio.Event):
-    """Set when the process has to stop. The process then ends within ``cut_seconds``, whatever hangs."""
+    """An event that is set when the process has to stop. The process then ends within ``cut_seconds``, even if a part
+    hangs."""
 
     def __init__(self, cut_seconds: float) -> None:
         super().__init__()
         self._last_resort = ForcedExit(cut_seconds)
 
     def begin(self, code: int = 1) -> None:
-        """Start the time limit of the process's end. ``code`` is the exit code if the limit cuts the process off."""
+        """Starts the time limit for the shutdown. ``code`` is the exit code if the process is ended by force."""
         self._last_resort.begin(code)
 
     def set(self) -> None:
@@ -112,10 +113,11 @@ class StopSignal(asyncio.Event):
 
 
 def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
-    """An event that the first SIGINT or SIGTERM sets; the second signal ends the process and its children at once.
+    """Returns an event that the first SIGINT or SIGTERM sets. The second signal ends the process and its children at
+    once.
 
-    ``cut_seconds`` after the first signal the process ends in any case: `swarm.app.lifecycle`. The handlers do not
-    belong to the loop: they work while it is stuck, and after it is closed.
+    The process ends at the latest ``cut_seconds`` after the first signal; see `swarm.app.lifecycle`. The handlers do
+    not belong to the event loop, so they work while the loop is stuck and after it is closed.
     """
     stop, loop = StopSignal(cut_seconds), asyncio.get_running_loop()
     has_heard = False
@@ -135,7 +137,7 @@ def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """The result of the work; None if ``stop`` is set first, which cancels the work."""
+    """Returns the result of the work. If ``stop`` is set first, cancels the work and returns None."""
     doing, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -146,17 +148,18 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
 
 
 async def end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end. Its error is of no interest any more, or is reported elsewhere."""
+    """Cancels a task and waits for its end. The task's error no longer matters, or is reported elsewhere."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 def told_by_hangup(stop: asyncio.Event) -> asyncio.Event:
-    """An event that each SIGHUP sets: read the settings again. If our terminal is gone, ``stop`` is set instead."""
+    """Returns an event that each SIGHUP sets to request a reload of the settings. If our terminal is gone, SIGHUP sets
+    ``stop`` instead."""
     heard = asyncio.Event()
     if not hasattr(signal, "SIGHUP"):  # not on every platform
         return heard
-    was_told_to_stay = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
+    was_told_to_stay = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # set by nohup
     began_at_terminal = _has_terminal() and not was_told_to_stay
 
     def hung_up() -> None:
@@ -175,7 +178,7 @@ def _has_terminal() -> bool:
 
 
 def who_we_are(port: int) -> str:
-    """A name for this process, recognisable for an operator and unique for all time."""
+    """Returns a unique name for this process that an operator can recognise."""
     return f"{socket.gethostname()}:{port} {new_id()}"
 
 
@@ -196,7 +199,8 @@ def fast_loop() -> asyncio.AbstractEventLoop:
 
 
 def settle_memory() -> None:
-    """Exempt existing objects from garbage collection: they live for good, and collecting them stalls the loop."""
+    """Exempts existing objects from garbage collection. These objects live as long as the process, and scanning them
+    stalls the event loop."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -204,10 +208,10 @@ def settle_memory() -> None:
 
 
 STOP_SECONDS: Final = 7.5
-"""Time for the whole orderly end; `ForcedExit` comes a while later."""
+"""The time limit for the complete orderly shutdown; `ForcedExit` follows some time later."""
 
 INSIST_SECONDS: Final = 0.5
-"""Time for cancelled work to kill its child processes."""
+"""The time that cancelled work has to kill its child processes."""
 
 _TELL_SECONDS: Final = 0.2  # for the log line, which may itself hang
 
@@ -215,14 +219,14 @@ Close = Callable[[], Awaitable[object]]
 
 
 class StopDeadline:
-    """The common deadline of the end. The time runs from the first use."""
+    """The common deadline of all shutdown steps. The time starts at the first use."""
 
     def __init__(self, seconds: float = STOP_SECONDS) -> None:
         self._seconds = seconds
         self._ends_at: float | None = None
 
     def left(self, *, reserve_seconds: float = 0.0) -> float:
-        """The remaining seconds, less the reserve for later steps."""
+        """Returns the remaining seconds, without the reserve for later steps."""
         now = time.monotonic()
         if self._ends_at is None:
             self._ends_at = now + self._seconds
@@ -237,20 +241,20 @@ class ShutdownStack:
         self._closings: dict[str, Close] = {}
 
     def add(self, name: str, close: Close) -> None:
-        """Close this as well. A name used twice is a bug, and raises ValueError."""
+        """Adds a function to call at the end. Raises ValueError for a name that is already used, which is a bug."""
         if name in self._closings:
             raise ValueError(name)
         self._closings[name] = close
 
     async def aclose(self) -> None:
-        """Call all functions; see `close_all`."""
+        """Calls all functions; see `close_all`."""
         await close_all(self._closings, within_seconds=self._deadline.left())
 
 
 async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> None:
-    """Call all functions, side by side. Slow ones are cut off and logged, errors are logged.
+    """Calls all functions concurrently. Slow functions are cancelled and logged; errors are logged.
 
-    Raises nothing but CancelledError, and then all calls are cut off.
+    Raises only CancelledError, in which case all calls are cancelled.
     """
     tasks = [asyncio.create_task(_closed(name, close), name=name) for name, close in closings.items()]
     if not tasks:
@@ -258,7 +262,7 @@ async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> 
     try:
         await asyncio.wait(tasks, timeout=within_seconds)
         if late := [task.get_name() for task in tasks if not task.done()]:
-            _log.warning("Something does not end in time and is cut off.", action="stop_late", late=late)
+            _log.warning("A part does not end in time and is cut off.", action="stop_late", late=late)
     finally:
         for task in tasks:
             task.cancel()
@@ -268,12 +272,12 @@ async def close_all(closings: Mapping[str, Close], *, within_seconds: float) -> 
 async def _closed(name: str, close: Close) -> None:
     try:
         await close()
-    except Exception:  # noqa: BLE001 - the other functions go on all the same
-        _log.exception("Something could not be closed.", action="stop_failed", what=name)
+    except Exception:  # noqa: BLE001 - the other functions are still called
+        _log.exception("A part could not be closed.", action="stop_failed", what=name)
 
 
 class ForcedExit:
-    """Ends the process ``seconds`` after `begin`, whatever the process does."""
+    """A timer that ends the process ``seconds`` after `begin`, whatever the process does."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -281,7 +285,7 @@ class ForcedExit:
         threading.Thread(target=self._wait, name="last resort", daemon=True).start()
 
     def begin(self, code: int) -> None:
-        """Start the time limit; only the first call counts. ``code`` is the exit code of a forced end."""
+        """Starts the time limit; only the first call counts. ``code`` is the exit code of a forced end."""
         os.write(self._writer, bytes([code]))
 
     def _wait(self) -> None:
@@ -293,11 +297,13 @@ class ForcedExit:
         end_at_once(code)
 
     def _tell(self, stack: str) -> None:
-        _log.error("The process does not end, and is cut off.", action="cut_off", seconds=self._seconds, where=stack)
+        _log.error(
+            "The process does not end, and is ended by force.", action="cut_off", seconds=self._seconds, where=stack
+        )
 
 
 def end_at_once(code: int) -> None:
-    """Kill all descendants of this process, and end it."""
+    """Kills all descendants of this process, then ends the process."""
     kill_descendants()
     os._exit(code)
 

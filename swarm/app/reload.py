@@ -1,9 +1,9 @@
-"""Reloading of the settings in a running coordinator.
+"""Reloads the settings of a running coordinator.
 
 Who may act: the owner of the process, by a signal (SIGHUP), and the operator (``POST /reload``). What is guaranteed:
-the reloadable policies are replaced as a whole or, after any error in the settings, not at all; a message is routed by
-the old policies or by the new ones. All other settings are only compared, and named if they wait for a restart. Each
-process reads its own settings: other processes do not hear of a reload.
+the reloadable policies are replaced together or, after any error in the settings, not at all; each message is routed
+either by the old policies or by the new ones. All other settings are only compared, and changes that need a restart are
+reported. Each process reads its own settings; a reload does not affect other processes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Reloader:
-    """Keeps a policy book equal to the settings, reading them on each `reload`."""
+    """An object that keeps a policy book in line with the settings, which are read on each `reload`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Reloader:
         read: Callable[[], Settings] = load,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
-        """``introduce`` registers agents of the coordinator itself, by name."""
+        """``introduce`` registers the coordinator's own agents, by name."""
         self._started_with = settings
         self._in_force = settings
         self._book = book
@@ -56,8 +56,8 @@ class Reloader:
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> ReloadResult:
-        """Read the settings again and apply the reloadable ones. Raises Invalid, and then nothing has changed."""
-        async with self._one_at_a_time:  # so the settings read last are in force in the end
+        """Reads the settings again and applies the reloadable ones. Raises Invalid without changing anything."""
+        async with self._one_at_a_time:  # so that the settings read last take effect last
             new = await self._read_anew()
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
@@ -65,11 +65,11 @@ class Reloader:
             self._in_force = new
             if self._introduce:
                 await self._introduce({*new.agents.remote, *new.agents.builtin})
-        _log.info("The settings were read again.", action="reload", changed=changed, needs_restart=waiting)
+        _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
 
     async def doubts(self) -> tuple[str, ...]:
-        """Likely mistakes in the settings, as sentences, which are also logged."""
+        """Returns likely mistakes in the settings, as sentences. They are also logged."""
         settings = self._in_force
         found = [
             (channel, f"The channel {channel} names no agent; the default lead answers.")
@@ -77,7 +77,7 @@ class Reloader:
         ]
         known = await self._known_agents()
         found += [
-            (key, f"There is no agent '{name}', which {key} names; until there is, the default lead stands in.")
+            (key, f"There is no agent '{name}', which {key} names. Until the agent exists, the default lead answers.")
             for key, name in settings_mapping.named_agents(settings)
             if known is not None and name not in known
         ]
@@ -86,17 +86,22 @@ class Reloader:
         return tuple(sentence for _, sentence in found)
 
     def warnings(self, agent: str) -> tuple[str, ...]:
-        """Warnings for an operator who removes an agent that the settings name, as sentences."""
+        """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""
         settings = self._in_force.agents
         for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
             if agent in declared:
                 key = f"agents.{kind}.{agent}"
-                return (f"{key} declares it: it comes back with the next reload or start, unless you remove {key}.",)
+                return (
+                    f"{key} declares this agent, which will be registered again at the next reload or start unless "
+                    f"you remove {key}.",
+                )
         named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
-        return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
+        return tuple(
+            f"{key} names this agent. Until another agent is named, the default lead answers." for key in named
+        )
 
     async def obey(self, heard: asyncio.Event) -> None:
-        """Reload whenever ``heard`` is set, for ever. Errors go to the log."""
+        """Reloads the settings each time ``heard`` is set. Runs until cancelled. Errors are logged."""
         while True:
             await heard.wait()
             heard.clear()
@@ -106,7 +111,7 @@ class Reloader:
         try:
             await self.reload()
         except Invalid as error:
-            _log.warning("The settings stay as they are.", action="reload", error=error.message)
+            _log.warning("The settings are unchanged.", action="reload", error=error.message)
 
     async def _read_anew(self) -> Settings:
         try:
@@ -118,11 +123,12 @@ class Reloader:
             ) from error
 
     async def _known_agents(self) -> frozenset[str] | None:
-        """The names of all agents, registered or in the settings at start; None if the agents cannot be read."""
+        """Returns the names of all agents that are registered or were in the settings at start. Returns None if the
+        agents cannot be read."""
         try:
             roster = await self._rosters.current()
         except Unavailable as error:
-            _log.warning("The agents cannot be looked up.", action="configure", error=error.message)
+            _log.warning("The agents cannot be read.", action="configure", error=error.message)
             return None
         named = self._started_with.agents
         return frozenset(agent.name for agent in roster.agents) | {*named.remote_in_full, *named.builtin}

@@ -1,4 +1,4 @@
-"""Mapping of the settings to the values of the services and the agents' clients."""
+"""Maps the settings to the values that the services and the agents' clients use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook,
 
 
 def operating_policy(settings: Settings) -> OperatingPolicy:
-    """The whole operating policy, with a new policy book for the reloadable part."""
+    """Returns the complete operating policy, with a new policy book for the reloadable part."""
     return OperatingPolicy(
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
@@ -30,7 +30,7 @@ def operating_policy(settings: Settings) -> OperatingPolicy:
 
 
 def policies(settings: Settings) -> Policies:
-    """The reloadable part of the policy."""
+    """Returns the reloadable part of the policy."""
     return Policies(
         default_agent=settings.agents.default,
         dm_agent=settings.agents.dm,
@@ -47,7 +47,8 @@ def policies(settings: Settings) -> Policies:
 
 
 def streaming_agents(settings: Settings) -> list[StreamingAgent]:
-    """The agents that the coordinator runs: the remote ones, then the built-in ones, each in the settings' order."""
+    """Returns the agents that the coordinator runs: first the remote agents, then the built-in agents, each group in
+    the order of the settings."""
     agents = settings.agents
     remote = [
         _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote_in_full.items()
@@ -56,7 +57,7 @@ def streaming_agents(settings: Settings) -> list[StreamingAgent]:
 
 
 def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
-    """The permitted callers of each built-in agent."""
+    """Returns the permitted callers of each built-in agent."""
     return {
         name: CallerPolicy(
             callers=frozenset(chosen.callers),
@@ -68,7 +69,8 @@ def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
 
 
 def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
-    """Whether an agent has any tools: all tools touch the host or its documents, or belong to MCP servers."""
+    """Whether an agent has any tools. Every tool either accesses the host or its documents, or belongs to an MCP
+    server."""
     path = settings.tools.servers_config
     has_servers = path != SERVERS_CONFIG or path.is_file()
     is_assistant = chosen.kind is Kind.ASSISTANT
@@ -76,14 +78,14 @@ def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
 
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
-    """The connections of the remote agents, in the order of the settings."""
+    """Returns the connections of the remote agents, in the order of the settings."""
     return [_remote(name, chosen) for name, chosen in settings.agents.remote_in_full.items()]
 
 
 def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
-    """The model of the built-in agents, or the one named ``name``, followed by its fallbacks in their order.
+    """Returns the built-in agents' model, or the model named ``name``, followed by its fallbacks in order.
 
-    Another name is one of the same provider.
+    A model named here has the same provider.
     """
     model = settings.model
     first = name or model.name
@@ -99,7 +101,7 @@ def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
 
 
 def run_limits(settings: Settings) -> RunLimits:
-    """The limits of one run of a built-in agent."""
+    """Returns the limits of one run of a built-in agent."""
     limits = settings.limits
     return RunLimits(
         requests=limits.requests,
@@ -111,7 +113,7 @@ def run_limits(settings: Settings) -> RunLimits:
 
 
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Every key that names an agent, with the name."""
+    """Yields each key that names an agent, together with that name."""
     named = {"agents.default": settings.agents.default, "agents.dm": settings.agents.dm}
     named["channel_defaults.agent"] = settings.channel_defaults.agent
     named |= {f"channels.{channel}.agent": chosen.agent for channel, chosen in settings.channels.items()}
@@ -121,17 +123,18 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def channels_without_agent(settings: Settings) -> list[str]:
-    """Configured channels that are switched on but name no agent, so the default lead answers."""
+    """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
     return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
 
 
 def secret(value: SecretStr | None) -> str | None:
-    """The plain value."""
+    """Returns the plain value of a secret."""
     return value.get_secret_value() if value else None
 
 
 def _channels(settings: Settings) -> dict[str, ChannelSettings]:
-    """The channels in full. A direct message without an agent of its own gets the one for direct messages."""
+    """Returns the channels with all settings. A direct message channel without its own agent gets the agent for direct
+    messages."""
     dm = settings.agents.dm
     return {
         channel: chosen.model_copy(update={"agent": dm})

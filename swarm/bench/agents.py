@@ -1,11 +1,11 @@
-"""Simulated agents, and the bare HTTP client of all measurements.
+"""Simulated agents, and the minimal HTTP client for all measurements.
 
-A message contains its name (``m17``), and ``delegate`` if the lead is to delegate it. The lead or worker that ends it
-posts ``answer m17``, so that a log of posts shows the answered messages and the number of answers.
+A message contains its name (``m17``), and ``delegate`` if the lead is to delegate it. The lead or worker that finishes
+the message posts ``answer m17``, so the log of posts shows which messages were answered, and how often.
 
-The client shares two cores with the measured system, so it does as little as possible. Tools are called as JSON-RPC
-over the same connection: an MCP client would cost more than the measured work. A call without an answer is repeated
-word for word, as a careful agent does.
+The client shares two cores with the measured system, so it does as little as possible. Tools are called with JSON-RPC
+over the same connection, since an MCP client would cost more than the measured work. A call without an answer is
+repeated unchanged, as a careful agent would do.
 
 ``python -m swarm.bench.agents`` runs one agent as a process, which a test may kill.
 """
@@ -43,21 +43,22 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """An answer, and the arrival of its last byte in seconds since 1970 UTC."""
+    """An answer, and the arrival time of its last byte in seconds since 1970 UTC."""
 
     status: int
     body: bytes
     at: float
 
     def json(self) -> Any:
-        """Returns the decoded body. Raises BenchError unless the status is one of success."""
+        """Returns the decoded body. Raises BenchError unless the status indicates success."""
         if not 200 <= self.status < 300:
             raise BenchError(f"the coordinator answered {self.status}: {self.body[:300].decode(errors='replace')}")
         return orjson.loads(self.body)
 
 
 class Connection:
-    """One kept connection of one caller, with one request at a time. Reads only answers with a Content-Length."""
+    """A persistent connection for one caller, with one request at a time. Only answers with a Content-Length can be
+    read."""
 
     def __init__(self, token: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
@@ -80,7 +81,7 @@ class Connection:
     async def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Sends one request and returns its answer, whatever its status. Raises BenchError without an answer."""
+        """Sends one request and returns its answer, whatever its status. Raises BenchError if there is no answer."""
         content = b"" if body is None else orjson.dumps(body)
         head = f"{method} {path} HTTP/1.1\r\n{self._head}"
         if content:
@@ -96,7 +97,7 @@ class Connection:
             raise BenchError(f"{method} {path} was not answered within {_ANSWER_SECONDS} s") from error
         except (asyncio.IncompleteReadError, OSError) as error:
             self.close()
-            raise BenchError(f"the coordinator hung up: {error}") from error
+            raise BenchError(f"the coordinator closed the connection: {error}") from error
         return Answer(status=int(answer[9:12]), body=found, at=time.time())
 
     def close(self) -> None:
@@ -111,7 +112,7 @@ def _content_length(head: bytes) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """The settings of a simulated agent. With workers it is a lead, which delegates to each of them in turn."""
+    """The settings of a simulated agent. An agent with workers is a lead, which delegates to each of them in turn."""
 
     port: int
     token: str
@@ -121,7 +122,7 @@ class Part:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variable for a process with this part."""
+        """Returns the environment variable for a process that plays this part."""
         return {_VARIABLE: orjson.dumps(self).decode()}
 
     @classmethod
@@ -131,7 +132,7 @@ class Part:
 
 
 def question(number: int, *, delegate: bool) -> str:
-    """Returns a person's text for message ``number``."""
+    """Returns the text of message ``number``, as written by a person."""
     return f"please look at m{number}" + (f" and {DELEGATE} it" if delegate else "")
 
 
@@ -141,18 +142,19 @@ def names(text: str) -> list[str]:
 
 
 class Refused(Exception):
-    """A tool refused its call."""
+    """A tool has refused its call."""
 
 
 class Line:
-    """The connection of one run, opened again after each loss: a coordinator closes silent connections."""
+    """The connection of one run. It is reopened after each loss, since a coordinator closes idle connections."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         self._connection: Connection | None = None
 
     async def call(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Json:
-        """Returns the decoded answer, with repetitions if needed. Raises BenchError if none comes for long."""
+        """Returns the decoded answer, repeating the call if needed. Raises BenchError if no answer comes for a long
+        time."""
         for _ in range(_REPEATS):
             try:
                 if self._connection is None or self._connection.closed:
@@ -204,8 +206,8 @@ class Agent:
             line.close()
 
     async def _handle(self, line: Line, trigger: Json) -> None:
-        """Handles a trigger. After a refused tool call the trigger fails, so that it comes again soon, or ends
-        visibly.
+        """Handles a trigger. After a refused tool call the trigger is reported as failed, so that it is retried soon or
+        ends visibly.
         """
         lease, outcome = trigger["lease"]["token"], "done" if trigger["notice"] else None
         try:
@@ -224,7 +226,7 @@ class Agent:
                 done = {"task_id": task["id"], "result": f"answer {name}", "reply": f"answer {name}"}
                 await line.tool("task-complete", lease, done)
             case "slack_inbox_message" | "task_follow_up":
-                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # some change the owner
+                for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # some tasks change the owner
                     await self._end(line, lease, entry)
             case "task_returned":
                 again = {"task_id": trigger["task"]["id"], "agent": next(self._workers)}

@@ -1,4 +1,5 @@
-"""Figures, the results of a measurement, beside the targets of the design; and the run that measures and shows them."""
+"""The figures that a measurement produces, with the targets of the design, and the code that measures and shows
+them."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Say = Callable[[str], None]
-"""Reports progress to the waiting person."""
+"""Reports progress to the user."""
 
 _OPEN_FILES: Final = 16_384
 
 
 class BenchError(Exception):
-    """A measurement failed; the message is the reason in one line."""
+    """A measurement failed. The message is the reason, in one line."""
 
 
 class Better(StrEnum):
@@ -38,7 +39,7 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One result. A figure without a target explains others."""
+    """One result. A figure without a target helps to explain other figures."""
 
     measurement: str
     what: str
@@ -46,11 +47,11 @@ class Figure:
     unit: str
     better: Better = Better.LOWER
     target: float | None = None
-    ratio: bool = False  # of two other figures
+    ratio: bool = False  # a ratio of two other figures
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; None without a target."""
+        """Whether the target is reached, or None without a target."""
         if self.target is None:
             return None
         return self.value <= self.target if self.better is Better.LOWER else self.value >= self.target
@@ -62,7 +63,7 @@ Measure = Callable[[Say], Awaitable[list[Figure]]]
 def percentile(values: Sequence[float], share: float) -> float:
     """Returns the smallest value that at least ``share`` (0 to 1) of all values do not exceed.
 
-    Raises BenchError without values.
+    Raises BenchError if there are no values.
     """
     if not values:
         raise BenchError("nothing was measured, so there is no percentile")
@@ -73,7 +74,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def spread(
     measurement: str, what: str, seconds: Sequence[float], *, p50: float | None = None, p99: float | None = None
 ) -> list[Figure]:
-    """Returns the median and the 99th percentile in milliseconds, beside their targets."""
+    """Returns the median and the 99th percentile in milliseconds, with their targets."""
     return [
         Figure(measurement, f"{what}, p50", 1_000 * percentile(seconds, 0.5), "ms", target=p50),
         Figure(measurement, f"{what}, p99", 1_000 * percentile(seconds, 0.99), "ms", target=p99),
@@ -83,7 +84,7 @@ def spread(
 def combined(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
     """Combines each figure over several runs to the best value, since other load on the machine only worsens a figure.
 
-    A ratio becomes the median: its best value would come from a run in which the other side had bad luck.
+    For a ratio, the median is used, since its best value would come from a run in which the other side had bad luck.
     """
     return [_combined(versions) for versions in zip(*runs, strict=True)]
 
@@ -98,9 +99,10 @@ def main(
 ) -> int:
     """Measures, and prints the table.
 
-    Returns 0 if all measurements could be made, whatever their figures; with ``verdict`` only if all targets are met.
+    Returns 0 if all measurements could be made, whatever their figures. With ``verdict``, returns 0 only if all targets
+    are met.
     """
-    from swarm.cli.terminal import Terminal  # loaded late: simulated agents load this module as well
+    from swarm.cli.terminal import Terminal  # imported late, since simulated agents load this module as well
 
     progress = Terminal(stderr=True)
     try:
@@ -129,7 +131,8 @@ async def measure(measurements: Mapping[str, Measure], repeat: int, say: Say) ->
 
 
 def _raise_open_files() -> None:
-    """Raises the limit: thousands of polls are thousands of sockets, here and in the coordinator, which inherits it."""
+    """Raises the limit of open files. Thousands of polls need thousands of sockets, here and in the coordinator, which
+    inherits the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -193,7 +196,7 @@ def _machine() -> dict[str, str | int]:
 
 
 def _sqlite_version() -> str:
-    """Returns the version of the coordinator's SQLite: pysqlite3's where installed."""
+    """Returns the version of the coordinator's SQLite, which is that of pysqlite3 if installed."""
     for name in ("pysqlite3", "sqlite3"):
         try:
             return str(import_module(name).sqlite_version)

@@ -1,11 +1,12 @@
-"""The store alone, in this process: claim and finish by many callers, and a claim beside a million finished messages.
+"""Measures only the store, in this process: claims and finishes by many callers, and a claim with a million finished
+messages in the database.
 
-Rows for it are made by the database itself, a million in seconds, by statements with the same text on both engines, so
-numbers are written into them instead of being bound.
+The database itself generates the rows, a million within seconds. The statements have the same text on both engines, so
+numbers are written into the text instead of being bound.
 
 The reference is the plain driver: a program with sqlite3 that writes the same rows. The program finds the agent's next
-message, leases it, marks it, and later ends both, with history and the reaction for Slack. It has no checks of the
-state machine, no notices, no wakeups and no bundles, and no caller waits for its results.
+message, leases and marks it, and later ends the message and its lease, with history and the reaction for Slack. The
+program has no state machine checks, notices, wakeups or bundles, and no caller waits for its results.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.transaction import Transaction
 
 _BASE = 10_000_000
-"""Added to numbers in ids, which gives them one length and their numeric order."""
+"""Added to the numbers in ids, so that ids have equal length and sort numerically."""
 
 _MOMENT = "1763700000000000"
 _SLACK_TS = f"'17' || ({_BASE} + i) || '.000100'"
-# The remainder of a division, spelled out: a driver would take "%" for a placeholder.
+# The remainder of a division, written without "%", which a driver would take for a placeholder.
 _AGENT = f"'agent-' || ({_BASE} + i - i / {{agents}} * {{agents}})"
 _CHANNEL = "'C' || (1000 + i - i / 50 * 50)"
 
@@ -50,7 +51,7 @@ def agent_id(number: int) -> str:
 
 
 def agents(tx: Transaction, count: int) -> None:
-    """Makes ``count`` leads."""
+    """Inserts ``count`` leads."""
     columns = {
         "id": f"'agent-' || ({_BASE} + i)",
         "name": f"'agent-' || ({_BASE} + i)",
@@ -63,7 +64,7 @@ def agents(tx: Transaction, count: int) -> None:
 
 
 def due(tx: Transaction, first: int, count: int, agents: int) -> None:
-    """Makes due messages, each in a thread of its own, spread over ``agents``; numbers start at ``first``."""
+    """Inserts due messages, each in a separate thread, distributed over ``agents``. Numbers start at ``first``."""
     _threads(tx, first, count, agents)
     _messages(tx, "unread", first, count, agents)
     columns = {
@@ -75,7 +76,7 @@ def due(tx: Transaction, first: int, count: int, agents: int) -> None:
 
 
 def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
-    """Makes messages dismissed long ago, each with its thread and history."""
+    """Inserts messages that were dismissed long ago, each with its thread and history."""
     _threads(tx, first, count, agents)
     _messages(tx, "dismissed", first, count, agents)
     for change in ("inbox.store", "inbox.claim", "inbox.dismiss"):
@@ -90,7 +91,7 @@ def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
 
 
 def analyse(tx: Transaction) -> None:
-    """Updates the planner's statistics, as PostgreSQL's autovacuum does; SQLite's planner never learns the sizes."""
+    """Updates the planner's statistics, as PostgreSQL's autovacuum does. SQLite collects no statistics by itself."""
     if tx.dialect == "postgresql":
         tx.execute("ANALYZE", {})
 
@@ -133,7 +134,7 @@ def _messages(tx: Transaction, status: str, first: int, count: int, agents: int)
 
 
 def _insert(tx: Transaction, table: str, columns: Mapping[str, str], first: int, count: int) -> None:
-    """Inserts ``count`` rows whose columns are expressions over their number ``i``."""
+    """Inserts ``count`` rows whose columns are expressions of the row number ``i``."""
     tx.execute(
         f"INSERT INTO {table} ({', '.join(columns)}) "
         f"WITH RECURSIVE numbers (i) AS "
@@ -160,7 +161,8 @@ class _Held:
 
 
 def plain_one_by_one(path: Path, callers: int, pairs: int) -> float:
-    """Claims and finishes ``pairs`` messages, each step a transaction with its own sync. Returns pairs per second."""
+    """Claims and finishes ``pairs`` messages, with a separate transaction and sync for each step. Returns pairs per
+    second."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for number in range(pairs):
@@ -170,7 +172,8 @@ def plain_one_by_one(path: Path, callers: int, pairs: int) -> float:
 
 
 def plain_grouped(path: Path, callers: int, pairs: int) -> float:
-    """As `plain_one_by_one`, with one transaction for all claims and one for all finishes, under savepoints."""
+    """Does the same as `plain_one_by_one`, with one transaction for all claims and one for all finishes, using
+    savepoints."""
     with _connected(path) as connection:
         begun = time.perf_counter()
         for _ in range(pairs // callers):
@@ -191,7 +194,7 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 def _committed(
     connection: sqlite3.Connection, step: Callable[[sqlite3.Connection, S], T], subjects: Sequence[S]
 ) -> list[T]:
-    """Takes the step for every subject in one transaction, each of several under a savepoint."""
+    """Performs the step for every subject in one transaction. Several subjects have a savepoint each."""
     results, is_group = [], len(subjects) > 1
     connection.execute("BEGIN IMMEDIATE")
     for subject in subjects:
@@ -277,9 +280,10 @@ _AGENTS: Final = 8
 
 
 async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures pairs per second through ``Database``; on SQLite also of the plain driver with the same rows.
+    """Measures pairs per second through ``Database`` and, on SQLite, also through the plain driver with the same rows.
 
-    The three take turns, and the best turn of each counts, so temporary load on the machine spoils no ratio.
+    The three variants take turns, and the best turn of each counts, so temporary load on the machine does not distort
+    the ratios.
     """
     pairs = plan.store_pairs // _TURNS
     ours, one_by_one, grouped = list[float](), list[float](), list[float]()
@@ -317,7 +321,7 @@ async def _seeded(plan: LoopPlan, pairs: int) -> AsyncIterator[tuple[Scratch, Da
 
 
 async def _caller(database: Database, number: int) -> int:
-    """Claims and finishes one message at a time until none is left. Returns their number."""
+    """Claims and finishes one message at a time until none is left. Returns the number of messages."""
     agent = Agent(
         id=agent_id(number),
         name=f"agent-{number}",
@@ -336,7 +340,7 @@ async def _caller(database: Database, number: int) -> int:
 
 
 async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures the median time of a claim beside few and beside many finished rows, and their ratio."""
+    """Measures the median time of a claim with few and with many finished rows, and the ratio of the two."""
     few, _ = await _claim_times(plan, plan.few_rows, say)
     many, whole = await _claim_times(plan, plan.rows, say)
     figure = partial(Figure, "backlog")
@@ -349,14 +353,15 @@ async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
 
 
 async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, float]:
-    """Returns a claim's median seconds by itself, and with queue, commit and sync; one caller, ``rows`` finished."""
+    """Returns the median seconds of a claim, alone and with queue, commit and sync, for one caller and ``rows``
+    finished rows."""
     async with scratch(plan.database) as place, Database(place.url) as database:
         begun = time.perf_counter()
         await database.write(agents, _AGENTS)
         await database.write(finished, 0, rows, _AGENTS)
         await database.write(due, rows, plan.claims, _AGENTS)
         await database.write(analyse)
-        say(f"{rows:,} finished rows are there after {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
+        say(f"{rows:,} finished rows were inserted in {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
         inner, outer = [], []
         for number in range(rows, rows + plan.claims):  # the numbers of the due messages
             begun = time.perf_counter()

@@ -1,8 +1,9 @@
-"""``swarm bench loop``: the way of a message from Slack to an agent and back, measured in parts.
+"""``swarm bench loop``: measures the path of a message from Slack to an agent and back, part by part.
 
-*start*: a new coordinator until it is ready, and what it needs while nothing happens. *events*: from Slack's event to
-its acknowledgement, which means that the message is stored. *polls*: from there to a claim by one of a thousand waiting
-polls. *pairs*: agents that take one message at a time and dismiss it. *store* and *backlog* are in `inside`.
+*start*: the time until a new coordinator is ready, and its costs while idle. *events*: from Slack's event to its
+acknowledgement, which means that the message is stored. *polls*: from the stored message to a claim by one of a
+thousand waiting polls. *pairs*: agents that claim one message at a time and dismiss it. *store* and *backlog* are in
+`inside`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from swarm.bench.stage import BenchAgent, Cluster, stage
 
 _EVENT_TARGETS: Final = {"p99_ms": 10.0, "per_second": 3_000.0, "cpu_ms": 0.3}
 _PAIR_CPU_MS: Final = {1: 1.6, 8: 0.6, 32: 0.5}
-"""The targets of processor time for a pair, by the number of agents."""
+"""The targets for the processor time of a pair, by number of agents."""
 
 _POSTGRES_PAIRS: Final = 1_000.0
 _LEASE_SECONDS: Final = 60
@@ -35,7 +36,7 @@ async def _start(plan: LoopPlan, say: Say) -> list[Figure]:
     figure = partial(Figure, "start")
     async with stage(plan) as (_, processes):
         await processes.settled()
-        say(f"nothing happens for {plan.seconds:g} s")
+        say(f"idle for {plan.seconds:g} s")
         async with processes.window() as window:
             await asyncio.sleep(plan.seconds)
         (member,) = processes.members
@@ -56,11 +57,11 @@ async def _events(plan: LoopPlan, say: Say) -> list[Figure]:
         say(f"{plan.events_per_second} events/s for {plan.seconds:g} s")
         async with processes.window() as steady:
             waits = await steadily(lambda _: slack.send(text), plan.seconds, plan.events_per_second)
-        say(f"as many as are acknowledged, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
+        say(f"maximum rate of acknowledged events, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
         async with processes.window() as window:
             count = await constantly(lambda: slack.send(text), plan.seconds, plan.events_in_flight)
         stored = (await processes.backlog())["inbox_unread"]
-        if stored != len(waits) + count:  # otherwise an acknowledgement would be worthless
+        if stored != len(waits) + count:  # otherwise an acknowledgement would mean nothing
             raise BenchError(f"{len(waits) + count} events were acknowledged, but {stored} inbox messages are stored")
     targets = _EVENT_TARGETS if plan.database == "sqlite" else {}
     figure, rate = partial(Figure, "events"), f"at {plan.events_per_second}/s"
@@ -75,7 +76,7 @@ async def _events(plan: LoopPlan, say: Say) -> list[Figure]:
 
 
 async def steadily(act: Callable[[int], Awaitable[float]], seconds: float, per_second: float) -> list[float]:
-    """Acts at a steady rate, however late the results come. Returns the results."""
+    """Calls ``act`` at a steady rate, however late the results come. Returns the results."""
     begun = time.perf_counter()
     acting = []
     for number in range(int(seconds * per_second)):
@@ -85,7 +86,7 @@ async def steadily(act: Callable[[int], Awaitable[float]], seconds: float, per_s
 
 
 async def constantly(act: Callable[[], Awaitable[float]], seconds: float, in_flight: int) -> int:
-    """Acts with a fixed number of results open. Returns the number of results."""
+    """Keeps a fixed number of calls of ``act`` in progress. Returns the number of results."""
     until = time.perf_counter() + seconds
 
     async def actor() -> int:
@@ -99,9 +100,10 @@ async def constantly(act: Callable[[], Awaitable[float]], seconds: float, in_fli
 
 
 async def _polls(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures memory and processor time of waiting polls, then the time to a claim meanwhile.
+    """Measures the memory and processor time of waiting polls, then the time until a message is claimed while they
+    wait.
 
-    The number of polls grows, so that memory freed by earlier requests hides none of their memory.
+    The number of polls grows, so that memory freed by earlier requests does not hide the polls' memory.
     """
     async with stage(plan) as (slack, processes):
         say(f"registering {plan.polls} agents")
@@ -127,7 +129,8 @@ async def _polls(plan: LoopPlan, say: Say) -> list[Figure]:
                 )  # fmt: skip
                 claims = await crowd.claims(len(sent))
     figure, where = partial(Figure, "polls"), f"{plan.polls} polls, {plan.events_per_second}/s"
-    # From store to claim, both transactions are at the same point; the time to arrival includes the claim's commit.
+    # The time from store to claim compares the same point of both transactions; the time to arrival includes the commit
+    # of the claim.
     claimed = [claim.claimed_at - claim.stored_at for claim in claims]
     arrived = [claim.arrived_at - claim.stored_at for claim in claims]
     cost = 1_000 * window.cpu_seconds / len(claims)
@@ -144,15 +147,15 @@ async def _polls(plan: LoopPlan, say: Say) -> list[Figure]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """The way of one trigger, in seconds since 1970 UTC."""
+    """The times of one trigger, in seconds since 1970 UTC."""
 
     stored_at: float  # the start of the storing transaction
-    claimed_at: float  # the start of the lease's transaction
-    arrived_at: float  # the arrival of the whole answer at the agent
+    claimed_at: float  # the start of the claiming transaction
+    arrived_at: float  # the arrival of the complete answer at the agent
 
 
 class _Crowd:
-    """Agents with one waiting poll each; an answered agent polls again."""
+    """Agents with one waiting poll each. An agent whose poll is answered polls again."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -169,7 +172,7 @@ class _Crowd:
             connection.close()
 
     async def join(self, agents: Sequence[BenchAgent]) -> None:
-        """Lets these agents poll as well."""
+        """Adds these agents, which begin to poll."""
         for agent in agents:
             connection = await Connection.open(agent.port, agent.token)
             self._connections.append(connection)
@@ -184,7 +187,7 @@ class _Crowd:
             self._arrived.set()
 
     async def claims(self, count: int) -> list[Claim]:
-        """Returns all claims, once there are ``count``. Raises BenchError if some do not come."""
+        """Returns all claims once there are ``count`` of them. Raises BenchError if some claims do not come."""
         try:
             async with asyncio.timeout(_ARRIVE_SECONDS):
                 while len(found := [claim for answer in self.answers for claim in _claims(answer)]) < count:
@@ -196,7 +199,7 @@ class _Crowd:
 
 
 async def cancelled(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancels tasks. Raises the first BenchError of one that had failed."""
+    """Cancels tasks. Raises the first BenchError of a task that has failed."""
     for task in tasks:
         task.cancel()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
@@ -224,14 +227,15 @@ def _addressed(slack: Slack, agent: BenchAgent) -> str:
 
 
 async def _learn_names(slack: Slack, agent: BenchAgent) -> None:
-    """Gives one agent a message in each channel: the coordinator asks Slack for names once, and then knows them."""
+    """Gives one agent a message in each channel, so that the coordinator has asked Slack for all names before the
+    measurement."""
     await slack.send_many([_addressed(slack, agent)] * len(slack.channels), len(slack.channels))
 
 
 async def _costs_of_many(
     plan: LoopPlan, say: Say, processes: Cluster, agents: Sequence[BenchAgent], few: int
 ) -> list[Figure]:
-    """Measures the cost of additional waiting polls, which end afterwards."""
+    """Measures the cost of additional waiting polls, which are ended afterwards."""
     more = plan.more_polls - plan.polls
     figure = partial(Figure, "polls")
     async with _Crowd() as crowd:
@@ -253,7 +257,7 @@ async def _cpu_percent(processes: Cluster, seconds: float) -> float:
 
 
 async def _pairs(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures pairs per second of all agents together, each message in a thread of its own, history on."""
+    """Measures pairs per second of all agents together. Each message has its own thread, and history is on."""
     found = list[Figure]()
     async with stage(plan) as (slack, processes):
         (first,) = await processes.register(1)
@@ -289,7 +293,7 @@ async def _pairs_of(plan: LoopPlan, say: Say, slack: Slack, processes: Cluster, 
 
 
 async def _work(agent: BenchAgent, until: float) -> list[float]:
-    """Returns the seconds of each pair; ends when nothing is left, so that the rate never counts idle time."""
+    """Returns the seconds of each pair. Ends when no messages are left, so that the rate does not include idle time."""
     connection = await Connection.open(agent.port, agent.token)
     waits: list[float] = []
     while (begun := time.perf_counter()) < until:
@@ -314,19 +318,21 @@ MEASUREMENTS: Final[dict[str, Callable[[LoopPlan, Say], Awaitable[list[Figure]]]
 """In order of execution."""
 
 _OF_ONE: Final = frozenset({"start", "store", "backlog"})
-"""Measurements that several coordinators cannot share."""
+"""Measurements that are made with one coordinator only."""
 
 
 def chosen(plan: LoopPlan) -> dict[str, Measure]:
     """Returns the measurements named in ``only``, or all that apply to the number of coordinators.
 
-    Raises BenchError for an unknown name, and for one that does not apply.
+    Raises BenchError for an unknown measurement, and for one that does not apply.
     """
     wanted = {name.strip() for name in plan.only.split(",") if name.strip()}
     if unknown := sorted(wanted - MEASUREMENTS.keys()):
-        raise BenchError(f"there is no measurement {', '.join(unknown)}; there are {', '.join(MEASUREMENTS)}")
+        raise BenchError(
+            f"there is no measurement {', '.join(unknown)}; the measurements are {', '.join(MEASUREMENTS)}"
+        )
     barred = _OF_ONE if plan.processes > 1 else frozenset()
     if idle := sorted(wanted & barred):
-        raise BenchError(f"{', '.join(idle)} is not for several coordinators; leave --processes out")
+        raise BenchError(f"{', '.join(idle)} is not available for several coordinators; leave out --processes")
     names = [name for name in MEASUREMENTS if name in (wanted or MEASUREMENTS.keys() - barred)]
     return {name: partial(MEASUREMENTS[name], plan) for name in names}

@@ -1,4 +1,4 @@
-"""The sizes of the measurements, which are the options of ``swarm bench``: a field with a docstring is an option.
+"""The sizes of the measurements, which are the options of ``swarm bench``. Each field with a docstring is an option.
 
 The defaults are those of the design's targets; tests take smaller ones.
 """
@@ -13,25 +13,25 @@ from cyclopts import Parameter
 T = TypeVar("T")
 
 Fixed = Annotated[T, Parameter(parse=False)]
-"""A size that only tests change."""
+"""The type of a size that only tests change."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """The database of a measurement."""
+    """The options that all measurements share: the database."""
 
     database: str = "sqlite"
     """sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards)."""
 
-    settle_seconds: Fixed[float] = 10  # from the start of the coordinators to the first figure
+    settle_seconds: Fixed[float] = 10  # pause between the start of the coordinators and the first figure
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedPlan(Plan):
-    """A measurement of one or several coordinators."""
+    """The options of a measurement with one or several coordinators."""
 
     processes: int = 1
-    """Number of coordinators; more than one need PostgreSQL."""
+    """Number of coordinators; more than one requires PostgreSQL."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,27 +39,27 @@ class LoopPlan(SharedPlan):
     """``swarm bench loop``."""
 
     only: str = ""
-    """Some of start, events, polls, pairs, store, backlog, with commas between them. Several coordinators have only
-    events, polls and pairs."""
+    """Some of start, events, polls, pairs, store, backlog, separated by commas. With several coordinators, only events,
+    polls and pairs are available."""
 
     seconds: float = 10
-    """How long each timed part lasts."""
+    """Duration of each timed part in seconds."""
 
     agents: tuple[int, ...] = (8, 1, 32)
-    """Numbers of agents that claim and finish, each a part of the measurement."""
+    """Numbers of agents that claim and finish; each number is measured separately."""
 
     rows: int = 1_000_000
-    """How many finished messages a claim must cope with."""
+    """Number of finished messages in the database when claims are measured."""
 
     events_per_second: Fixed[int] = 200
     events_in_flight: Fixed[int] = 64  # at the highest rate of acknowledgements
     polls: Fixed[int] = 1_000
     more_polls: Fixed[int] = 5_000
     pairs_per_second: Fixed[int] = 1_500  # ready for each second
-    callers: Fixed[int] = 64  # of the store alone
+    callers: Fixed[int] = 64  # for measuring only the store
     store_pairs: Fixed[int] = 20_000
     few_rows: Fixed[int] = 1_000
-    claims: Fixed[int] = 500  # timed beside the finished rows
+    claims: Fixed[int] = 500  # claims timed with the finished rows present
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,16 +67,16 @@ class TeamPlan(SharedPlan):
     """``swarm bench team``."""
 
     workers: int = 7
-    """Number of workers, beside the lead."""
+    """Number of workers, in addition to the lead."""
 
     seconds: float = 10
-    """How long each timed part lasts."""
+    """Duration of each timed part in seconds."""
 
     per_second: int = 20
-    """Messages a second while latencies are measured."""
+    """Messages per second while latencies are measured."""
 
     in_flight: int = 32
-    """Messages without a result at a time, while throughput is measured."""
+    """Number of simultaneous messages without a result while throughput is measured."""
 
     hands: Fixed[int] = 2  # polling runs of each worker; the lead has one for each worker
 
@@ -86,18 +86,18 @@ class StreamPlan(Plan):
     """``swarm bench stream``."""
 
     streams: tuple[int, ...] = (1, 3, 20, 100)
-    """Numbers of simultaneous answers, each a part of the measurement. Slack's limits leave room for about three."""
+    """Numbers of simultaneous answers; each number is measured separately. Slack's limits allow about three."""
 
     seconds: float = 20
     """Duration of each answer."""
 
     per_second: float = 10
-    """Deltas that the agent sends a second."""
+    """Deltas that the agent sends per second."""
 
     answers: int = 25
-    """Number of answers one after another, for the time to the first text."""
+    """Number of consecutive answers, to measure the time to the first text."""
 
-    answer_every_seconds: Fixed[float] = 4  # so slowly that Slack's limit for new streams delays none of them
+    answer_every_seconds: Fixed[float] = 4  # slow enough that Slack's limit for new streams delays none of them
     refill_seconds: Fixed[float] = 16  # before each part, until Slack's limits allow a burst again
 
 
@@ -118,13 +118,13 @@ class StormPlan(SharedPlan):
     """Number of leads among the agents; the others are workers."""
 
     in_flight: int = 64
-    """Most unfinished messages at a time."""
+    """Maximum number of unfinished messages at a time."""
 
     kill_every_seconds: float = 2.0
-    """About how often an agent is killed, and started again."""
+    """Approximate interval in seconds at which an agent is killed and restarted."""
 
     lease_seconds: float = 10.0
-    """How long the work of a killed agent is kept from other agents."""
+    """Seconds for which the work of a killed agent is kept from other agents."""
 
     seed: int = 20_261_121
     """Seed of the random choices: killed agents, repeated events, delegated work."""

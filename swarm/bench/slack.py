@@ -1,4 +1,4 @@
-"""Slack: a twin in the measuring process, which tells the moments of sending, acknowledgement and post."""
+"""A Slack twin in the measuring process, which records when messages are sent, acknowledged and posted."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from slack_twin.workspace import Draft
 from swarm.bench.figures import BenchError
 
 EVENTS: Final = ("message", "app_mention")
-"""The events of a message that mentions the app."""
+"""The events that Slack sends for a message that mentions the app."""
 
-_ACK_SECONDS: Final = 120.0  # the twin repeats an event at once, and a minute later
+_ACK_SECONDS: Final = 120.0  # the twin repeats an event immediately, and again a minute later
 _CONNECT_SECONDS: Final = 30.0
 
 
 class Slack:
-    """The workspace with one person, who writes into all channels in turn."""
+    """The workspace, with one person who writes in each channel in turn."""
 
     def __init__(self, twin: Twin, base_url: str) -> None:
         directory = twin.workspace.directory
         self._app: App = next(iter(directory.apps.values()))
         self._twin = twin
         self._person = next(user.id for user in directory.users.values() if not user.is_bot)
-        self._acks: dict[str, asyncio.Future[float]] = {}  # seconds, by the message's timestamp
+        self._acks: dict[str, asyncio.Future[float]] = {}  # seconds until the acknowledgement, by message timestamp
         self._sent_at: dict[str, float] = {}
         self._numbers = itertools.count()
         self._send, twin.sockets.send = twin.sockets.send, self._timed  # type: ignore[method-assign]
@@ -61,14 +61,14 @@ class Slack:
             await asyncio.sleep(0.05)
 
     def say(self, text: str, *, thread_ts: str | None = None, channel: int | None = None) -> tuple[str, str]:
-        """Posts a message, without a number into the next channel. Returns the channel's id and the timestamp."""
+        """Posts a message, by default in the next channel. Returns the channel's id and the timestamp."""
         number = next(self._numbers) if channel is None else channel
         place = self.channels[number % len(self.channels)]
         posted = self._twin.workspace.post(place, Draft(user=self._person, text=text, thread_ts=thread_ts))
         return place.id, posted.ts
 
     async def send(self, text: str) -> float:
-        """Posts a message in a thread of its own. Returns the seconds from the event to its acknowledgement."""
+        """Posts a message in a new thread. Returns the seconds from the event to its acknowledgement."""
         _, ts = self.say(text)
         acknowledged: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._acks[ts] = acknowledged
@@ -92,7 +92,7 @@ class Slack:
         await asyncio.gather(*(sender() for _ in range(in_flight)))
 
     async def _timed(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
-        """Delivers an event in place of the twin's own method, and notes the time from the first attempt."""
+        """Replaces the twin's own delivery of an event, and records the time since the first attempt."""
         ts = parcel.ts or ""
         if ts in self._acks:
             self._sent_at.setdefault(ts, time.perf_counter())
@@ -111,13 +111,14 @@ class Slack:
         self._twin.faults.plan(FaultKind.DUPLICATE, event=event)
 
     def told_twice(self) -> tuple[int, int]:
-        """Returns the numbers of events sent more than once, and of all events, as far as the twin remembers."""
+        """Returns the number of events that were sent more than once, and the number of all events that the twin
+        remembers."""
         attempts = self._twin.delivery.journal.since(0)
         times = Counter(attempt["event_id"] for attempt in attempts if attempt["kind"] in EVENTS)
         return sum(count > 1 for count in times.values()), len(times)
 
     def calls(self, since: int) -> list[dict[str, Any]]:
-        """Returns the calls above a number. Raises BenchError if some of them are already forgotten."""
+        """Returns the calls after a sequence number. Raises BenchError if the twin no longer has some of them."""
         found = self._twin.web_api.journal.since(since)
         if found and found[0]["seq"] != since + 1:
             raise BenchError("the twin has forgotten calls that were not read yet")

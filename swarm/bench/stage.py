@@ -1,7 +1,7 @@
-"""The stage of a measurement: a new database and real coordinators, ``swarm up`` as shipped, connected to one Slack.
+"""The environment of a measurement: a new database, and real ``swarm up`` processes connected to one Slack twin.
 
-Few settings differ from those of a new installation: one person may write any number of messages, and where a
-measurement says so, the coordinator does not slow down for Slack's limits, which the twin does not have then.
+Few settings differ from those of a new installation: one person may write any number of messages and, in some
+measurements, the twin has no rate limits and the coordinator does not pace its calls.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _REGISTERING: Final = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scratch:
-    """A folder and a database for one measurement alone."""
+    """A folder and a database for one measurement."""
 
     folder: Path
     url: str
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a measured process, without settings of this machine."""
+        """The environment of a measured process, without this machine's settings."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
         return {**kept, "SWARM_DATABASE_URL": self.url, "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
 
 
 @asynccontextmanager
 async def scratch(database: str) -> AsyncIterator[Scratch]:
-    """Makes a migrated database: ``sqlite``, or a new one on the server of a PostgreSQL URL.
+    """Creates a database with the current schema: ``sqlite``, or a new one on the server of a PostgreSQL URL.
 
     Raises BenchError on failure. The database is removed afterwards.
     """
@@ -131,7 +131,8 @@ class Coordinator:
 
     @classmethod
     async def start(cls, place: Scratch, name: str, operator_token: str, environment: Mapping[str, str]) -> Coordinator:
-        """Starts a coordinator on a free port, with this environment beside the database's. It is not ready yet."""
+        """Starts a coordinator on a free port, with this environment in addition to the database's. Does not wait until
+        the coordinator is ready."""
         port, log = _free_port(), place.folder / f"{name}.log"
         ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(port)}
         ours["SWARM_MESSAGES_PER_MINUTE"] = "0"  # one person writes many messages
@@ -139,7 +140,7 @@ class Coordinator:
         return cls(await _started(log, "swarm", "up", cwd=place.folder, env=env), port, operator_token, log)
 
     async def until_ready(self) -> None:
-        """Waits for ``/readyz``. Raises BenchError, with the end of the log if the process has ended."""
+        """Waits for ``/readyz``. Raises BenchError with the end of the log if the process has ended."""
         while (waited := time.perf_counter() - self._started_at) < _READY_SECONDS:
             if self._process.ended.is_set():
                 raise BenchError(f"the coordinator ended with {self._process.code}{last_words(self._log)}")
@@ -170,11 +171,11 @@ class Coordinator:
         return (await self.get("/metrics")).body.decode()
 
     def memory_bytes(self) -> int:
-        """Returns the current memory use (resident set size, from /proc)."""
+        """Returns the current memory use: the resident set size from /proc."""
         return int(self._proc("statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def cpu_seconds(self) -> float:
-        """Returns the processor time since the start (user and system time, from /proc)."""
+        """Returns the processor time since the start: user and system time from /proc."""
         fields = self._proc("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -185,7 +186,7 @@ class Coordinator:
             raise BenchError(f"the coordinator's costs cannot be read: {error}{last_words(self._log)}") from error
 
     async def stop(self) -> None:
-        """Ends the process: with SIGTERM, then with SIGKILL."""
+        """Ends the process with SIGTERM, then with SIGKILL."""
         await self._process.end()
         self._process.close()
 
@@ -208,15 +209,15 @@ class BenchAgent:
 
 @dataclass(kw_only=True, slots=True)
 class Window:
-    """The costs of a timed part, complete at its end."""
+    """The costs of a timed part. They are complete at the end of the part."""
 
     seconds: float = 0.0
-    cpu_seconds: float = 0.0  # of the coordinators
-    others: float = 0.0  # cores that other programs used meanwhile
-    deliveries_open: int = 0  # at its end
+    cpu_seconds: float = 0.0  # processor seconds of the coordinators
+    others: float = 0.0  # cores used meanwhile by other programs
+    deliveries_open: int = 0  # at the end of the part
 
     def figures(self, measurement: str, which: str = "") -> list[Figure]:
-        """Returns the circumstances of the part, by which its other figures are to be judged."""
+        """Returns the circumstances of the part, which are needed to judge its other figures."""
         where = f", {which}" if which else ""
         return [
             Figure(measurement, f"other programs meanwhile{where}", self.others, "cores"),
@@ -232,9 +233,9 @@ class Cluster:
         self._settled_at = settled_at
 
     async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
-        """Registers ``count`` agents, and lets each poll once, so that it counts as online.
+        """Registers ``count`` agents, and has each poll once, so that all count as online.
 
-        Returns them in order of name: ``prefix-0`` and so on.
+        Returns the agents in order of name: ``prefix-0`` and so on.
         """
         agents: dict[int, BenchAgent] = {}
         numbers = iter(range(count))
@@ -265,7 +266,7 @@ class Cluster:
         return sum(int(float(count)) for page in pages for count in pattern.findall(page))
 
     async def settled(self) -> None:
-        """Waits until the start is over, and then until all coordinators are idle, at most half a minute."""
+        """Waits until startup is over, and then for at most half a minute until all coordinators are idle."""
         await asyncio.sleep(max(0.0, self._settled_at - time.perf_counter()))
         for _ in range(int(_QUIET_SECONDS / _LOOK_SECONDS)):
             before = self.cpu_seconds()
@@ -283,7 +284,7 @@ class Cluster:
 
     @asynccontextmanager
     async def window(self) -> AsyncIterator[Window]:
-        """Measures the costs of what happens within. This process is none of the other programs."""
+        """Measures the costs of the block. This process does not count as one of the other programs."""
         window, begun, cpu, other = Window(), time.perf_counter(), self.cpu_seconds(), self._other_seconds()
         yield window
         window.seconds, window.cpu_seconds = time.perf_counter() - begun, self.cpu_seconds() - cpu
@@ -291,15 +292,16 @@ class Cluster:
         window.deliveries_open = (await self.backlog())["deliveries_open"]
 
     def _other_seconds(self) -> float:
-        """Returns the processor time that all other programs of the machine have used."""
+        """Returns the processor time used by all other programs on the machine."""
         fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-        busy = sum(fields[:8]) - fields[3] - fields[4]  # without idle and waiting for disks
+        busy = sum(fields[:8]) - fields[3] - fields[4]  # without idle time and waiting for disks
         return busy / os.sysconf("SC_CLK_TCK") - self.cpu_seconds() - time.process_time()
 
 
 @asynccontextmanager
 async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[Cluster]:
-    """Runs coordinators on a new database, then removes both. ``environment`` has the address of Slack."""
+    """Runs coordinators on a new database, then stops them and removes the database. ``environment`` contains Slack's
+    address."""
     processes = plan.processes if isinstance(plan, SharedPlan) else 1
     if processes > 1 and plan.database == "sqlite":
         raise BenchError("several processes need a PostgreSQL: add --database postgresql://…")
@@ -317,10 +319,12 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
 
 @asynccontextmanager
 async def stage(plan: Plan, settings: Mapping[str, str] | None = None) -> AsyncIterator[tuple[Slack, Cluster]]:
-    """Runs a Slack without limits, and coordinators connected to it. ``settings`` are further environment variables.
+    """Runs a Slack twin without limits, and coordinators connected to it. ``settings`` are additional environment
+    variables.
 
-    The app hears of a message once, not a second time as ``app_mention``: a figure per event is one per message. Slack
-    is asked for the names of eight channels at once; claims in more channels would wait for their names.
+    The app receives each message once, without a second event ``app_mention``, so that a figure per event is also a
+    figure per message. There are only eight channels, since the coordinator asks Slack for eight names at a time, and
+    claims in other channels would wait for their names.
     """
     async with (
         slacks.opened(8, events=("message.channels",)) as slack,

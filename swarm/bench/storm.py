@@ -1,11 +1,12 @@
-"""``swarm bench storm``: heavy load, events sent twice, agents killed at random: every message ends once, visibly.
+"""``swarm bench storm``: checks that every message ends once and visibly under heavy load, with events sent twice and
+agents killed at random.
 
-The twin is Slack, without rate limits; the coordinators and all agents are processes. People write into many threads,
-with a limited number of open messages; leads answer or delegate, workers complete.
+The twin acts as Slack, without rate limits. The coordinators and all agents are separate processes. People write in
+many threads, with a limited number of open messages; leads answer or delegate, and workers complete tasks.
 
-The verdict is by the calls in the twin's log and the messages that people see there, never by our tables. A message
-must end exactly once, in one of two ways: an agent posted ``answer m17`` in its thread, or the thread was told that it
-could not be answered.
+The verdict is based on the calls in the twin's log and the messages that people see, never on our own tables. A message
+must end exactly once, in one of two ways: an agent posts ``answer m17`` in its thread, or a notice in the thread says
+that the message could not be answered.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from swarm.processes.child import Child
 _LOOK_SECONDS: Final = 0.25
 _TELL_SECONDS: Final = 5.0
 _AWAY_SECONDS: Final = (0.0, 1.0)
-"""A killed agent is away for a time between these."""
+"""The shortest and longest time for which a killed agent stays away."""
 
 _ANSWER: Final = "answer "
 _FAILURES: Final = ("This message could not be answered", "could not be done")
-"""Texts in a thread about a dead letter, of a message or a task."""
+"""Texts that report a dead message or task in its thread."""
 
 _STORED: Final = "eyes"
 _DONE: Final = "white_check_mark"
@@ -58,11 +59,11 @@ class Asked:
 
 @dataclass(kw_only=True, slots=True)
 class Log:
-    """The content of the twin's log of calls, read in parts, since the twin keeps only the end of it."""
+    """The content of the twin's call log, which is read in parts, since the twin keeps only the latest calls."""
 
     answers: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by channel, thread and name
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # by channel and thread
-    texts: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # of posts, by channel and thread
+    texts: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # timestamps of posts, by channel and thread
     done: Counter[tuple[str, str]] = field(default_factory=Counter)  # ✅ given, by channel and timestamp
     stored: set[tuple[str, str]] = field(default_factory=set)  # 👀 given, by channel and timestamp
     refused: Counter[str] = field(default_factory=Counter)  # calls that Slack refused, by method and error
@@ -93,7 +94,7 @@ class Log:
 
     @property
     def failed(self) -> int:
-        """The number of messages reported in threads as not answered."""
+        """The number of messages that were reported in their threads as not answered."""
         return sum(self.failures.values())
 
     def answered(self, asked: Asked) -> int:
@@ -111,7 +112,8 @@ class Seen:
 
 
 def judge(asked: Sequence[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]) -> list[Figure]:
-    """Counts the messages with each kind of wrong end; each count must be 0. ``seen`` is by channel and timestamp."""
+    """Counts the messages with each kind of wrong end. Each count must be 0. The keys of ``seen`` are channel and
+    timestamp."""
     answered = {message.name: log.answered(message) for message in asked}
     failed = {message.name for message in asked if _FAILED in _reactions(seen, message)}
     said = Counter(
@@ -123,11 +125,11 @@ def judge(asked: Sequence[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]
     return [
         none("messages without an end", sum(not answered[m.name] and m.name not in failed for m in asked)),
         none("messages with two ends", sum(answered[m.name] + (m.name in failed) > 1 for m in asked)),
-        none("answers in no thread of theirs", _strays(asked, log)),
-        none("answers that people see not once", sum(said[m.name] != 1 for m in ended)),
+        none("answers outside their own thread", _strays(asked, log)),
+        none("answers that people do not see exactly once", sum(said[m.name] != 1 for m in ended)),
         none("texts posted twice", sum(count - 1 for count in log.texts.values())),
         none("answered messages without exactly one ✅", _wrong_marks(ended, log, seen)),
-        none("failures of which the thread was not told once", abs(len(failed) - log.failed)),
+        none("failures not reported exactly once in their thread", abs(len(failed) - log.failed)),
         info("messages that ended with a failure notice", len(failed)),
     ]
 
@@ -143,7 +145,8 @@ def _strays(asked: Sequence[Asked], log: Log) -> int:
 
 
 def _wrong_marks(ended: Iterable[Asked], log: Log, seen: Mapping[tuple[str, str], Seen]) -> int:
-    """Checks marks by the log as well as by sight: a mark that was removed and given again would look right."""
+    """Counts wrong marks. The log is checked as well as the visible result, since a mark that was removed and added
+    again would look right."""
     return sum(
         log.done[message.channel, message.ts] != 1 or _reactions(seen, message).count(_DONE) != 1 for message in ended
     )
@@ -156,7 +159,7 @@ class _Storm:
     plan: StormPlan
     slack: Slack
     chance: random.Random
-    roots: dict[int, Asked] = field(default_factory=dict)  # the first message of each thread
+    roots: dict[int, Asked] = field(default_factory=dict)  # the first message in each thread
     asked: list[Asked] = field(default_factory=list)
     log: Log = field(default_factory=Log)
     ended: set[str] = field(default_factory=set)
@@ -165,14 +168,14 @@ class _Storm:
 
     @property
     def open(self) -> int:
-        """The number of messages that have not ended, by the log of calls."""
+        """The number of messages that have not ended according to the call log."""
         return len(self.asked) - len(self.ended) - self.log.failed
 
     async def speak(self, leads: Sequence[str]) -> None:
         """Posts all messages, with a limited number of them open. The first message of a thread names its lead.
 
-        People write on in a thread once they have seen 👀 below it. Several coordinators receive events in any order: a
-        follow-up without a mention that overtakes its thread's first message has no agent yet.
+        People continue in a thread once they have seen 👀 below it. Several coordinators may receive events in any
+        order, and a follow-up without a mention has no agent yet if it overtakes its thread's first message.
         """
         for number in range(self.plan.messages):
             thread = number % self.plan.threads
@@ -196,7 +199,7 @@ class _Storm:
         self.asked.append(asked)
 
     def _is_seen(self, thread: int) -> bool:
-        """Whether people may write into a thread: a new one, or one with a stored message."""
+        """Whether people may write in a thread, which must be new or have a stored message."""
         root = self.roots.get(thread)
         return root is None or (root.channel, root.ts) in self.log.stored or self.log.answered(root) > 0
 
@@ -211,7 +214,7 @@ class _Storm:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Reads the new part of the log, and wakes people waiting for an answer."""
+        """Reads the new part of the log, and wakes people who are waiting for an answer."""
         self.log.read(self.slack.calls(self.log.last_seq))
         before = self.open
         self.ended |= {m.name for m in self.asked if m.name not in self.ended and self.log.answered(m)}
@@ -222,11 +225,11 @@ class _Storm:
 
     @property
     def stuck(self) -> bool:
-        """Whether nothing has ended for so long that missing messages count as lost."""
+        """Whether no message has ended for so long that missing messages count as lost."""
         return time.monotonic() - self.moved_at > self.plan.patience_seconds
 
     async def until_over(self, processes: Cluster) -> None:
-        """Waits until nothing is left to do, or nothing has happened for long."""
+        """Waits until no work is left, or until nothing has happened for a long time."""
         while not self.stuck:
             await asyncio.sleep(_LOOK_SECONDS)
             if self.open == 0 and not any((await processes.backlog()).values()):
@@ -246,7 +249,7 @@ class _Storm:
 
 
 async def measure(plan: StormPlan, say: Say) -> list[Figure]:
-    """Runs a storm. Raises BenchError if it could not take place; its failures are in the figures."""
+    """Runs a storm. Raises BenchError if the storm could not take place. Its failures are reported in the figures."""
     chance = random.Random(plan.seed)
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(slacks.opened(plan.channels, retention=2 * plan.messages + 1_000))
@@ -266,7 +269,7 @@ async def measure(plan: StormPlan, say: Say) -> list[Figure]:
 
 
 async def _parts(plan: StormPlan, processes: Cluster) -> tuple[list[str], list[Part]]:
-    """Returns the leads' names, and the parts of all agents."""
+    """Returns the leads' names and the parts of all agents."""
     leads = await processes.register(plan.leads, prefix="lead")
     workers = await processes.register(plan.agents - plan.leads, role="worker", prefix="worker")
     names = [worker.name for worker in workers]
@@ -278,7 +281,7 @@ async def _parts(plan: StormPlan, processes: Cluster) -> tuple[list[str], list[P
 
 
 async def _pass(storm: _Storm, leads: Sequence[str], agents: _Crowd, processes: Cluster, say: Say) -> None:
-    """Lets people write and agents die until every message is posted; then waits until all have ended."""
+    """Posts messages and kills agents until every message is posted, then waits until all messages have ended."""
     say(f"{storm.plan.messages} messages in {storm.plan.threads} threads, {storm.plan.agents} agents")
     watching = asyncio.create_task(storm.watch(say))
     killing = asyncio.create_task(agents.kill_now_and_then(storm.plan.kill_every_seconds))
@@ -308,7 +311,7 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
     counts = {
         "messages said": len(storm.asked),
         "threads": len(storm.roots),
-        "events told to the app": events,
+        "events sent to the app": events,
         "events told twice": doubled,
         "agents killed": agents.kills,
         "leases that expired": await processes.expired_leases(),
@@ -319,7 +322,7 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
 
 
 class _Crowd:
-    """Processes that play a part each."""
+    """Agent processes, each of which plays a part."""
 
     def __init__(self, parts: Sequence[Part], chance: random.Random, log: Path) -> None:
         self.kills = 0
@@ -338,9 +341,9 @@ class _Crowd:
         self._running[number] = await started_agent(self._log, self._parts[number].environment)
 
     async def kill_now_and_then(self, every_seconds: float) -> None:
-        """Kills a random agent (SIGKILL) at about this interval, and starts it again; until `calm`.
+        """Kills a random agent with SIGKILL at about this interval and starts it again, until `calm` is called.
 
-        Raises BenchError once an agent has ended by itself.
+        Raises BenchError if an agent ends by itself.
         """
         while not await self._calm_within(self._chance.uniform(0.5, 1.5) * every_seconds):
             number = self._chance.randrange(len(self._parts))
@@ -351,7 +354,7 @@ class _Crowd:
             await self._start(number)
 
     def calm(self) -> None:
-        """Ends the killing; agents that are away come back at once."""
+        """Stops killing agents. Agents that are away come back at once."""
         self._calm.set()
 
     async def _calm_within(self, seconds: float) -> bool:
@@ -362,9 +365,9 @@ class _Crowd:
         return True
 
     def check(self) -> None:
-        """Raises BenchError if an agent has ended by itself: this would be a different storm."""
+        """Raises BenchError if an agent has ended by itself, since the storm would no longer be as planned."""
         if ended := [process.code for process in self._running.values() if process.ended.is_set()]:
-            raise BenchError(f"an agent ended by itself, with {ended[0]}{last_words(self._log)}")
+            raise BenchError(f"an agent ended unexpectedly, with exit code {ended[0]}{last_words(self._log)}")
 
     async def stop(self) -> None:
         """Ends all of them."""

@@ -1,6 +1,6 @@
-"""An AG-UI agent of the bench: sends numbered deltas at a steady rate, and notes each time.
+"""The bench's AG-UI agent, which sends numbered deltas at a steady rate and records the time of each.
 
-The message of a run contains its order (see `Order`). ``python -m swarm.bench.streaming_agent`` runs one as a
+The message that starts a run contains its order (see `Order`). ``python -m swarm.bench.streaming_agent`` runs one as a
 process, and prints its port.
 """
 
@@ -34,17 +34,17 @@ class Order:
         return f"s{self.stream}: {self.deltas} deltas, {self.per_second:g} a second"
 
     def delta(self, number: int) -> str:
-        """Returns a piece of the answer; its mark has stream and number."""
+        """Returns a piece of the answer, with a mark that contains the stream and the number."""
         return f"s{self.stream}d{number}; {_FILLER} "
 
     @property
     def text(self) -> str:
-        """The whole answer."""
+        """The complete answer."""
         return "".join(self.delta(number) for number in range(self.deltas))
 
 
 def order_in(text: str) -> Order | None:
-    """Reads the order in a message; None without one."""
+    """Returns the order in a message, or None if there is none."""
     found = _ORDER.search(text)
     if found is None:
         return None
@@ -52,28 +52,29 @@ def order_in(text: str) -> Order | None:
 
 
 def marks_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yields the deltas in a text: stream and number."""
+    """Yields the stream and number of each delta in a text."""
     return ((int(found[1]), int(found[2])) for found in _MARK.finditer(text))
 
 
 @dataclass(kw_only=True, slots=True)
 class Sent:
-    """One run from the agent's side; times in seconds since 1970 UTC."""
+    """One run from the agent's point of view, with times in seconds since 1970 UTC."""
 
     asked_at: float
     at: list[float] = field(default_factory=list)  # the time of each delta, by number
-    hung_up: bool = False  # before the end of the answer
+    hung_up: bool = False  # time just before the end of the answer
 
 
 class StreamingAgent:
-    """The agent, and all its runs by the number of their stream. A stream that runs twice has two entries."""
+    """The agent, and all its runs by stream number. A stream that runs twice has two entries."""
 
     def __init__(self) -> None:
         self.runs: dict[int, list[Sent]] = {}
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[int]:
-        """Serves runs, ``POST /``, and what was sent, ``GET /sent``, on a free port. Yields the port."""
+        """Serves ``POST /``, which runs the agent, and ``GET /sent``, which returns the sent deltas, on a free port.
+        Yields the port."""
         app = web.Application()
         app.add_routes([web.post("/", self._run), web.get("/sent", self._sent)])
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)

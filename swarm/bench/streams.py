@@ -1,13 +1,14 @@
-"""The verdict on a part of ``swarm bench stream``: the twin's log of calls against the agent's own account.
+"""``swarm bench stream``: measures streamed answers, from the agent's deltas to the calls of Slack's API.
 
-Event loop lag is the coordinator's, from the histogram on its ``/metrics``. For comparison there is the lag of the
-measuring process's loop, with twin and agent: where that is late, the other figures are too high.
+A measurement uses a real coordinator, a twin that keeps Slack's rate limits, and an AG-UI agent. First, a few answers
+are requested one after another, to measure the time to the first text. Then several are requested at once: 1 and 3
+within Slack's limits, 20 and 100 above them. Each part waits until the limits allow a burst again, since a new
+coordinator starts without a burst allowance.
 
-``swarm bench stream``: streamed answers, from the agent's deltas to the calls of Slack, within its limits.
+The verdict on a part compares the twin's call log with the agent's own record.
 
-A real coordinator, a twin that keeps Slack's rate limits, and an AG-UI agent. First a few answers one after another,
-for the time to the first text; then several at once, 1 and 3 within Slack's limits, 20 and 100 above them. Each part
-waits until the limits allow a burst again: a coordinator begins with none. The verdict is in `stream_judge`.
+Event loop lag is the coordinator's, from the histogram on its ``/metrics``. For comparison, the lag of the measuring
+process's loop, which also runs the twin and the agent, is shown: if that loop is late, the other figures are too high.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _SHOWING: Final = ("chat.startStream", "chat.appendStream", "chat.stopStream", "
 """The methods that show text."""
 
 _PACE_SECONDS: Final = 0.8
-"""The time after which a message grows again while Slack's limits leave room; the coordinator's own setting."""
+"""The interval at which a message is extended while Slack's limits allow it; the coordinator uses the same value."""
 
 _WITHIN_LIMITS: Final = 4
-"""The number of streams that may start at once before Slack's limit delays the next one."""
+"""The number of streams that can start at once before Slack's limit delays the next one."""
 
 _TICK_SECONDS: Final = 0.05
 """The interval of the coordinator's own checks of its loop."""
@@ -58,7 +59,7 @@ class Asked:
     order: Order
     channel: str
     ts: str
-    said_at: float  # just before the post to the twin, in seconds since 1970 UTC
+    said_at: float  # time just before the post to the twin, in seconds since 1970 UTC
 
 
 @dataclass(kw_only=True, slots=True)
@@ -66,11 +67,11 @@ class CallLog:
     """The calls of one phase read so far."""
 
     last_seq: int = 0
-    counts: Counter[str] = field(default_factory=Counter)  # of successful calls, by method
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)  # by method and error
-    carried_at: dict[_Mark, float] = field(default_factory=dict)  # the first call that carried a delta
-    batches: list[tuple[float, str, list[_Mark]]] = field(default_factory=list)  # calls with new deltas
-    streamed: set[str] = field(default_factory=set)  # threads in which a stream was begun
+    counts: Counter[str] = field(default_factory=Counter)  # number of successful calls, by method
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)  # number of failed calls, by method and error
+    carried_at: dict[_Mark, float] = field(default_factory=dict)  # time of the first call that carried each delta
+    batches: list[tuple[float, str, list[_Mark]]] = field(default_factory=list)  # times of calls with new deltas
+    streamed: set[str] = field(default_factory=set)  # threads in which a stream was started
 
     def read(self, calls: Iterable[Mapping[str, Any]]) -> None:
         """Adds the new part of the twin's log."""
@@ -99,17 +100,17 @@ class CallLog:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Waits:
-    """Seconds between events, each a list without order."""
+    """The seconds between events, as unordered lists."""
 
     deltas: Sequence[float]  # from a delta to the first call that carries it
     firsts: Sequence[float]  # the same for the first delta of each answer
-    overdue: Sequence[float]  # from the moment when an append was due to the append
+    overdue: Sequence[float]  # from the time when an append was due until the append
     to_text: Sequence[float]  # from a person's message to the first text in Slack
-    ours: Sequence[float]  # of these, without the agent's own time
+    ours: Sequence[float]  # the same, without the agent's own time
 
 
 def waits(asked: Iterable[Asked], sent: Mapping[int, Sequence[Sent]], log: CallLog) -> _Waits:
-    """Returns all waits of a phase. A delta that was never carried has none: it counts as lost elsewhere."""
+    """Returns all waits of a phase. A delta that never reached Slack has no wait, and is counted as lost elsewhere."""
     answers = [(one, sent[one.order.stream][-1]) for one in asked if sent.get(one.order.stream)]
     begun = [(one, run, log.carried_at[one.order.stream, 0]) for one, run in answers if _is_begun(one, run, log)]
     sent_at = {(one.order.stream, number): at for one, run in answers for number, at in enumerate(run.at)}
@@ -127,9 +128,10 @@ def _is_begun(one: Asked, run: Sent, log: CallLog) -> bool:
 
 
 def _overdue(sent_at: Mapping[_Mark, float], ends: frozenset[_Mark], log: CallLog) -> list[float]:
-    """Returns the delay of each append: due once a delta waits, and the last append is long enough ago.
+    """Returns the delay of each append. An append is due once a delta is waiting and the last append was long enough
+    ago.
 
-    The end of an answer is more urgent, so it is left out.
+    The end of an answer is more urgent, so it is not included.
     """
     last: dict[int, float] = {}
     found = list[float]()
@@ -152,7 +154,7 @@ def faults(order: Order, messages: Iterable[Mapping[str, Any]]) -> tuple[int, in
 
 
 def _squeezed(text: str) -> str:
-    """Removes blanks: between two messages of one answer there need not be one."""
+    """Removes whitespace, since there may be none between two messages of one answer."""
     return re.sub(r"\s+", "", text)
 
 
@@ -167,7 +169,8 @@ class Lag:
         return Lag(within={bound: count - before.within.get(bound, 0) for bound, count in self.within.items()})
 
     def percentile(self, share: float) -> float:
-        """Returns seconds, linear between two bounds; the last bound for larger values, and 0 without checks."""
+        """Returns a percentile in seconds, interpolated linearly between two bounds. Returns the last bound for larger
+        values, and 0 without checks."""
         wanted = share * max(self.within.values(), default=0)
         low, below = 0.0, 0.0
         for bound, count in sorted(self.within.items()):
@@ -202,20 +205,20 @@ async def _watch(found: list[float]) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One part: the requested answers, and all data about them."""
+    """One part of the measurement: the requested answers, and all data about them."""
 
     name: str
     asked: Sequence[Asked]
     sent: Mapping[int, Sequence[Sent]]
     log: CallLog
     lag: Lag
-    own_lag: Sequence[float]  # of the measuring loop beside it
-    faults: Sequence[tuple[int, int, bool]]  # of each answer: deltas lost, deltas shown twice, whether its text differs
+    own_lag: Sequence[float]  # lag of the measuring process's own loop
+    faults: Sequence[tuple[int, int, bool]]  # per answer: deltas lost, deltas shown twice, whether its text differs
     window: Window
 
     @property
     def is_within(self) -> bool:
-        """Whether Slack's limits delay no answer: few that start in a burst, or many that start slowly."""
+        """Whether Slack's limits delay no answer, because few answers start in a burst or many start slowly."""
         spaced = min((later.said_at - one.said_at for one, later in zip(self.asked, self.asked[1:], strict=False)),
                      default=60.0)  # fmt: skip
         return len(self.asked) <= _WITHIN_LIMITS or spaced > 3.5
@@ -245,8 +248,8 @@ def _calls(part: Part) -> Iterator[Figure]:
     yield figure("answers streamed", streamed, "")
     yield figure("answers posted, since no stream was free", len(part.asked) - streamed, "")
     yield figure("appends an answer", counts["chat.appendStream"] / len(part.asked), "")
-    yield figure("calls an answer, all methods", counts.total() / len(part.asked), "")
-    yield figure("calls a second, all methods", counts.total() / part.window.seconds, "")
+    yield figure("calls per answer, all methods", counts.total() / len(part.asked), "")
+    yield figure("calls per second, all methods", counts.total() / part.window.seconds, "")
     yield figure("from the first message to the last text", part.window.seconds, "s")
 
 
@@ -259,16 +262,17 @@ def _faults(part: Part) -> Iterator[Figure]:
     yield figure("deltas shown twice", sum(doubled for _, doubled, _ in part.faults))
     yield figure("answers whose text differs", sum(differs for _, _, differs in part.faults))
     runs = sum(len(part.sent.get(one.order.stream, ())) for one in part.asked)
-    yield figure("runs more or fewer than answers", abs(runs - len(part.asked)))
+    yield figure("difference between runs and answers", abs(runs - len(part.asked)))
 
 
 def _process(part: Part) -> Iterator[Figure]:
-    """Yields the process's figures. The lag covers the agent's writing time: the long end of a part has little load."""
+    """Yields the process's figures. The lag covers only the time during which the agent writes, since there is little
+    load at the end of a part."""
     figure = partial(Figure, part.name)
     yield figure("event loop lag, p50", 1_000 * part.lag.percentile(0.5), "ms")
     yield figure("event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", target=20.0)
-    yield figure("the same of the measuring loop beside it, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
-    yield figure("processor of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
+    yield figure("the same for the measuring process, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
+    yield figure("processor time of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
     yield from part.window.figures(part.name)
 
 
@@ -277,7 +281,7 @@ _CHANNELS: Final = 20
 _SHORT_DELTAS: Final = 5
 _LOOK_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 150.0
-"""The time between the agent's last text and the end of an answer: streams are given up after 90 seconds."""
+"""The time limit between the agent's last text and the end of an answer; streams are abandoned after 90 seconds."""
 
 _RETENTION_MESSAGES: Final = 2_000
 
@@ -290,17 +294,17 @@ class _Bench:
     processes: Cluster
     agent: StreamingAgent
     say: Say
-    asked: int = 0  # answers so far
-    seq: int = 0  # of the last call of earlier parts
+    asked: int = 0  # the number of answers so far
+    seq: int = 0  # the sequence number of the last call of earlier parts
 
     async def part(self, name: str, asking: Iterable[float], deltas: int, per_second: float) -> Part:
-        """Asks at the given moments, in seconds from now, and waits until every answer is whole, or counts as lost."""
+        """Asks at the given times, in seconds from now, and waits until every answer is complete or counts as lost."""
         log, lag, begun = CallLog(last_seq=self.seq), await self._lag(), time.time()
         async with self.processes.window() as window:
             async with own_lag() as late:
                 asked = await asyncio.gather(*(self._ask_at(begun + after, deltas, per_second) for after in asking))
                 until = time.time() + deltas / per_second + _PATIENCE_SECONDS
-                await asyncio.sleep(deltas / per_second)  # the agent writes this long; later the load is smaller
+                await asyncio.sleep(deltas / per_second)  # the agent writes for this long; later the load is smaller
                 lag = (await self._lag()).since(lag)
             await self._until_shown(log, asked, until)
         problems = [await self._faults(one, until) for one in asked]
@@ -323,13 +327,13 @@ class _Bench:
         return Asked(order=order, channel=channel, ts=ts, said_at=said_at)
 
     async def _until_shown(self, log: CallLog, asked: Sequence[Asked], until: float) -> None:
-        """Reads the twin's log until it has the end of every answer, or time is over."""
+        """Reads the twin's log until it contains the end of every answer, or until the time is over."""
         while time.time() < until and not all(log.has_all_of(one.order) for one in asked):
             await asyncio.sleep(_LOOK_SECONDS)
             log.read(self.slack.calls(log.last_seq))
 
     async def _faults(self, one: Asked, until: float) -> tuple[int, int, bool]:
-        """Returns the final faults of an answer: closing messages and removing buttons takes a while."""
+        """Returns the faults of an answer, after waiting for its messages to be closed and its buttons removed."""
         while True:
             messages = [message for message in self.slack.messages(one.channel, one.ts) if message["ts"] != one.ts]
             found = faults(one.order, messages)
@@ -339,7 +343,7 @@ class _Bench:
             if time.time() > until:
                 shown = {number for message in messages for _, number in marks_in(message["text"])}
                 lost = [number for number in range(one.order.deltas) if number not in shown]
-                self.say(f"s{one.order.stream} in {one.channel}, {one.ts}, is not whole; not shown: {lost}")
+                self.say(f"s{one.order.stream} in {one.channel}, {one.ts}, is incomplete; not shown: {lost}")
                 return found
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -360,7 +364,8 @@ async def measure(plan: StreamPlan, say: Say) -> list[Figure]:
 
 @asynccontextmanager
 async def _bench(plan: StreamPlan, say: Say) -> AsyncIterator[_Bench]:
-    """Starts all participants, and asks for an answer in each channel, so that names are known and connections open."""
+    """Starts all participants, and asks for an answer in each channel, so that names are known and connections are
+    open."""
     async with AsyncExitStack() as stack:
         agent = StreamingAgent()
         port = await stack.enter_async_context(agent.served())
@@ -376,7 +381,7 @@ async def _bench(plan: StreamPlan, say: Say) -> AsyncIterator[_Bench]:
 
 
 def _settings(folder: Path, port: int, parallel: int) -> Path:
-    """Writes a settings file with the agent; YAML is JSON too."""
+    """Writes a settings file with the agent. The file is JSON, which is valid YAML."""
     path = folder / "swarm.yaml"
     agent = {"url": f"http://127.0.0.1:{port}/", "parallel": parallel, "description": "answers as the bench wants it"}
     path.write_bytes(orjson.dumps({"agents": {"default": "streamer", "remote": {"streamer": agent}}}))

@@ -1,9 +1,9 @@
-"""``swarm bench team``: a lead and its workers, from a person's message to the worker's result in Slack.
+"""``swarm bench team``: measures a lead and its workers, from a person's message to the worker's result in Slack.
 
-The lead delegates every message, to each worker in turn; the worker completes the task at once with a reply. So a
-message is two triggers, two tool calls and a notice for the lead. The end is the moment at which the twin gets
-``chat.postMessage`` with the result. Slack's rate limits are off: otherwise a post per second and channel would be the
-only result.
+The lead delegates messages to each worker in turn, and the worker completes the task at once with a reply. A message
+therefore causes two triggers, two tool calls and a notice for the lead. A message ends when the twin receives
+``chat.postMessage`` with the result. Slack's rate limits are off; otherwise the limit of one post per second and
+channel would determine the result.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def measure(plan: TeamPlan, say: Say) -> list[Figure]:
     """Measures the time to the result at a steady rate, and the highest rate of results."""
     async with stage(plan, UNPACED) as (slack, processes), _team(plan, processes) as lead:
         people = _People(slack, f"{slack.mention} swarm#{lead}")
-        await asyncio.gather(*(people.ask() for _ in slack.channels))  # the channels' names are known from then on
+        await asyncio.gather(*(people.ask() for _ in slack.channels))  # afterwards the channels' names are known
         await processes.settled()
         say(f"{plan.per_second} messages/s for {plan.seconds:g} s")
         async with processes.window() as steady:
@@ -51,7 +51,7 @@ async def measure(plan: TeamPlan, say: Say) -> list[Figure]:
 
 
 class _People:
-    """People who ask, and wait for the result."""
+    """People who ask for work and wait for the result."""
 
     def __init__(self, slack: Slack, address: str) -> None:
         self._slack = slack
@@ -62,7 +62,7 @@ class _People:
         slack.on_post = self._hear
 
     def _hear(self, text: str) -> None:
-        """Notes a result; a second one for the same message is surplus."""
+        """Records a result. A second result for the same message is surplus."""
         for name in names(text):
             if (waiting := self._waiting.pop(name, None)) and not waiting.done():
                 waiting.set_result(time.perf_counter())
@@ -72,7 +72,7 @@ class _People:
     async def ask(self) -> float:
         """Posts a message in a new thread. Returns the seconds until its result is posted.
 
-        Raises BenchError if none comes.
+        Raises BenchError if no result comes.
         """
         number = next(self._numbers)
         posted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -86,14 +86,14 @@ class _People:
             raise BenchError(f"m{number} got no result within {_RESULT_SECONDS:g} s") from error
 
     def check(self) -> None:
-        """Raises BenchError for surplus results, which would make the figures worthless."""
+        """Raises BenchError for surplus results, which would make the figures meaningless."""
         if self._surplus:
-            raise BenchError(f"said more than once: {', '.join(self._surplus[:10])}")
+            raise BenchError(f"posted more than once: {', '.join(self._surplus[:10])}")
 
 
 @asynccontextmanager
 async def _team(plan: TeamPlan, processes: Cluster) -> AsyncIterator[str]:
-    """Starts lead and workers. Yields the lead's name."""
+    """Starts the lead and the workers. Yields the lead's name."""
     (lead,) = await processes.register(1, prefix="lead")
     workers = await processes.register(plan.workers, role="worker", prefix="worker")
     parts = [

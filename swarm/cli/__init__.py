@@ -1,1 +1,1 @@
-"""The command line: one module for each group of commands. Heavy imports stand inside the commands."""
+"""The command line: one module for each group of commands. Heavy imports are made inside the commands."""

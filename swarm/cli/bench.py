@@ -1,4 +1,5 @@
-"""``swarm bench``: the command line of the measurements. The options and their defaults are in `swarm.bench.plans`."""
+"""``swarm bench``: the command line for the measurements. The options and their defaults are defined in
+`swarm.bench.plans`."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ T = TypeVar("T")
 
 _Options = Annotated[T, Parameter(name="*")]
 _Repeat = Annotated[
-    int, Parameter(help="Number of measurements; the best is shown, since other programs only make figures worse.")
+    int,
+    Parameter(help="Number of repetitions; the best figures are shown, since other programs only make figures worse."),
 ]
-_JsonFile = Annotated[Path | None, Parameter(name="--json", help="Where to write the figures as JSON as well.")]
+_JsonFile = Annotated[Path | None, Parameter(name="--json", help="File to which the figures are also written as JSON.")]
 
 bench = App(
     name="bench",
-    help="Measure this machine against the targets of the design.\n\n"
+    help="Measure the performance of this machine against the targets of the design.\n\n"
     "Each command starts coordinators of its own on a new database, with a local Slack; nothing else is touched. A "
     "quick look: `swarm bench loop --only pairs --seconds 3`.",
 )
@@ -29,7 +31,7 @@ bench = App(
 
 @bench.command(name="loop")
 def bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
-    """Measure the way of a message: stored, claimed, finished. About six minutes; `--only` takes a part of it."""
+    """Measure the path of a message: stored, claimed, finished. Takes about six minutes; `--only` selects parts."""
     from swarm.bench import figures, loop
 
     log.configure("warning")
@@ -38,7 +40,7 @@ def bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, js
 
 @bench.command(name="team")
 def bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
-    """Measure a team: a lead that delegates every message, workers that complete it, up to the result in Slack."""
+    """Measure a team: a lead delegates every message, and workers complete it, up to the result in Slack."""
     from swarm.bench import figures, team
 
     log.configure("warning")
@@ -47,7 +49,7 @@ def bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, js
 
 @bench.command(name="stream")
 def bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _JsonFile = None) -> int:
-    """Measure streamed answers: from an agent's delta to the call of Slack, within Slack's limits and above them."""
+    """Measure streamed answers from an agent's delta to the call of Slack, within and above Slack's limits."""
     from swarm.bench import figures, streams
 
     log.configure("warning")
@@ -56,7 +58,8 @@ def bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _JsonF
 
 @bench.command(name="storm")
 def bench_storm(*, plan: _Options[StormPlan] = StormPlan(), json_file: _JsonFile = None) -> int:
-    """Put a team under stress: events sent twice, agents killed. Exit code 1 if anything is lost or doubled."""
+    """Put a team under stress: events are sent twice, agents are killed. The exit code is 1 if anything is lost or
+    duplicated."""
     from swarm.bench import figures, storm
 
     log.configure("warning")

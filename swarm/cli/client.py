@@ -1,4 +1,4 @@
-"""Commands to the running coordinator, ``swarm agents``, ``tasks``, ``explain`` and ``reload``, and their client."""
+"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``reload``) and their client."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.operating_policy import SETTINGS_KEPT
 from swarm.domain.text.characters import for_terminal, line_for_terminal
 
-agents = App(name="agents", help="Register agents and see who is there.")
-tasks = App(name="tasks", help="See and stop what the agents work on.")
+agents = App(name="agents", help="Register and list agents.")
+tasks = App(name="tasks", help="Show and cancel the agents' tasks.")
 
 _out = Terminal()
 
@@ -31,21 +31,21 @@ class NoServer(Exception):
 
 
 class CoordinatorRefused(SwarmError):
-    """The coordinator said no."""
+    """The coordinator refused a request."""
 
     code = "refused"
 
 
 class CoordinatorClient:
-    """A running coordinator, called with the operator's token or an agent's."""
+    """A client for a running coordinator, which authenticates with the operator's token or an agent's."""
 
     def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
         self._http = httpx2.Client(
             base_url=base_url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_seconds,
-            trust_env=False,  # a proxy does not reach this machine
-            verify=base_url.startswith("https:"),  # certificates take a tenth of a second to load
+            trust_env=False,  # a proxy cannot reach this machine
+            verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
         )
 
     def __enter__(self) -> Self:
@@ -57,14 +57,14 @@ class CoordinatorClient:
         self._http.close()
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """Make one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
+        """Makes one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
         try:
             answer = self._http.request(method, path, **options)
         except httpx2.ConnectError as error:
             address = str(self._http.base_url).rstrip("/")
             raise NoServer(
-                f"No coordinator answers at {address}. SWARM_URL, or PORT on this machine, says where it is; "
-                "`swarm up` starts one."
+                f"No coordinator answers at {address}. SWARM_URL, or PORT on this machine, gives its address; `swarm "
+                f"up` starts one."
             ) from error
         except httpx2.HTTPError as error:
             raise CoordinatorRefused(f"The coordinator did not answer properly: {error}") from error
@@ -78,17 +78,18 @@ class CoordinatorClient:
                 raise CoordinatorRefused(message, hint=hint)
             case _:
                 raise CoordinatorRefused(
-                    f"What answers at {self._http.base_url} is no coordinator: HTTP {answer.status_code}."
+                    f"The server at {self._http.base_url} is not a coordinator: HTTP {answer.status_code}."
                 )
 
 
 def in_one_line(error: Exception) -> str:
-    """An error's message with its hint, in one line; errors of drivers or parsers may have several."""
+    """Returns an error's message with its hint on one line. Messages from drivers and parsers may have several
+    lines."""
     return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
 
 
 def _content(answer: httpx2.Response) -> Any:
-    """The decoded JSON; None for other content."""
+    """Returns the decoded JSON, or None for other content."""
     try:
         return answer.json()
     except ValueError:
@@ -96,13 +97,13 @@ def _content(answer: httpx2.Response) -> Any:
 
 
 def reload() -> None:
-    """Reload the settings of the coordinator that runs here; SIGHUP does the same.
+    """Reload the settings of the coordinator on this machine; SIGHUP does the same.
 
     Channels, channel_defaults, agents.default, agents.dm and reactions change at once. Everything else needs a restart.
     """
     try:
         done = _operate("POST", "/reload")
-    except ConfigurationError as error:  # the settings are read here as well, to find the coordinator
+    except ConfigurationError as error:  # the settings are also read here, to find the coordinator
         raise ConfigurationError(error.message, hint=error.hint or SETTINGS_KEPT) from error
     _out.print(f"changed: {', '.join(done['changed']) or 'nothing'}", soft_wrap=True)
     if done["needs_restart"]:
@@ -119,7 +120,7 @@ def add_agent(
     description: str = "",
     capability: Annotated[list[str] | None, Parameter(negative=())] = None,
 ) -> None:
-    """Register an agent and show its token, this once.
+    """Register an agent and show its token, which is not shown again.
 
     Parameters
     ----------
@@ -128,9 +129,9 @@ def add_agent(
     role
         A lead reads, answers and delegates; a worker works on tasks.
     description
-        What it is good at, for the agents that delegate.
+        What the agent is good at, for agents that delegate.
     capability
-        A word for what it can do; may be given several times.
+        A word for a capability; may be given several times.
     """
     added = _operate(
         "POST",
@@ -153,13 +154,13 @@ def list_agents() -> None:
 
 @agents.command(name="rotate")
 def rotate_agent(name: str) -> None:
-    """Replace an agent's token; the old one ends now."""
+    """Replace an agent's token; the old token becomes invalid at once."""
     sys.stdout.write(for_terminal(_operate("POST", f"/agents/{name}/rotate")["token"]) + "\n")
 
 
 @agents.command(name="revoke")
 def revoke_agent(name: str) -> None:
-    """Remove an agent: its token ends now, and its work goes to the default lead."""
+    """Remove an agent. Its token becomes invalid at once, and its work goes to the default lead."""
     answer = _operate("DELETE", f"/agents/{name}")
     _out.print(f"{name} is removed.")
     for warning in (answer or {}).get("warnings", ()):
@@ -167,7 +168,7 @@ def revoke_agent(name: str) -> None:
 
 
 def explain(message: str) -> None:
-    """Explain why a message was routed to its agent, and what became of it.
+    """Explain why a message was routed to its agent, and show what happened to it.
 
     Parameters
     ----------
@@ -195,14 +196,14 @@ def explain(message: str) -> None:
 
 @tasks.command(name="list")
 def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
-    """Show the newest tasks: who does what.
+    """Show the newest tasks and their agents.
 
     Parameters
     ----------
     status
         Only tasks in this state.
     limit
-        The most tasks to show.
+        The maximum number of tasks to show.
     """
     query = {"limit": limit} | ({"status": status.value} if status else {})
     table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
@@ -221,7 +222,7 @@ def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
 
 @tasks.command(name="show")
 def show_task(task_id: str) -> None:
-    """Show one task: what is to be done, and what came of it."""
+    """Show one task with its description and result."""
     task = _operate("GET", f"/tasks/{task_id}")
     _out.print(f"{line_for_terminal(task['title'])}: {task['status']}", style="bold")
     for name in (
@@ -238,14 +239,14 @@ def show_task(task_id: str) -> None:
 
 @tasks.command(name="cancel")
 def cancel_task(task_id: str, *, reason: str = "") -> None:
-    """Stop a task that is not over; its agent and its thread are told."""
+    """Cancel a task that has not ended; its agent and its thread are notified."""
     task = _operate("POST", f"/tasks/{task_id}/cancel", json={"reason": reason})
     _out.print(f"“{task['title']}” is cancelled.")
 
 
 @tasks.command(name="redrive")
 def redrive_task(task_id: str) -> None:
-    """Bring a dead task back, with its attempts set to zero."""
+    """Bring back a dead task, with its attempts set to zero."""
     task = _operate("POST", f"/tasks/{task_id}/redrive")
     _out.print(f"“{task['title']}” is {task['status']} again.")
 
@@ -258,7 +259,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 
 
 def _operate(method: str, path: str, **options: Any) -> Any:
-    """Send a request to the running coordinator. Commands never change a database behind its back."""
+    """Sends a request to the running coordinator. Commands never change a database behind its back."""
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)

@@ -1,4 +1,4 @@
-"""``swarm conformance``: a test of an agent's work in Slack."""
+"""``swarm conformance``: tests how an agent answers in Slack."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _InProcessAgent:
-    """A built-in agent that runs in this process, with the settings for it alone."""
+    """A built-in agent that runs in this process, with settings for this agent only."""
 
     name: str
     settings: Settings
 
 
 class Named(StrEnum):
-    """The scenarios, for the command line."""
+    """The scenarios as command line options."""
 
     SIMPLE_CHAT = "simple-chat"
     OFF_TOPIC = "off-topic"
@@ -53,25 +53,26 @@ class Named(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Options:
-    """The options of the command."""
+    """The options of ``swarm conformance``."""
 
     agent: str
     """The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml."""
 
     suite: Annotated[bool, Parameter(negative=())] = False
-    """Run all scenarios, which is also what happens without --scenario."""
+    """Run all scenarios, which is also the default without --scenario."""
 
     scenario: Annotated[list[Named] | None, Parameter(negative=())] = None
-    """Run this scenario only; may be given several times."""
+    """Run only this scenario; may be given several times."""
 
     dialect: Dialect | None = None
     """agui (the default): the address takes runs of AG-UI 1.0; caipe: it is the base of CAIPE's chat API."""
 
     token: Annotated[str | None, Parameter(env_var=TOKEN_VARIABLE, show_env_var=True)] = None
-    """A bearer token for the agent. Better in the environment: arguments can be seen by others on the machine."""
+    """A bearer token for the agent. Prefer the environment variable, since other users of the machine can see
+    arguments."""
 
     agent_id: str | None = None
-    """Which agent of the service is meant; caipe only."""
+    """The id of the agent within the service; caipe only."""
 
     timeout_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0
     """Time limit for one answer."""
@@ -87,10 +88,10 @@ def conformance(*, options: Annotated[_Options, Parameter(name="*")]) -> int:
     """Ask an agent four questions, show its answers in a local Slack, and judge them by 22 checks.
 
     Neither Slack nor a running coordinator is needed: the answers go through the coordinator's own code into a Slack
-    twin that lives as long as the command. An agent that speaks AG-UI has to run; one that is built in is run by the
-    command, with its model, documents and MCP servers, and forgets everything afterwards. It should know what it is
-    asked: a joke (simple-chat), the weather, which is not its business (off-topic), and two questions that it should
-    look up in documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
+    twin that lives as long as the command. An AG-UI agent must already be running; a built-in agent is run by the
+    command, with its model, documents and MCP servers, and forgets everything afterwards. The agent is asked for a joke
+    (simple-chat), for the weather, which it should decline (off-topic), and two questions that it should look up in
+    documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
 
     For example, an AG-UI agent on this machine, a CAIPE service, and an agent of swarm.yaml, remote or built in:
 
@@ -112,7 +113,7 @@ def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
     from swarm.conformance.scenarios import SCENARIOS
 
     if suite and names:
-        raise ConfigurationError("--suite runs all scenarios; leave it out, or --scenario.")
+        raise ConfigurationError("--suite runs all scenarios; use either --suite or --scenario.")
     return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
 
 
@@ -131,7 +132,7 @@ def _found(options: _Options) -> RemoteAgent | _InProcessAgent:
 
 
 def _host(url: str) -> str:
-    """The visible part of an address, which may hold a password."""
+    """Returns the part of an address that may be shown; the address may contain a password."""
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
@@ -147,13 +148,13 @@ def _configured(name: str) -> RemoteAgent | _InProcessAgent:
         names = ", ".join([*remotes, *settings.agents.builtin]) or "none"
         raise ConfigurationError(
             f"There is no agent '{name}' below agents.remote or agents.builtin in swarm.yaml (there: {names}).",
-            hint="Give its name, or its address, as http://127.0.0.1:8000/.",
+            hint="Give its name or its address, for example http://127.0.0.1:8000/.",
         )
     return remotes[name]
 
 
 def _alone(settings: Settings, name: str) -> Settings:
-    """The settings without any other agent."""
+    """Returns the settings without any other agent."""
     agents = settings.agents.model_copy(update={"builtin": {name: settings.agents.builtin[name]}, "remote": {}})
     return settings.model_copy(update={"agents": agents})
 
@@ -195,7 +196,7 @@ async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, Conv
 
 @asynccontextmanager
 async def _running(chosen: _InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
-    """A built-in agent with a temporary database of its own."""
+    """Yields a built-in agent with a temporary database of its own."""
     from swarm.app import built_in
     from swarm.store.admin import preparation
     from swarm.store.bridge.database import Database
@@ -210,12 +211,12 @@ async def _running(chosen: _InProcessAgent) -> AsyncIterator[tuple[AgentClient, 
 
 
 async def _index_documents(settings: Settings, database: Database) -> None:
-    """Index the documents before the first question."""
+    """Indexes the documents before the first question."""
     from swarm.services.builtin.library import FolderIndex
     from swarm.services.builtin.library_folder import Folder
 
     folder = settings.documents.folder
-    if folder and folder.expanduser().is_dir():  # otherwise the agent reports the problem
+    if folder and folder.expanduser().is_dir():  # the agent reports other problems itself
         await FolderIndex(database, Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes)).scan()
 
 

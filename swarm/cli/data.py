@@ -1,4 +1,4 @@
-"""Commands about what is stored: ``swarm backup``, ``swarm restore`` and ``swarm forget``."""
+"""Commands for stored data: ``swarm backup``, ``swarm restore`` and ``swarm forget``."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 _out = Console(highlight=False)
 _Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 _FORGET_SECONDS: Final = 600.0
-"""How long the coordinator may take: a person may have written a lot."""
+"""The time limit for the coordinator, which is long because a person may have written a lot."""
 
 
 def backup(file: Path, *, force: _Flag = False) -> None:
-    """Write a backup of the database and of the edited base prompts; the coordinator may run meanwhile.
+    """Write a backup of the database and of the edited base prompts. The coordinator may be running.
 
-    PostgreSQL needs pg_dump on the PATH, as new as the server. Tokens are not in it; what people said is.
+    PostgreSQL requires pg_dump on the PATH, of at least the server's version. A backup contains people's messages, but
+    no tokens.
 
     Parameters
     ----------
     file
-        Where to; the file is there only when it is whole.
+        The path of the backup; the file appears only once it is complete.
     force
-        Replace a file that is there.
+        Replace an existing file.
     """
     from swarm.app import backup as backups
 
@@ -50,17 +51,17 @@ def backup(file: Path, *, force: _Flag = False) -> None:
 
 
 def restore(file: Path, *, force: _Flag = False) -> None:
-    """Put a backup back, and migrate it to this version. No coordinator may use the database meanwhile.
+    """Restore a backup, and migrate it to this version. No coordinator may use the database meanwhile.
 
-    What was to be posted when the backup was made is looked for in Slack before it is sent. What was deleted, or whom
-    was forgotten, since then is there again: forget it once more.
+    Messages that were waiting to be posted when the backup was made are looked up in Slack before they are sent. Data
+    that was deleted or forgotten since the backup is restored too, and must be forgotten again.
 
     Parameters
     ----------
     file
         A file that `swarm backup` has written.
     force
-        Replace what is in the database.
+        Replace the contents of the database.
     """
     from swarm.app import backup as backups
 
@@ -73,7 +74,7 @@ def restore(file: Path, *, force: _Flag = False) -> None:
 
 @contextmanager
 def _shown(what: str) -> Iterator[Progress]:
-    """A progress display, on a terminal."""
+    """Yields a progress display, which is shown only on a terminal."""
     if not _out.is_terminal:
         yield lambda done: None
         return
@@ -87,17 +88,17 @@ def forget(
     dry_run: _Flag = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=(), show_default=False)] = False,
 ) -> int:
-    """Remove what a person wrote and what names them, for good; their open work is withdrawn.
+    """Permanently remove a person's texts and all mentions of their name. Their open work is withdrawn.
 
-    What they wrote in Slack stays in Slack, and is not stored again when it is read there. Without a coordinator that
-    runs, the database is changed directly. Backups keep what they have.
+    Their messages in Slack remain in Slack, and are not stored again when they are read there. If no coordinator is
+    running, the database is changed directly. Backups are not changed.
 
     Parameters
     ----------
     person
         A Slack user's id, U0123456789, or @name.
     dry_run
-        Only count what there is.
+        Only count the data that would be removed.
     yes
         Do not ask.
     """
@@ -108,7 +109,7 @@ def forget(
         return 0
     if not yes:
         if not sys.stdin.isatty():
-            raise Invalid("Nobody is there to be asked.", hint="Say --yes.")
+            raise Invalid("Cannot ask for confirmation.", hint="Say --yes.")
         from rich.prompt import Confirm
 
         if not Confirm.ask(f"Forget {found['person']}? It cannot be undone", console=out, default=False):
@@ -118,15 +119,15 @@ def forget(
 
 
 def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, Any]:
-    """Forget by the running coordinator; without one, in the database."""
+    """Forgets a person through the running coordinator or, if none runs, directly in the database."""
     try:
         token = home.operator_token(settings)
         with CoordinatorClient(settings.http.address, token, timeout_seconds=_FORGET_SECONDS) as coordinator:
             path = f"/people/{quote(person, safe='@')}/forget"
             found: Mapping[str, Any] = coordinator.call("POST", path, json={"dry_run": dry_run})
             return found
-    except (NoServer, ConfigurationError):  # without a token, none has ever run in this home
-        if settings.http.url:  # the settings mean another coordinator than one on the database here
+    except (NoServer, ConfigurationError):  # without a token, no coordinator has ever run in this home
+        if settings.http.url:  # the settings name a coordinator elsewhere, not one that uses this database
             raise
         return asyncio.run(_forget_directly(settings, person, dry_run=dry_run))
 
@@ -147,5 +148,5 @@ async def _forget_directly(settings: Settings, person: str, *, dry_run: bool) ->
 def _print_found(out: Terminal, found: Mapping[str, Any]) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in found["removed"].items())
     verb = "There are" if found["dry_run"] else "Removed:"
-    sentence = f"{verb} {kinds} of {found['person']}." if kinds else f"There is nothing of {found['person']}."
+    sentence = f"{verb} {kinds} of {found['person']}." if kinds else f"No data of {found['person']} was found."
     out.print(sentence, soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""``swarm eval``: an evaluation of a model for the built-in agents' work."""
+"""``swarm eval``: evaluates a model for the built-in agents' work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from swarm.agents.router.evaluation import Judged, Suite
     from swarm.config import Settings
 
-evaluation = App(name="eval", help="Measure how well the configured model does what the built-in agents need.")
+evaluation = App(name="eval", help="Measure how well the configured model does the built-in agents' work.")
 _out = Terminal()
 
 
@@ -37,7 +37,7 @@ def router(
     at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
-    """Have the model decide 130 labelled sentences as the tool router does, and print the results.
+    """Have the model decide on 130 labelled sentences like the tool router, and print the results.
 
     No tool is run, and neither Slack nor a coordinator is needed; each sentence costs one call of the model. The model
     and the prompt are those of the settings:
@@ -49,13 +49,13 @@ def router(
     Parameters
     ----------
     category
-        Only the sentences of this category; may be given several times.
+        Use only the sentences of this category; may be given several times.
     sentences
-        Sentences of your own, in the form of swarm/agents/router/sentences.yaml.
+        A file with your own sentences, in the format of swarm/agents/router/sentences.yaml.
     parallel
-        Number of sentences at once.
+        Number of sentences processed at once.
     at_least
-        The exit code is 1 if fewer per cent of the sentences are decided right.
+        The exit code is 1 if a lower percentage of the sentences is decided correctly.
     as_json
         Print everything as JSON.
     """
@@ -78,7 +78,7 @@ def _chosen(suite: Suite, categories: Sequence[str]) -> Suite:
 
     known = list(dict.fromkeys(case.category for case in suite.cases))
     if unknown := [name for name in categories if name not in known]:
-        raise ConfigurationError(f"There is no category '{unknown[0]}'; there are: {', '.join(known)}.")
+        raise ConfigurationError(f"There is no category '{unknown[0]}'; the categories are: {', '.join(known)}.")
     return replace(suite, cases=tuple(case for case in suite.cases if not categories or case.category in categories))
 
 

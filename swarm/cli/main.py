@@ -50,7 +50,7 @@ for command in (
 _out = Terminal()
 
 NO_TWIN = (
-    "This command needs the local Slack workspace, the package slack-twin, which is not installed. "
+    "This command needs the package slack-twin, which is not installed. "
     "Install its wheel (`make dist`), or in a checkout `pip install ./packages/slack_twin`."
 )
 
@@ -61,7 +61,7 @@ def up() -> None:
     settings = load()
     preflight.check(settings)
     with loading.uncollected():
-        from swarm.app import bootstrap  # heavy, so errors in the settings are reported before
+        from swarm.app import bootstrap  # loaded late, so that errors in the settings are reported first
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
     log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))
@@ -70,11 +70,11 @@ def up() -> None:
 
 @app.command
 def demo() -> int:
-    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules in place of a model.
+    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules instead of a model.
 
     PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
-    SLACK_APP_TOKEN set, the real Slack takes the twin's place; with LLM_MODEL and a key, or Ollama, a real model
-    answers in the place of the rules.
+    SLACK_APP_TOKEN set, the real Slack is used instead of the twin; with LLM_MODEL and a key, or Ollama, a real model
+    answers instead of the rules.
     """
     from swarm.demo import run
 
@@ -100,11 +100,11 @@ def twin(
     port
         The port of the page, the control API and the Web API (under /api/).
     rates
-        `on` or `off`: whether Slack's rate limits count; off is for load tests.
+        `on` or `off`: whether Slack's rate limits apply; off is for load tests.
     allow_host
-        A further name of this machine that is answered, such as twin.example.org; may be given several times.
+        An additional host name that the twin accepts, such as twin.example.org; may be given several times.
     allow_origin
-        Another web page that may call the twin, such as http://localhost:3000; may be given several times.
+        The origin of a web page that may call the twin, such as http://localhost:3000; may be given several times.
     """
     from slack_twin.__main__ import run_twin
 
@@ -113,9 +113,9 @@ def twin(
 
 @app.command
 def prompt(role: Role) -> None:
-    """Print the base prompt for a role: what to give to a model before any trigger.
+    """Print the base prompt for a role, which a model gets before any trigger.
 
-    A file of your own, $SWARM_HOME/prompts/lead.md or worker.md, takes the place of the built-in one.
+    Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
     """
     from swarm.services.operate.base_prompts import BasePrompts
 
@@ -124,7 +124,7 @@ def prompt(role: Role) -> None:
 
 @db.command
 def upgrade() -> None:
-    """Bring the database's schema to this version."""
+    """Migrate the database's schema to this version."""
     from swarm.store.admin import migrations
 
     settings = load()
@@ -152,9 +152,9 @@ def manifest(
     url
         Where Slack sends events in http mode.
     agent
-        Declare the app as an agent: with Slack's own Stop button (slack.agent_sessions). Not every plan has that.
+        Declare the app as an agent, with Slack's own Stop button (slack.agent_sessions). Some plans do not allow it.
     emails
-        Ask for people's e-mail addresses, for channels that share them with agents (share_email).
+        Request access to people's e-mail addresses, for channels that share them with agents (share_email).
     """
     from swarm.slack.manifest import EventTransport
     from swarm.slack.manifest import manifest as make
@@ -163,7 +163,7 @@ def manifest(
 
 
 def main() -> None:
-    """Run a command. An error the user can fix is one line on standard error and exit code 1."""
+    """Runs a command. Reports an error that the user can fix in one line on standard error, with exit code 1."""
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:

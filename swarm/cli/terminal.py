@@ -11,14 +11,15 @@ from swarm.domain.text.characters import for_terminal
 
 
 class Terminal(Console):
-    """A console for any text: markup and escapes in texts are plain characters. Styles are given apart.
+    """A console for any text. Markup and escape sequences in the text are shown as plain characters; styles are passed
+    separately.
 
-    Texts, cells of tables and titles all come through `render_str`; code that makes a `Text` cleans its content.
+    Texts, table cells and titles all pass through `render_str`. Code that creates a `Text` must clean its content.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """The text, clean, without markup or emoji codes."""
+        """Returns the cleaned text, without interpreting markup or emoji codes."""
         return super().render_str(for_terminal(text), **{**options, "markup": False, "emoji": False})

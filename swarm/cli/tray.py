@@ -1,4 +1,4 @@
-"""``swarm tray``: an agent's tray, for a person at its side and for the hooks of coding CLIs."""
+"""``swarm tray``: shows an agent's tray, for the agent's user and for the hooks of coding CLIs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swarm.domain.text.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
-"""Short, since a hook holds up a typing person."""
+"""Kept short, since a hook delays a person who is typing."""
 
 
 def tray(
@@ -28,30 +28,31 @@ def tray(
     quiet_when_empty: Annotated[bool, Parameter(negative=())] = False,
     hook: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Show what waits for an agent: unread messages, mentions, its tasks, its threads.
+    """Show what is waiting for an agent: unread messages, mentions, tasks and threads.
 
-    For a person at the agent's side, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN names the agent, SWARM_URL
-    the coordinator (http://127.0.0.1:8080).
+    For the agent's user, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN names the agent, SWARM_URL the coordinator
+    (http://127.0.0.1:8080).
 
     Parameters
     ----------
     as_json
         Print the data of GET /tray.
     quiet_when_empty
-        Print nothing if nothing waits.
+        Print nothing if nothing is waiting.
     hook
-        End with exit code 0 in any case, so that a coding CLI goes on; errors are still printed.
+        Always end with exit code 0, so that a coding CLI continues; errors are still printed.
     """
     return run(os.environ, Terminal(), as_json=as_json, quiet_when_empty=quiet_when_empty, hook=hook)
 
 
 def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_when_empty: bool, hook: bool) -> int:
-    """Print the tray. Returns the exit code. Raises SwarmError or NoServer; a hook gets a line instead."""
+    """Prints the tray. Returns the exit code. Raises SwarmError or NoServer; for a hook, the error is printed on one
+    line instead."""
     try:
         tray = fetch(environment)
         if not (quiet_when_empty and is_empty(tray)):
             _print(tray, out, as_json=as_json)
-    except Exception as error:  # a coding CLI must go on in spite of any error here
+    except Exception as error:  # a coding CLI must continue despite any error here
         if not hook:
             raise
         sys.stderr.write(f"swarm tray: {in_one_line(error)}\n")
@@ -59,14 +60,14 @@ def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_wh
 
 
 def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The tray of the agent whose token is in the environment."""
+    """Returns the tray of the agent whose token is in the environment."""
     token = environment.get("SWARM_AGENT_TOKEN", "").strip()
     if not token:
         raise ConfigurationError(
-            "SWARM_AGENT_TOKEN is not set.", hint="It is what `swarm agents add` has printed for your agent."
+            "SWARM_AGENT_TOKEN is not set.", hint="Set it to the token that `swarm agents add` printed for your agent."
         )
     if not (token.isascii() and token.isprintable()):
-        raise ConfigurationError("SWARM_AGENT_TOKEN has characters that no token has.")
+        raise ConfigurationError("SWARM_AGENT_TOKEN contains characters that are not valid in a token.")
     port = environment.get("PORT", "").strip() or "8080"
     url = environment.get("SWARM_URL", "").strip() or f"http://127.0.0.1:{port}"
     return _ask(url, token)
@@ -82,12 +83,12 @@ def _ask(url: str, token: str) -> dict[str, Any]:
     except httpx2.InvalidURL as error:
         raise expected from error
     if not isinstance(tray, dict) or "unread" not in tray:
-        raise CoordinatorRefused(f"What answers at {url} is no coordinator.")
+        raise CoordinatorRefused(f"The server at {url} is not a coordinator.")
     return tray
 
 
 def is_empty(tray: Mapping[str, Any]) -> bool:
-    """Whether nothing waits. Threads owned by the agent ask for nothing by themselves."""
+    """Whether nothing is waiting. Threads that the agent owns do not by themselves require work."""
     return not (tray["unread"] or tray["mentions"] or tray["tasks"])
 
 
@@ -100,7 +101,7 @@ def _print(tray: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
 
 
 def lines(tray: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """The tray in lines, each with its style."""
+    """Yields the lines of the tray, each with its style."""
     yield _counted(tray["unread"], "unread message"), "bold"
     yield from ((_preview(shown), None) for shown in tray["previews"])
     yield _counted(tray["mentions"], "unread message", " of other agents"), "bold"
@@ -115,6 +116,6 @@ def _counted(count: int, what: str, of_whom: str = "") -> str:
 
 
 def _preview(shown: Mapping[str, Any]) -> str:
-    """One line, also for a name or text of several lines: texts from outside must not control a terminal."""
+    """Returns one line, even if a name or text has several lines. External text must not control the terminal."""
     place = f" in {shown['channel']}" if shown["channel"] else ""
     return "  " + line_for_terminal(f"{shown['from']}{place}: {shown['preview']}")

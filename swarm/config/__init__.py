@@ -1,8 +1,9 @@
-"""Settings: one frozen object, checked at start. Errors name the key, the value and the expectation.
+"""Settings: one frozen object, checked at start. Errors name the key, the value, and what was expected.
 
-A value comes from the first of: the process's environment, ``./.env``, ``~/.swarm/.env``, ``swarm.yaml``, the default.
-`VARIABLES` lists every environment variable with its setting. In ``swarm.yaml`` the settings have the shape of the
-classes in `settings`, and ``${NAME}`` stands for a variable; SWARM_CONFIG names another file.
+A value is taken from the first source that sets it: the process's environment, ``./.env``, ``~/.swarm/.env``,
+``swarm.yaml``, the default. `VARIABLES` lists every environment variable with its setting. In ``swarm.yaml`` the
+settings have the structure of the classes in `settings`, and ``${NAME}`` refers to a variable. SWARM_CONFIG names a
+different file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answering agents, and the agents that the coordinator calls itself."""
+"""The settings for answering agents, including the agents that the coordinator calls itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_
 
 
 class OAuthSettings(Section):
-    """OAuth 2 client credentials, with which an agent's access tokens are fetched."""
+    """OAuth 2 client credentials for fetching an agent's access tokens."""
 
     token_url: HttpAddress
     client_id: str = Field(min_length=1)
@@ -38,37 +38,43 @@ class OAuthSettings(Section):
 class RemoteAgentSettings(Section):
     """An agent that speaks AG-UI over HTTP and streams its answers."""
 
-    url: HttpAddress = Field(description="where its runs are posted; for caipe the base, before /api/v1/chat")
+    url: HttpAddress = Field(
+        description="the URL to which runs are posted; for caipe the base URL, without /api/v1/chat"
+    )
     dialect: Dialect = Field(Dialect.AGUI, description="agui (protocol 1.0), or caipe")
     role: Role = Field(Role.LEAD, description="lead, or worker")
-    description: str = Field("", description="what it is good at, for the agents that delegate")
-    token: SecretStr | None = Field(None, description="a bearer token; or oauth, not both")
+    description: str = Field("", description="what the agent is good at, for agents that delegate")
+    token: SecretStr | None = Field(None, description="a bearer token; cannot be combined with oauth")
     oauth: OAuthSettings | None = None
-    agent_id: str | None = Field(None, description="which agent of the service; caipe only")
+    agent_id: str | None = Field(None, description="the id of the agent within the service; caipe only")
     agent_ids: Mapping[str, str] = Field(
         default_factory=dict,
-        description="several agents of the service: the name that each has here, and its id there; caipe only",
+        description="several agents of the service: each agent's name here, and its id in the service; caipe only",
     )
     thread_context: ThreadContext = Field(
         ThreadContext.CLIENT_CONTEXT,
-        description="where what was said before goes: client_context, or message, in front of it; caipe only",
+        description="where earlier messages are sent: in client_context, or in the message itself, before its text; "
+        "caipe only",
     )
     resume: ResumeForm = Field(
         ResumeForm.FORM,
-        description="how it takes answers of people: form (form_data), or data (resume_data); caipe only",
+        description="how people's answers are sent: form (form_data), or data (resume_data); caipe only",
     )
     history: History | None = Field(
         None,
-        description="of the thread what is new since its last run, or all; without it all for agui and new for caipe",
+        description="the part of the thread to send: new (since the last run) or all; by default all for agui and new "
+        "for caipe",
     )
-    timeout_seconds: float = Field(TIMEOUT_SECONDS, gt=0, description="so long it may be silent during a run")
-    longest_run_seconds: float = Field(LONGEST_RUN_SECONDS, gt=0, description="so long a run may last")
-    parallel: int = Field(PARALLEL_RUNS, ge=1, description="so many runs at once in one coordinator process")
+    timeout_seconds: float = Field(TIMEOUT_SECONDS, gt=0, description="maximum silence of the agent during a run")
+    longest_run_seconds: float = Field(LONGEST_RUN_SECONDS, gt=0, description="maximum duration of a run")
+    parallel: int = Field(
+        PARALLEL_RUNS, ge=1, description="maximum number of simultaneous runs in one coordinator process"
+    )
     on_restart: OnRestart = Field(
-        OnRestart.RERUN, description="what a restart has cut off: rerun it, or ask with a Retry button"
+        OnRestart.RERUN, description="what to do with runs interrupted by a restart: rerun, or ask with a Retry button"
     )
-    namespace: UUID | None = Field(None, description="of the conversation ids (UUID v5)")
-    footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
+    namespace: UUID | None = Field(None, description="the namespace of the conversation ids (UUID v5)")
+    footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
 
     @model_validator(mode="after")
     def _has_one_identity(self) -> RemoteAgentSettings:
@@ -85,9 +91,10 @@ class RemoteAgentSettings(Section):
 
     @property
     def history_sent(self) -> History:
-        """The part of a thread sent to the agent: by default all for AG-UI, and new messages for caipe.
+        """The part of a thread that is sent to the agent. The default is the complete thread for AG-UI, and new
+        messages for caipe.
 
-        AG-UI has no memory of its own, while a caipe service keeps conversations.
+        An AG-UI agent has no memory of its own, while a caipe service stores conversations.
         """
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
 
@@ -96,7 +103,7 @@ T = TypeVar("T")
 
 
 def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
-    """These agents, if their names are valid; raises ValueError."""
+    """Returns the agents if their names are valid. Otherwise raises ValueError."""
     for name in agents:
         try:
             check_name(name)
@@ -106,13 +113,19 @@ def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
 
 
 class AgentSettings(Section):
-    """The answering agents."""
+    """The settings for answering agents."""
 
-    default: str | None = Field(None, description="the default lead's name; without it the oldest that is online")
-    dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
-    offline_after_seconds: float = Field(OFFLINE_AFTER_SECONDS, gt=0, description="silence after which one is offline")
-    most: int = Field(MOST_AGENTS, ge=1, description="registered at once, all together")
-    most_enrolled: int = Field(MOST_ENROLLED, ge=0, description="that many by an enrolment key, and no more")
+    default: str | None = Field(None, description="the default lead's name; by default the oldest lead that is online")
+    dm: str | None = Field(
+        None, description="the name of the agent for direct messages; by default the same as in channels"
+    )
+    offline_after_seconds: float = Field(
+        OFFLINE_AFTER_SECONDS, gt=0, description="silence after which an agent counts as offline"
+    )
+    most: int = Field(MOST_AGENTS, ge=1, description="maximum number of registered agents")
+    most_enrolled: int = Field(
+        MOST_ENROLLED, ge=0, description="maximum number of agents registered with an enrolment key"
+    )
     remote: Mapping[str, RemoteAgentSettings] = Field(default_factory=dict, description="AG-UI agents, by name")
     builtin: Mapping[str, BuiltinAgentSettings] = Field(default_factory=dict, description="built-in agents, by name")
 
@@ -123,7 +136,7 @@ class AgentSettings(Section):
 
     @property
     def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
-        """The remote agents one by one: an entry with several ``agent_ids`` stands for as many agents."""
+        """The remote agents, with an entry that has several ``agent_ids`` expanded into one entry for each agent."""
         return dict(self._remote_one_by_one())
 
     def _remote_one_by_one(self) -> Iterator[tuple[str, RemoteAgentSettings]]:
@@ -137,9 +150,9 @@ class AgentSettings(Section):
     def _names_are_unique(self) -> AgentSettings:
         names = Counter(name for name, _ in self._remote_one_by_one())
         if twice := sorted(name for name, count in names.items() if count > 1):
-            raise ValueError(f"'{twice[0]}' is there twice below remote; every agent needs a name of its own")
+            raise ValueError(f"'{twice[0]}' is used twice under remote; every agent needs its own name")
         if both := sorted(set(names) & set(self.builtin)):
-            raise ValueError(f"'{both[0]}' is both below remote and below builtin; every agent needs a name of its own")
+            raise ValueError(f"'{both[0]}' is under both remote and builtin; every agent needs its own name")
         return self
 
     @model_validator(mode="after")

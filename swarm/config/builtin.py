@@ -1,4 +1,4 @@
-"""The agents that run in the coordinator, what they remember, and their tools."""
+"""The settings for agents that run in the coordinator: their sessions, tools and documents."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")
 
 HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
-"""A path in which ``~`` stands for the home folder, also if no shell has replaced it."""
+"""A path in which ``~`` stands for the home folder, even if no shell has expanded it."""
 
 
 class Kind(StrEnum):
-    """The agents that we bring along."""
+    """The kinds of agents that come with swarm."""
 
     ROUTER = "router"  # turns a sentence into one call of an MCP tool
-    ASSISTANT = "assistant"  # converses, remembers, and uses tools
+    ASSISTANT = "assistant"  # converses, remembers and uses tools
 
 
 class LocalTool(StrEnum):
-    """Tools that an operator allows an assistant by name, since they act on this machine or at others."""
+    """Tools that an operator must allow for an assistant by name, since they act on this machine or on others."""
 
     GIT = "git"
     SHELL = "shell"
@@ -50,24 +50,28 @@ class BuiltinAgentSettings(Section):
 
     kind: Kind = Field(description="router, or assistant")
     role: Role = Field(Role.LEAD, description="lead, or worker")
-    description: str = Field("", description="what it is good at, for the agents that delegate")
+    description: str = Field("", description="what the agent is good at, for agents that delegate")
     prompt: Path | None = Field(None, description="a file with the assistant's system prompt, a Jinja2 template")
     tools: list[LocalTool] = Field(
-        default_factory=list, description="beside documents and MCP servers; of assistants only"
+        default_factory=list, description="tools in addition to documents and MCP servers; for assistants only"
     )
-    model: str | None = Field(None, min_length=1, description="another model than model.name, of the same provider")
-    parallel: int = Field(PARALLEL_RUNS, ge=1, description="so many runs at once in one coordinator process")
+    model: str | None = Field(
+        None, min_length=1, description="a model to use instead of model.name, from the same provider"
+    )
+    parallel: int = Field(
+        PARALLEL_RUNS, ge=1, description="maximum number of simultaneous runs in one coordinator process"
+    )
     on_restart: OnRestart = Field(
-        OnRestart.RERUN, description="what a restart has cut off: rerun it, or ask with a Retry button"
+        OnRestart.RERUN, description="what to do with runs interrupted by a restart: rerun, or ask with a Retry button"
     )
     callers: list[str] = Field(
         default_factory=lambda: [OPERATOR],
-        description="who may call it over AG-UI: operator (who always may), leads, workers, or agents by name",
+        description="who may call the agent over AG-UI: operator (always allowed), leads, workers, or agents by name",
     )
     tool_details: bool = Field(
-        False, description="tell callers over AG-UI with which arguments it calls its tools, and what these answer"
+        False, description="show callers over AG-UI the arguments and results of the agent's tool calls"
     )
-    footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
+    footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
 
     @field_validator("callers")
     @classmethod
@@ -80,24 +84,28 @@ class BuiltinAgentSettings(Section):
 
     @model_validator(mode="after")
     def _has_what_its_kind_has(self) -> BuiltinAgentSettings:
-        """Refuse settings of a router that would have no effect."""
+        """Rejects settings that would have no effect on an agent of this kind."""
         if self.kind is Kind.ROUTER and self.tools:
-            raise ValueError("tools are an assistant's; a router has those of the MCP servers (tools.servers_config)")
+            raise ValueError(
+                "only assistants have tools; a router uses the tools of the MCP servers (tools.servers_config)"
+            )
         if self.kind is Kind.ROUTER and self.prompt:
-            raise ValueError("prompt is an assistant's; a router has router.decide (tools.prompts_config)")
+            raise ValueError("only assistants have a prompt; a router uses router.decide (tools.prompts_config)")
         return self
 
 
 class _SessionSettings(Section):
-    """What assistants remember."""
+    """The memory of assistants."""
 
     scope: SessionScope = Field(
-        SessionScope.USER, description="one memory for each user in a channel, or for each thread"
+        SessionScope.USER, description="whether there is one memory for each user in a channel, or for each thread"
     )
     compaction_threshold: int = Field(
-        COMPACTION_THRESHOLD, ge=2, description="with more messages than this, the older ones are summarised"
+        COMPACTION_THRESHOLD, ge=2, description="number of messages above which older messages are summarised"
     )
-    keep_recent_messages: int = Field(KEEP_RECENT_MESSAGES, ge=0, description="so many are kept as they are")
+    keep_recent_messages: int = Field(
+        KEEP_RECENT_MESSAGES, ge=0, description="number of recent messages that are not summarised"
+    )
 
     @model_validator(mode="after")
     def _leaves_something_to_summarise(self) -> _SessionSettings:
@@ -107,87 +115,103 @@ class _SessionSettings(Section):
 
 
 class RuntimeSettings(Section):
-    """How built-in agents run."""
+    """The settings for running built-in agents."""
 
     session: _SessionSettings = _SessionSettings()
 
 
 class GitSettings(Section):
-    """The tool git."""
+    """The settings of the tool git."""
 
     author_name: str = Field("swarm", min_length=1, description="of commits")
     author_email: str = Field("swarm@localhost", min_length=1, description="of commits")
     protocols: list[str] = Field(
-        default_factory=lambda: ["https", "ssh"], description='of remotes; "file" runs the hooks of the other side'
+        default_factory=lambda: ["https", "ssh"],
+        description='the allowed protocols of remotes; "file" runs hooks of the remote',
     )
     credential_helper: str = Field("", description="git's credential.helper; without it ~/.netrc and ssh keys")
     trusted_keys: list[str] = Field(
-        default_factory=list, description="keys that a repository's configuration may have, as filter.lfs.*"
+        default_factory=list, description="keys that a repository's configuration may contain, such as filter.lfs.*"
     )
     environment: list[str] = Field(
-        default_factory=list, description="variables that git gets beside HOME, PATH and LANG, as SSH_AUTH_SOCK"
+        default_factory=list,
+        description="variables passed to git in addition to HOME, PATH and LANG, such as SSH_AUTH_SOCK",
     )
-    timeout_seconds: float = Field(30, gt=0, description="so long one call may take")
+    timeout_seconds: float = Field(30, gt=0, description="maximum duration of one call")
 
 
 class _ShellSettings(Section):
-    """The tool shell, off without commands."""
+    """The settings of the tool shell, which is off if no commands are allowed."""
 
-    commands: list[str] = Field(default_factory=list, description="programs that may be run, by name, as ls")
+    commands: list[str] = Field(default_factory=list, description="programs that may be run, by name, such as ls")
     environment: list[str] = Field(
-        default_factory=list, description="variables that they get beside HOME, PATH and LANG"
+        default_factory=list, description="variables passed to them in addition to HOME, PATH and LANG"
     )
-    timeout_seconds: float = Field(60, gt=0, description="so long one call may take")
+    timeout_seconds: float = Field(60, gt=0, description="maximum duration of one call")
 
     @field_validator("commands")
     @classmethod
     def _are_names(cls, commands: list[str]) -> list[str]:
         for command in commands:
             if not command or "/" in command or command.startswith("-") or any(map(str.isspace, command)):
-                raise ValueError(f"'{command}' is no name of a program; a name such as ls is expected")
+                raise ValueError(f"'{command}' is not the name of a program; a name such as ls is expected")
         return commands
 
 
 class _DelegateSettings(Section):
-    """The coding programs that assistants may hand work to."""
+    """The coding programs to which assistants may delegate work."""
 
-    kiro: Path = Field(Path("~/.local/bin/kiro-cli"), description="where kiro-cli is")
-    claude: Path = Field(Path("claude"), description="where claude is; a name is looked for on the PATH")
-    codex: Path = Field(Path("codex"), description="where codex is; a name is looked for on the PATH")
-    timeout_seconds: float = Field(300, gt=0, description="so long one task may take")
+    kiro: Path = Field(Path("~/.local/bin/kiro-cli"), description="path of kiro-cli")
+    claude: Path = Field(Path("claude"), description="path of claude, or a name to find on the PATH")
+    codex: Path = Field(Path("codex"), description="path of codex, or a name to find on the PATH")
+    timeout_seconds: float = Field(300, gt=0, description="maximum duration of one task")
     claude_options: list[str] = Field(
-        default_factory=lambda: ["--permission-mode", "acceptEdits"], description="what claude may do without asking"
+        default_factory=lambda: ["--permission-mode", "acceptEdits"],
+        description="options that determine what claude may do without asking",
     )
     codex_options: list[str] = Field(
-        default_factory=lambda: ["--sandbox", "workspace-write"], description="what codex may do without asking"
+        default_factory=lambda: ["--sandbox", "workspace-write"],
+        description="options that determine what codex may do without asking",
     )
     environment: list[str] = Field(
-        default_factory=list, description="variables that they get beside HOME, PATH and LANG, as ANTHROPIC_API_KEY"
+        default_factory=list,
+        description="variables passed to them in addition to HOME, PATH and LANG, such as ANTHROPIC_API_KEY",
     )
 
 
 class _AgentCoreSettings(Section):
     """Amazon Bedrock AgentCore; needs the extra "agentcore" and AWS's credentials."""
 
-    region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
-    memory_id: str | None = Field(None, description="of the memory that memory-store and memory-recall use")
-    actor_id: str = Field("swarm", min_length=1, description="whose memory it is; all who talk to the agents share it")
+    region: str | None = Field(None, description="by default AWS_REGION, or AWS's configuration")
+    memory_id: str | None = Field(None, description="the id of the memory that memory-store and memory-recall use")
+    actor_id: str = Field(
+        "swarm", min_length=1, description="the owner of the memory, which everyone who talks to the agents shares"
+    )
 
 
 class ToolSettings(Section):
     """The tools of built-in agents."""
 
-    servers_config: HomePath = Field(SERVERS_CONFIG, description="the MCP servers, in the form of other MCP clients")
+    servers_config: HomePath = Field(
+        SERVERS_CONFIG, description="the MCP servers, in the same format as for other MCP clients"
+    )
     prompts_config: HomePath = Field(
-        PROMPTS_CONFIG, description="wordings of your own, key by key before the built-in ones"
+        PROMPTS_CONFIG, description="your own wordings, which replace the built-in ones key by key"
     )
     work_tree: Path | None = Field(
         None,
-        description="the folder that git, files, shell and delegates stay in; without it none of them may be allowed",
+        description="the folder to which git, files, shell and delegates are limited; required if any of them is "
+        "allowed",
     )
-    output_characters: int = Field(20_000, ge=500, description="more of one tool's output is cut")
-    search_max_calls: int | None = Field(5, ge=0, description="calls of search in one run; null: no limit")
-    fetch_document_max_calls: int | None = Field(10, ge=0, description="calls of fetch_document in one run")
+    output_characters: int = Field(
+        20_000, ge=500, description="maximum length of a tool's output; longer output is truncated"
+    )
+    search_max_calls: int | None = Field(
+        5, ge=0, description="maximum number of calls of search in one run; null: no limit"
+    )
+    fetch_document_max_calls: int | None = Field(
+        10, ge=0, description="maximum number of calls of fetch_document in one run"
+    )
     git: GitSettings = GitSettings()
     shell: _ShellSettings = _ShellSettings()
     delegates: _DelegateSettings = _DelegateSettings()
@@ -197,6 +221,6 @@ class ToolSettings(Section):
 class DocumentSettings(Section):
     """Documents that assistants can search."""
 
-    folder: Path | None = Field(None, description="without it there is no search")
-    rescan_seconds: float = Field(30, gt=0, description="so often the folder is looked through for changes")
-    most_bytes: int = Field(2_000_000, gt=0, description="a larger file is left out")
+    folder: Path | None = Field(None, description="the folder of documents; without it there is no search")
+    rescan_seconds: float = Field(30, gt=0, description="interval between checks of the folder for changes")
+    most_bytes: int = Field(2_000_000, gt=0, description="maximum size of a file; larger files are ignored")

@@ -1,4 +1,4 @@
-"""Settings seen from outside: all keys, the secret values, and differences."""
+"""Lists properties of the settings: all keys, the secret values, and differences between two settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swarm.config.settings import Settings
 
 
 def secrets(settings: object) -> list[str]:
-    """Every secret value, to be hidden in all output."""
+    """Returns each secret value, so that it can be hidden in all output."""
     match settings:
         case SecretStr():
             return [settings.get_secret_value()]
@@ -38,7 +38,7 @@ def _password(url: str) -> str | None:
 
 
 def describe(settings: type[BaseModel] = Settings, prefix: str = "") -> list[tuple[str, FieldInfo]]:
-    """Every setting by its dotted key, for the documentation and its test; ``*`` stands for a name or an id."""
+    """Returns all settings by dotted key, for the documentation and its test; ``*`` stands for a name or an id."""
     found: list[tuple[str, FieldInfo]] = []
     for name, field in settings.model_fields.items():
         part, below = _section(field.annotation)
@@ -47,7 +47,7 @@ def describe(settings: type[BaseModel] = Settings, prefix: str = "") -> list[tup
 
 
 def _section(annotation: Any) -> tuple[type[Section] | None, str]:
-    """The section of a field, also of an optional one or a mapping, and the separator of its keys."""
+    """Returns the section class of a field and the separator of its keys. The field may be optional or a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation, "."
     is_mapping = get_origin(annotation) is Mapping
@@ -58,7 +58,8 @@ def _section(annotation: Any) -> tuple[type[Section] | None, str]:
 
 
 def differences(before: object, after: object, key: str = "") -> Iterator[str]:
-    """The dotted keys under which two settings differ, in order; ``agents.remote.x`` if only one has an ``x``."""
+    """Yields the dotted keys at which two settings differ, in order: ``agents.remote.x`` if only one of them has an
+    ``x``."""
     old, new = _parts(before), _parts(after)
     if old is None or new is None:
         if before != after:

@@ -1,6 +1,6 @@
-"""The sources of settings, and their combination.
+"""Reads the settings from their sources and combines them.
 
-With a model and no other settings, default agents are added, so that these work out of the box.
+If the settings contain a model but no agents, default agents are added, so that a model alone is enough to start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REDACTOR: Final = Redactor()
 
 
 class BadSettings(ConfigurationError):
-    """Some settings cannot be used. ``problems`` has each bad key, with its problem."""
+    """Some settings are invalid. ``problems`` has each bad key with its problem."""
 
     def __init__(self, error: ValidationError) -> None:
         found = [_problem(part) for part in error.errors(include_url=False)]
@@ -40,7 +40,7 @@ class BadSettings(ConfigurationError):
 
 
 def _problem(part: ErrorDetails) -> tuple[str, str]:
-    """The key with its variable, and the problem."""
+    """Returns the key with its environment variable, and the problem."""
     path = tuple(str(step) for step in part["loc"])
     variable = next((name for name, known in VARIABLES.items() if known == path), None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
@@ -58,10 +58,10 @@ ROUTER: Final = "tools"
 
 
 def _with_default_agents(settings: Settings, folder: Path) -> Settings:
-    """The settings, with an assistant added if there is a model but no agent in the coordinator.
+    """Returns the settings, adding an assistant if there is a model but no agent runs in the coordinator.
 
-    With MCP servers, a router is added too. The router comes first, so that it answers if no default is named and no
-    other lead is older.
+    If MCP servers are configured, a router is added too. The router comes first, so that it answers if no default is
+    named and no other lead is older.
     """
     agents = settings.agents
     if not settings.model.name or agents.builtin or agents.remote:
@@ -81,7 +81,7 @@ _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 def load(
     environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
 ) -> Settings:
-    """The settings of a process started in ``folder``; raises ConfigurationError with every bad key."""
+    """Returns the settings of a process started in ``folder``. Raises ConfigurationError, which names every bad key."""
     folder = folder or Path.cwd()
     sources = _sources(environment, folder, user_home or Path.home())
     variables = _merged(sources)
@@ -108,12 +108,13 @@ def load(
 def read_variables(
     environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
 ) -> dict[str, str]:
-    """All variables, the environment before ``./.env`` before ``~/.swarm/.env``; empty ones count as not set."""
+    """Returns all variables. The environment takes precedence over ``./.env``, and ``./.env`` over ``~/.swarm/.env``.
+    Empty variables count as not set."""
     return _merged(_sources(environment, folder or Path.cwd(), user_home or Path.home()))
 
 
 def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Path) -> dict[str, dict[str, str]]:
-    """The set variables by source, in order of precedence."""
+    """Returns the variables that are set, by source, in order of precedence."""
     given: dict[str, Mapping[str, str | None]] = {
         "in the environment": dict(os.environ if environment is None else environment)
     }
@@ -129,12 +130,12 @@ def _merged(sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def dotenv_files(folder: Path, user_home: Path) -> tuple[Path, Path]:
-    """The files with variables, in their order; none need exist."""
+    """Returns the files that may contain variables, in order of precedence. None of them has to exist."""
     return folder / ".env", user_home / ".swarm" / ".env"
 
 
 def settings_file(folder: Path, variables: Mapping[str, str]) -> Path:
-    """The file with settings. A named file has to exist; ``swarm.yaml`` need not."""
+    """Returns the settings file. A file named by a variable must exist; ``swarm.yaml`` may be missing."""
     named = variables.get(CONFIG_VARIABLE)
     path = folder / (named or CONFIG_FILE)
     if named and not path.exists():
@@ -157,14 +158,14 @@ def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """The problem of a file, without an excerpt, which might be a secret."""
+    """Returns the problem with a file, without an excerpt, which might contain a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
     return str(error)
 
 
 def _filled_in(value: object, variables: Mapping[str, str], key: str, path: Path) -> Any:
-    """The value with each ``${NAME}`` replaced."""
+    """Returns the value with each ``${NAME}`` replaced."""
     if isinstance(value, dict):
         return {str(name): _filled_in(part, variables, f"{key}.{name}", path) for name, part in value.items()}
     if isinstance(value, list):
@@ -188,7 +189,8 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: str) -> None:
 
 
 def _complete_dynamic_agents(values: dict[str, Any]) -> None:
-    """Complete the agent behind DYNAMIC_AGENTS_URL: it speaks caipe, and is the default if none is named."""
+    """Completes the settings of the agent behind DYNAMIC_AGENTS_URL. It uses the caipe protocol, and is the default
+    agent if none is named."""
     agents = values.get("agents")
     remote = agents.get("remote") if isinstance(agents, dict) else None
     if isinstance(agents, dict) and isinstance(remote, dict) and isinstance(remote.get(DYNAMIC_AGENTS), dict):

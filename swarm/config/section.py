@@ -1,4 +1,4 @@
-"""The common base of all parts of the settings."""
+"""The common base class of all parts of the settings."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
 
 SHORTEST_SECRET: Final = 16
-"""In characters. A shorter secret, or one repeated character, is guessed in no time."""
+"""The minimum length of a secret in characters. A shorter secret, or one repeated character, is easily guessed."""
 
 
 class Section(BaseModel):
-    """A part of the settings: frozen, and without unknown keys."""
+    """A part of the settings: frozen, and with known keys only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def inheriting(self, defaults: Self) -> Self:
-        """The same settings, with every missing key taken from ``defaults``."""
+        """Returns these settings, with every missing key taken from ``defaults``."""
         return defaults.model_copy(update={name: getattr(self, name) for name in self.model_fields_set})
 
 
@@ -36,7 +36,8 @@ HttpAddress = Annotated[str, AfterValidator(_is_address)]
 
 
 def secret_problem(secret: str) -> str | None:
-    """The weakness of an operator's secret, with advice on a good one; None for a good secret."""
+    """Returns the weakness of an operator's secret, with advice on choosing a good one. Returns None for a good
+    secret."""
     if len(secret.strip()) >= SHORTEST_SECRET and len(set(secret.strip())) > 1:
         return None
     return (
@@ -53,7 +54,7 @@ def _is_strong(secret: SecretStr) -> SecretStr:
 
 def _is_given(secret: SecretStr) -> SecretStr:
     if not secret.get_secret_value().strip():
-        raise ValueError("this is empty; a value is expected, or none at all")
+        raise ValueError("the value is empty; set a value, or remove the setting")
     return secret
 
 

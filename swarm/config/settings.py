@@ -1,6 +1,6 @@
-"""The language models of the built-in agents, and the limits of a run.
+"""The settings of a coordinator, section by section.
 
-The settings of a coordinator, section by section; the sections `agents` and `models` have modules of their own.
+The settings of agents are in `swarm.config.agents` and `swarm.config.builtin`.
 """
 
 from __future__ import annotations
@@ -39,35 +39,41 @@ from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_m
 
 
 class FallbackSettings(Section):
-    """A model that answers in place of failed ones before it."""
+    """A model that answers if the models before it have failed."""
 
-    name: str = Field(min_length=1, description="as its provider calls it")
-    provider: Provider | None = Field(None, description="as of model.provider")
+    name: str = Field(min_length=1, description="the provider's name for the model")
+    provider: Provider | None = Field(None, description="a provider, as in model.provider")
 
 
 class ModelSettings(Section):
-    """The model of the built-in agents. Without a name there are no built-in agents."""
+    """The model of the built-in agents. Without a name, no built-in agents run."""
 
-    name: str | None = Field(None, min_length=1, description="as its provider calls it, for example gpt-5-mini")
+    name: str | None = Field(
+        None, min_length=1, description="the provider's name for the model, for example gpt-5-mini"
+    )
     provider: Provider | None = Field(
         None,
-        description="openai, anthropic, bedrock or ollama; without it a guess: gpt…, chatgpt…, o1…: openai; claude…: "
-        "anthropic; else whose base_url is set, else whose api_key is the only one, else ollama",
+        description="openai, anthropic, bedrock or ollama; by default guessed: gpt…, chatgpt…, o1…: openai; claude…: "
+        "anthropic; else the provider whose base_url is set, else the only one whose api_key is set, else ollama",
     )
-    timeout_seconds: float = Field(MODEL_TIMEOUT_SECONDS, gt=0, description="so long a model may be silent")
-    max_tokens: int | None = Field(None, gt=0, description="of one answer; null: the provider's own limit")
+    timeout_seconds: float = Field(MODEL_TIMEOUT_SECONDS, gt=0, description="maximum silence of a model")
+    max_tokens: int | None = Field(
+        None, gt=0, description="maximum tokens of one answer; null: the provider's own limit"
+    )
     temperature: float | None = Field(None, ge=0, le=2)
     fallbacks: list[FallbackSettings] = Field(
-        default_factory=list, description="models that are asked, in this order, when one before them cannot answer"
+        default_factory=list, description="models to call, in this order, if the models before them cannot answer"
     )
-    check_at_start: bool = Field(True, description="ask the model for one word at the start, to see that it answers")
+    check_at_start: bool = Field(
+        True, description="check at the start, with a request for one word, that the model answers"
+    )
 
 
 class _OpenAISettings(Section):
-    """OpenAI, or a service with its protocol."""
+    """OpenAI, or a service that uses the same protocol."""
 
     api_key: SecretStr | None = None
-    base_url: HttpAddress | None = Field(None, description="with its path, as http://127.0.0.1:8000/v1")
+    base_url: HttpAddress | None = Field(None, description="with its path, such as http://127.0.0.1:8000/v1")
 
 
 class _AnthropicSettings(Section):
@@ -78,9 +84,9 @@ class _AnthropicSettings(Section):
 
 
 class _BedrockSettings(Section):
-    """Amazon Bedrock. Credentials come from the places of AWS's own programs."""
+    """Amazon Bedrock. Credentials are found in the same way as by AWS's own programs."""
 
-    region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
+    region: str | None = Field(None, description="by default AWS_REGION, or AWS's configuration")
     base_url: HttpAddress | None = None
 
 
@@ -88,11 +94,11 @@ class _OllamaSettings(Section):
     """Ollama."""
 
     base_url: HttpAddress = Field(OLLAMA_BASE_URL, description="without /v1")
-    api_key: SecretStr | None = Field(None, description="where a proxy in front of it wants one")
+    api_key: SecretStr | None = Field(None, description="needed if there is a proxy that expects a key")
 
 
 class ProviderSettings(Section):
-    """Connections to the providers of models."""
+    """The connections to model providers."""
 
     openai: _OpenAISettings = _OpenAISettings()
     anthropic: _AnthropicSettings = _AnthropicSettings()
@@ -100,7 +106,7 @@ class ProviderSettings(Section):
     ollama: _OllamaSettings = _OllamaSettings()
 
     def guess(self, model: str) -> Provider:
-        """The likely provider of a model without a named one."""
+        """Returns the likely provider of a model whose settings do not name a provider."""
         given = {provider: getattr(self, provider).model_fields_set for provider in Provider}
         return guessed_provider(
             model,
@@ -110,39 +116,47 @@ class ProviderSettings(Section):
 
 
 class LimitSettings(Section):
-    """Limits of one run of a built-in agent, and of one person over all agents; null: no limit."""
+    """The limits for one run of a built-in agent, and for one person across all agents; null means no limit."""
 
-    requests: int | None = Field(MOST_REQUESTS, ge=1, description="calls of the model")
-    tokens: int | None = Field(MOST_TOKENS, ge=1, description="read and written, over all calls")
+    requests: int | None = Field(MOST_REQUESTS, ge=1, description="maximum number of calls of the model")
+    tokens: int | None = Field(
+        MOST_TOKENS, ge=1, description="maximum number of tokens, read and written, in all calls"
+    )
     tool_calls: int | None = Field(MOST_TOOL_CALLS, ge=0)
-    seconds: float | None = Field(MOST_SECONDS, gt=0, description="of wall-clock time")
-    cost_dollars: Decimal | None = Field(None, gt=0, description="counts where the model's price is known")
+    seconds: float | None = Field(MOST_SECONDS, gt=0, description="maximum wall-clock time")
+    cost_dollars: Decimal | None = Field(None, gt=0, description="maximum cost; applies if the model's price is known")
     messages_per_minute_per_user: int | None = Field(
-        MESSAGES_PER_MINUTE, ge=0, description="messages and clicks of one person, over all channels; 0: no limit"
+        MESSAGES_PER_MINUTE,
+        ge=0,
+        description="maximum number of messages and clicks by one person in all channels; 0: no limit",
     )
 
 
 class ChannelSettings(Section):
-    """The settings of one channel, or the defaults for all channels."""
+    """The settings for one channel, or the defaults for all channels."""
 
-    agent: str | None = Field(None, description="an agent's name; without it the default lead")
+    agent: str | None = Field(None, description="an agent's name; by default the default lead")
     enabled: bool = True
     listen: Listen = Field(
         Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots' posts only)"
     )
-    allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everybody")
+    allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everyone")
     allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
     bot_messages_per_hour: int = Field(
-        BOT_MESSAGES_PER_HOUR, ge=1, le=1_000, description="messages of bots that agents get per thread and hour"
+        BOT_MESSAGES_PER_HOUR,
+        ge=1,
+        le=1_000,
+        description="maximum number of bots' messages that reach agents, per thread and hour",
     )
     external: External = Field(
-        External.DENY, description="deny, or allow: guests and people of other workspaces reach agents"
+        External.DENY, description="whether guests and people from other workspaces reach agents: deny or allow"
     )
     display: TaskDisplay = Field(TaskDisplay.PLAN, description="how tools and plans are shown: plan, or timeline")
     client_context: Mapping[str, JsonValue] = Field(
-        default_factory=dict, description="keys of your own for the agent's client context, to shape its style"
+        default_factory=dict,
+        description="your own keys for the agent's client context, for example to influence its style",
     )
-    share_email: bool = Field(False, description="tell the agent the e-mail address of who asks")
+    share_email: bool = Field(False, description="tell the agent the e-mail address of the person who asks")
 
     @field_validator("client_context")
     @classmethod
@@ -153,39 +167,41 @@ class ChannelSettings(Section):
 
 
 MOST_KEPT_DAYS = 36_500
-"""The longest period of retention: a hundred years."""
+"""The longest retention period: a hundred years."""
 
 _CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
 class SlackMode(StrEnum):
-    """The transport of Slack's events."""
+    """The transport for Slack's events."""
 
     SOCKET = "socket"
     HTTP = "http"
 
 
 class LogFormat(StrEnum):
-    """The format of log lines."""
+    """The format of the log lines."""
 
-    AUTO = "auto"  # text on a terminal, else JSON
+    AUTO = "auto"  # text on a terminal, otherwise JSON
     TEXT = "text"
     JSON = "json"
 
 
 class SlackSettings(Section):
-    """The Slack app. Without tokens ``swarm up`` does not start."""
+    """The settings of the Slack app. Without tokens, ``swarm up`` does not start."""
 
     bot_token: GivenSecret | None = Field(None, description="xoxb-…, from OAuth & Permissions")
     app_token: GivenSecret | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
     signing_secret: GivenSecret | None = Field(None, description="from Basic Information, for HTTP mode")
-    api_base_url: str = Field("https://slack.com/api/", description="another address reaches the twin")
+    api_base_url: str = Field("https://slack.com/api/", description="can be changed to reach the twin")
     mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
-    pace: bool = Field(True, description="keep to Slack's rate limits; off only for load tests against the twin")
-    timeout_seconds: float = Field(10, gt=0, le=60, description="how long one call of Slack may take")
-    agent_sessions: bool = Field(False, description="the Slack app is an agent: Slack has a Stop button of its own")
+    pace: bool = Field(True, description="observe Slack's rate limits; off only for load tests against the twin")
+    timeout_seconds: float = Field(10, gt=0, le=60, description="maximum duration of one call of Slack")
+    agent_sessions: bool = Field(
+        False, description="whether the Slack app is an agent, so that Slack shows its own Stop button"
+    )
     stop_button_after_seconds: float | None = Field(
-        5, ge=0, description="a run that takes longer gets a Stop button; null: none ever does"
+        5, ge=0, description="time after which a run gets a Stop button; null: never"
     )
 
     @field_validator("api_base_url")
@@ -197,7 +213,7 @@ class SlackSettings(Section):
 
     @model_validator(mode="after")
     def _is_complete(self) -> SlackSettings:
-        """Refuse one token without the other."""
+        """Rejects settings with only one of the two credentials."""
         partner, name = (
             (self.app_token, "app_token (SLACK_APP_TOKEN)")
             if self.mode is SlackMode.SOCKET
@@ -211,55 +227,63 @@ class SlackSettings(Section):
 
 
 def _split(value: object) -> object:
-    """A list from a variable of the environment, separated by commas."""
+    """Returns a list from a comma-separated environment variable, or any other value unchanged."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class HttpSettings(Section):
-    """The coordinator's address, and the hosts and origins it accepts."""
+    """The coordinator's address, and the hosts and origins that it accepts."""
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65_535, description="0 takes a free port")
     allowed_hosts: Annotated[list[Annotated[str, AfterValidator(checked_host)]], BeforeValidator(_split)] = Field(
-        default_factory=list, description="further names of ours in the Host header, as *.example.org"
+        default_factory=list, description="additional host names accepted in the Host header, such as *.example.org"
     )
     allowed_origins: Annotated[list[Annotated[str, AfterValidator(checked_origin)]], BeforeValidator(_split)] = Field(
-        default_factory=list, description="web pages that may call built-in agents, as https://chat.example.org"
+        default_factory=list, description="web pages that may call built-in agents, such as https://chat.example.org"
     )
-    url: HttpAddress | None = Field(None, description="where our commands reach it; without it by host and port")
-    most_connections: int = Field(10_000, ge=10, description="open at once; one more is answered 503")
+    url: HttpAddress | None = Field(
+        None, description="the address that our commands use; by default from host and port"
+    )
+    most_connections: int = Field(
+        10_000, ge=10, description="maximum number of open connections; others are refused with 503"
+    )
 
     @property
     def address(self) -> str:
-        """The address for our commands, without a slash at the end."""
+        """The address for our commands, without a trailing slash."""
         if self.url:
             return self.url.rstrip("/")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - compared only
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - only compared
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class DatabaseSettings(Section):
-    """The place of the stored state."""
+    """The database that stores the state."""
 
-    url: str | None = Field(None, description="sqlite:///path or postgresql://…; without it SQLite in the home folder")
+    url: str | None = Field(None, description="sqlite:///path or postgresql://…; by default SQLite in the home folder")
 
 
 class LeaseSettings(Section):
-    """The right to work, for a while."""
+    """The duration of leases."""
 
-    seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
+    seconds: float = Field(
+        LEASE_SECONDS, ge=2, le=3_600, description="duration without renewal; agents renew after a third of it"
+    )
 
 
 class _PromptSettings(Section):
-    """The agents' input."""
+    """The settings for the agents' input."""
 
     history_characters: int | None = Field(
-        HISTORY_CHARACTERS, ge=1_000, description="so much of a thread, its newest messages; null: all of it"
+        HISTORY_CHARACTERS,
+        ge=1_000,
+        description="maximum size of a thread in a prompt; the newest messages are kept; null: no limit",
     )
 
 
 class ReactionSettings(Section):
-    """Emoji that show a message's state, by name; null switches one off."""
+    """The names of the emoji that show a message's state; null switches a reaction off."""
 
     stored: str | None = REACTION_STORED
     answered: str | None = REACTION_ANSWERED
@@ -268,13 +292,13 @@ class ReactionSettings(Section):
 
 
 class FileSettings(Section):
-    """Attachments on their way from and to Slack."""
+    """The limits for attachments from and to Slack."""
 
-    cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
+    cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="maximum size of a file")
 
 
 class _RetentionSettings(Section):
-    """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
+    """The number of days for which texts of completed work are kept; see docs/operations.md, "What is kept"."""
 
     threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
     sessions_days: int = Field(
@@ -282,25 +306,27 @@ class _RetentionSettings(Section):
     )
     runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
     agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
-    routing_days: int = Field(7, ge=1, le=MOST_KEPT_DAYS, description="why a message concerned nobody")
+    routing_days: int = Field(
+        7, ge=1, le=MOST_KEPT_DAYS, description="the reasons why messages were not routed to an agent"
+    )
 
 
 class LogSettings(Section):
-    """The content of the log."""
+    """The level and format of the log."""
 
     level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
-    format: LogFormat = Field(LogFormat.AUTO, description="text, json, or auto: JSON unless it goes to a terminal")
+    format: LogFormat = Field(LogFormat.AUTO, description="text, json, or auto: text on a terminal, otherwise JSON")
 
 
 class MetricsSettings(Section):
-    """The readers of ``/metrics``, beside the operator."""
+    """Access to ``/metrics`` for callers other than the operator."""
 
-    token: OwnSecret | None = Field(None, description="a bearer token that is good for /metrics only")
-    open: bool = Field(False, description="let everybody read it who can reach it")
+    token: OwnSecret | None = Field(None, description="a bearer token that is valid only for /metrics")
+    open: bool = Field(False, description="let everyone who can reach it read /metrics")
 
 
 class TracesSettings(Section):
-    """OpenTelemetry. Off without an endpoint."""
+    """OpenTelemetry traces, which are off without an endpoint."""
 
     endpoint: str | None = Field(None, description="an OTLP collector's HTTP address; needs the extra 'otel'")
 
@@ -315,8 +341,10 @@ class TracesSettings(Section):
 class Settings(Section):
     """All settings of a coordinator."""
 
-    home: Path = Field(Path("~/.swarm"), description="where the embedded set-up keeps its files")
-    operator_token: OwnSecret | None = Field(None, description="for administration; made and kept in home without it")
+    home: Path = Field(Path("~/.swarm"), description="the folder for the files of the embedded setup")
+    operator_token: OwnSecret | None = Field(
+        None, description="for administration; by default created and stored in home"
+    )
     enrolment_key: OwnSecret | None = Field(None, description="lets programs register themselves as workers")
     slack: SlackSettings = SlackSettings()
     http: HttpSettings = HttpSettings()
@@ -336,10 +364,12 @@ class Settings(Section):
     files: FileSettings = FileSettings()
     retention: _RetentionSettings = _RetentionSettings()
     log: LogSettings = LogSettings()
-    remove_secrets: bool = Field(True, description="take what looks like a secret out of what agents post")
+    remove_secrets: bool = Field(True, description="remove apparent secrets from agents' posts")
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()
-    test_clock: Path | None = Field(None, description="a file with the seconds that the clock is ahead; for tests only")
+    test_clock: Path | None = Field(
+        None, description="a file with the number of seconds by which the clock is ahead; for tests only"
+    )
 
     @field_validator("channels")
     @classmethod
@@ -358,20 +388,22 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _test_clock_is_for_tests(self) -> Settings:
-        """Refuse the test clock with Slack itself, which is never on this machine: it cannot be left on by accident."""
+        """Rejects the test clock with the real Slack, which is never on this machine, so the clock cannot be left on by
+        accident."""
         if self.test_clock and not is_this_machine(urlsplit(self.slack.api_base_url).hostname or ""):
             raise ValueError(
-                "test_clock (SWARM_TEST_CLOCK) sets the clock wrong and is for tests against a twin of Slack on this "
-                f"machine, but slack.api_base_url is {self.slack.api_base_url}; expected is that it is not set"
+                "test_clock (SWARM_TEST_CLOCK) falsifies the clock and is only for tests against a twin of Slack on "
+                "this "
+                f"machine, but slack.api_base_url is {self.slack.api_base_url}; remove the setting test_clock"
             )
         return self
 
     @property
     def channels_in_full(self) -> Mapping[str, ChannelSettings]:
-        """The channels, each with its missing keys taken from ``channel_defaults``."""
+        """The channels, with missing keys taken from ``channel_defaults``."""
         return {channel: chosen.inheriting(self.channel_defaults) for channel, chosen in self.channels.items()}
 
     @property
     def database_url(self) -> str:
-        """The database's URL, by default the embedded one."""
+        """The database's URL, by default that of the embedded database."""
         return self.database.url or f"sqlite:///{self.home.expanduser() / 'swarm.db'}"

@@ -1,6 +1,6 @@
-"""The environment variables, and the setting for each.
+"""The environment variables, and the setting that each one changes.
 
-Variables that look like settings but are never read: without this check, a slip in a name passes silently.
+`check` reports variables that look like settings but are never read, so that a typo in a name does not go unnoticed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from swarm.config.settings import Settings
 from swarm.domain.errors import ConfigurationError
 
 CONFIG_VARIABLE: Final = "SWARM_CONFIG"
-"""Names the file read in place of ``./swarm.yaml``; it stands for no setting, so it is not in VARIABLES."""
+"""The variable that names the file read in place of ``./swarm.yaml``. It changes no setting, so it is not in
+VARIABLES."""
 
 DYNAMIC_AGENTS_VARIABLE: Final = "DYNAMIC_AGENTS_URL"
 DYNAMIC_AGENTS: Final = "dynamic-agents"
-"""The name of the agent behind this variable."""
+"""The name of the agent that DYNAMIC_AGENTS_URL configures."""
 
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SLACK_BOT_TOKEN": ("slack", "bot_token"),
@@ -71,30 +72,31 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
     "SWARM_TEST_CLOCK": ("test_clock",),
 }
-"""The environment variables, each with its setting."""
+"""The environment variables, each with the setting that it changes."""
 
 READ_ELSEWHERE: Final = frozenset(
     {
         CONFIG_VARIABLE,
         "SWARM_AGENT_NAME",  # the demo's agents
-        "SWARM_AGENT_TOKEN",  # `swarm tray`, and agents
+        "SWARM_AGENT_TOKEN",  # for `swarm tray` and agents
         "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
         "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
-        "SWARM_RUN",  # the mark of programs run by a tool of the host, which may be swarm
+        "SWARM_RUN",  # marks programs run by a host tool; swarm itself may be such a program
     }
 )
-"""Variables of ours that stand for no setting."""
+"""Our variables that change no setting."""
 
 
 OURS: Final = ("SWARM_", "SLACK_INTEGRATION_")
-"""The prefixes of settings; other names may be for other programs."""
+"""The prefixes of our variables; variables with other names may belong to other programs."""
 
 _OF_TESTS: Final = "SWARM_TEST_"
 _KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys()
 
 _NOT_YET: Final = {
     "SLACK_INTEGRATION_BOT_CONFIG": (
-        "it is not supported yet; channels go to swarm.yaml (channels, channel_defaults), see docs/configuration.md"
+        "it is not supported yet; configure channels in swarm.yaml (channels, channel_defaults), see "
+        "docs/configuration.md"
     )
 }
 
@@ -102,30 +104,31 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OF_KUBERNETES: Final = re.compile(
     r"SWARM(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
 )
-"""Variables that every container gets for a Service called swarm, or swarm-something."""
+"""Variables that Kubernetes sets in every container for a Service called swarm or swarm-something."""
 _KUBERNETES_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
 
 
 def check(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: str) -> None:
-    """Raises ConfigurationError with every unread variable of ours, and its source.
+    """Raises ConfigurationError, which names each of our variables that is never read, and its source.
 
-    ``sources`` has the set variables, by source. ``texts`` are the files with placeholders ``${NAME}``.
+    ``sources`` has the variables that are set, by source. ``texts`` are the contents of the files with ``${NAME}``
+    placeholders.
     """
     read = {*_passed_on(settings), *(name for text in texts for name in _PLACEHOLDER.findall(text))}
     found = [
-        f"{name} ({where}) is read by nothing: {_advice(name)}"
+        f"{name} ({where}) is never read: {_advice(name)}"
         for where, variables in sources.items()
         for name, value in variables.items()
         if name.startswith(OURS) and name not in read and not _is_known(name, value)
     ]
     if found:
         raise ConfigurationError(
-            "; ".join(found), hint="Correct the name, or unset it; docs/configuration.md says what there is."
+            "; ".join(found), hint="Correct the name, or unset it; docs/configuration.md lists all variables."
         )
 
 
 def text_of(path: Path) -> str:
-    """A file's text; empty for an unreadable file, which its own reader reports."""
+    """Returns a file's text, or an empty string for an unreadable file, which is reported where the file is used."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -133,7 +136,7 @@ def text_of(path: Path) -> str:
 
 
 def _passed_on(settings: Settings) -> Iterator[str]:
-    """Variables that tools pass to their programs."""
+    """Yields the variables that tools pass to their programs."""
     for chosen in (settings.tools.git, settings.tools.shell, settings.tools.delegates):
         yield from chosen.environment
 
@@ -152,7 +155,7 @@ def _advice(name: str) -> str:
 
 
 def _without_prefix(name: str) -> Iterator[str]:
-    """Likely names: PORT for SWARM_PORT, SLACK_BOT_TOKEN for SLACK_INTEGRATION_BOT_TOKEN."""
+    """Yields likely intended names: PORT for SWARM_PORT, SLACK_BOT_TOKEN for SLACK_INTEGRATION_BOT_TOKEN."""
     for prefix, instead in (("SWARM_", ""), ("SLACK_INTEGRATION_", "SLACK_")):
         if name.startswith(prefix) and (other := instead + name.removeprefix(prefix)) in _KNOWN:
             yield other

@@ -1,14 +1,14 @@
-"""The work tree: the folder in which the tools of the host work. Only the operator names it; there is no default.
+"""The work tree: the folder in which the host tools work. The operator must name it; there is no default.
 
-Who may act: everyone who may write to an agent with such tools can have files of the work tree read and written. So
-nothing that controls a coordinator may lie in the work tree, nor the reverse: settings, ``.env`` files, state, prompts,
-the list of MCP servers (which are commands), the folder with all these, and code that Python imports. Missing files
-count as well, since a tool could create them.
+Who may act: anyone who may write to an agent with such tools can have files in the work tree read and written. So the
+work tree must not contain, or be contained in, anything that controls a coordinator: settings, ``.env`` files, state,
+prompts, the list of MCP servers (which are commands), the folder with all these, and code that Python imports. Missing
+files are checked as well, since a tool could create them.
 
-What is guaranteed: a coordinator with such a work tree does not start, and neither does ``swarm chat`` without one. The
-error names all conflicts. Paths are compared as the system follows them: symbolic links and ``..`` are resolved on both
-sides, a link on the way to a file counts like the file, and folders are compared by device and inode, so another
-spelling or a bind mount of the same folder is found too.
+What is guaranteed: a coordinator with a conflicting work tree does not start, and neither does ``swarm chat`` without a
+coordinator. The error names all conflicts. Paths are compared as the system resolves them: symbolic links and ``..``
+are resolved on both sides, each link on the path to a file is treated like the file, and folders are compared by device
+and inode, so different spellings and bind mounts of the same folder are detected.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ HOST_TOOLS: Final = frozenset(
 """Tools that read, write or run on this machine."""
 
 _KEY: Final = "tools.work_tree (SWARM_WORK_TREE)"
-_HOW: Final = "Name a folder that holds nothing of swarm's, for example SWARM_WORK_TREE=/srv/agents/website in .env."
-_OR: Final = "Or start swarm in a folder of its own."
-_MOST_LINKS: Final = 40  # as the system's own limit
+_HOW: Final = (
+    "Name a folder that contains none of swarm's own files, for example SWARM_WORK_TREE=/srv/agents/website in .env."
+)
+_OR: Final = "Or start swarm in a separate folder."
+_MOST_LINKS: Final = 40  # the same as the system's limit
 
 
 def checked_work_tree(
@@ -52,34 +54,34 @@ def checked_work_tree(
     folder: Path | None = None,
     user_home: Path | None = None,
 ) -> Path | None:
-    """The real path of the work tree; None if no agent has a tool of the host.
+    """Returns the real path of the work tree, or None if no agent has a host tool.
 
-    The arguments are those of `swarm.config.load`. Raises ConfigurationError if the work tree is not set, is no folder,
-    or conflicts with the coordinator's own files.
+    The arguments are those of `swarm.config.load`. Raises ConfigurationError if the work tree is not set, is not a
+    folder, or conflicts with the coordinator's own files.
     """
     if not (tools := _host_tools(settings)):
         return None
     if settings.tools.work_tree is None:
         raise ConfigurationError(
-            f"{_KEY} is not set, but {tools}: what is done on this machine is done in a folder that you name.",
+            f"{_KEY} is not set, but {tools}: tools that act on this machine work in a folder that you name.",
             hint=_HOW,
         )
     folder, user_home = folder or Path.cwd(), user_home or Path.home()
     tree = _existing(settings.tools.work_tree, folder)
     if tree == Path("/"):
-        raise ConfigurationError(f"{_KEY} is /, which is the whole machine, swarm itself included.", hint=_HOW)
+        raise ConfigurationError(f"{_KEY} is /, which is the complete machine, including swarm itself.", hint=_HOW)
     own = _own(settings, read_variables(environment, folder=folder, user_home=user_home), folder, user_home)
     in_the_way = list(dict.fromkeys(said for place in own if (said := place.conflict(tree))))
     if in_the_way:
         raise ConfigurationError(
-            f"{_KEY} is {tree}, where agents may change what swarm itself does: {'; '.join(in_the_way)}.",
+            f"{_KEY} is {tree}, where agents could change swarm itself: {'; '.join(in_the_way)}.",
             hint=f"{_HOW} {_OR}" if folder.resolve() in tree.parents else _HOW,
         )
     return tree
 
 
 def _host_tools(settings: Settings) -> str:
-    """The agents with tools of the host, for people; empty if there are none."""
+    """Returns a readable list of the agents that have host tools, or an empty string if there are none."""
     found = {
         name: ", ".join(tool for tool in chosen.tools if tool in HOST_TOOLS)
         for name, chosen in settings.agents.builtin.items()
@@ -88,29 +90,30 @@ def _host_tools(settings: Settings) -> str:
 
 
 def _existing(named: Path, folder: Path) -> Path:
-    """The real path of a folder. A missing one is not made: after a slip agents would work in an empty folder."""
+    """Returns the real path of a folder. A missing folder is not created, since after a typo agents would work in an
+    empty folder."""
     try:
         path = Path(os.path.realpath(folder / named.expanduser(), strict=True))
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~name of an unknown user
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~name with an unknown user
         why = "there is no such folder" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None)
         raise ConfigurationError(
             f"{_KEY} is {named}: {why or error}", hint="Create the folder, or name another."
         ) from error
     if not path.is_dir():
-        raise ConfigurationError(f"{_KEY} is {named}: that is not a folder", hint=_HOW)
+        raise ConfigurationError(f"{_KEY} is {named}: this is not a folder", hint=_HOW)
     return path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Own:
-    """A path of the coordinator's own, which need not exist."""
+    """One of the coordinator's own paths. The path may not exist."""
 
     what: str
     path: Path  # absolute
     is_folder: bool = False
 
     def conflict(self, tree: Path) -> str | None:
-        """The conflict with the work tree, for people; None without a conflict."""
+        """Returns a readable description of the conflict with the work tree, or None without a conflict."""
         for step in (steps := list(_way(self.path))):
             if any(_is_same(tree, above) for above in (step, *step.parents)):
                 return f"it contains {self.what}, {self.path}"
@@ -120,7 +123,7 @@ class _Own:
 
 
 def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_home: Path) -> Iterator[_Own]:
-    """All files and folders that control a coordinator."""
+    """Yields the files and folders that control a coordinator."""
 
     def at(path: Path) -> Path:
         return folder / path.expanduser()
@@ -152,14 +155,14 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
 def _sqlite_file(settings: Settings) -> Path | None:
     if settings.database.url is None:
         return settings.home.expanduser() / "swarm.db"
-    from swarm.store.bridge.engine import SqliteUrl, parse_url  # takes a while to load
+    from swarm.store.bridge.engine import SqliteUrl, parse_url  # loading takes a while
 
     url = parse_url(settings.database.url)
     return url.path if isinstance(url, SqliteUrl) else None
 
 
 def _coding_programs(settings: Settings) -> Iterator[tuple[LocalTool, Path]]:
-    """The coding programs that agents may run and the settings name by a path."""
+    """Yields the coding programs that agents may run and that the settings name by path."""
     chosen = settings.tools.delegates
     allowed = {tool for agent in settings.agents.builtin.values() for tool in agent.tools}
     for name, program in (
@@ -172,7 +175,7 @@ def _coding_programs(settings: Settings) -> Iterator[tuple[LocalTool, Path]]:
 
 
 def _linked_files(folder: Path) -> list[Path]:
-    """Symbolic links to files in a folder, as for prompts kept in a repository."""
+    """Returns a folder's symbolic links to files, which are used, for example, for prompts kept in a repository."""
     try:
         return sorted(path for path in folder.iterdir() if os.path.islink(path) and not os.path.isdir(path))
     except OSError:
@@ -180,14 +183,16 @@ def _linked_files(folder: Path) -> list[Path]:
 
 
 def _code() -> list[Path]:
-    """Folders that Python imports from: a checkout or site-packages, Python's own library, and PYTHONPATH."""
-    imported = [Path(entry) for entry in sys.path if os.path.isabs(entry)]  # an empty entry is the current folder
+    """Returns the folders that Python imports from: a checkout or site-packages, Python's own library, and
+    PYTHONPATH."""
+    imported = [Path(entry) for entry in sys.path if os.path.isabs(entry)]  # an empty entry means the current folder
     found = {Path(__file__).absolute().parents[2], *map(Path, (sys.prefix, sys.base_prefix)), *imported}
     return sorted(path for path in found if path.is_dir() and found.isdisjoint(path.parents))
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """The final target of a path and each symbolic link on the way: replacing a link changes the target."""
+    """Yields the final target of a path and each symbolic link on the way, since replacing a link changes the
+    target."""
     here, todo, links = Path("/"), deque(path.parts[1:]), 0
     while todo:
         part = todo.popleft()
@@ -196,7 +201,8 @@ def _way(path: Path) -> Iterator[Path]:
             links += 1
             yield step
             target = Path(os.readlink(step))
-            todo.extendleft(reversed(target.parts))  # an absolute target begins with "/", which replaces all before
+            # An absolute target begins with "/", which replaces everything before it.
+            todo.extendleft(reversed(target.parts))
         else:
             here = step
     yield here
@@ -205,5 +211,5 @@ def _way(path: Path) -> Iterator[Path]:
 def _is_same(one: Path, other: Path) -> bool:
     try:
         return one == other or os.path.samestat(os.stat(one), os.stat(other))
-    except (OSError, ValueError):  # a path does not exist, or may not be read
+    except (OSError, ValueError):  # a path that does not exist or may not be read
         return False

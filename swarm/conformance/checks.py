@@ -1,4 +1,4 @@
-"""The checks: each reads the record of an answer, and reports an expectation, a finding and a hint."""
+"""The checks. Each check reads the record of an answer, and reports an expectation, a finding and a hint."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from swarm.conformance.scenarios import Check, Scenario
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 
 PASSAGE_CHARACTERS: Final = 120
-"""Shorter passages may well occur twice in a good answer: a command, the row of a table, a refrain."""
+"""The length of a repeated passage that counts as a fault. Shorter passages may well occur twice in a good answer: a
+command, a table row, a refrain."""
 
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)  # repeated where a code block goes on in another message
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)  # repeated where a code block continues in another message
 _WORD = re.compile(r"\w+")
 
 
 def words(text: str) -> str:
-    """Returns the words of a text, with one blank between them and none around."""
+    """Returns the words of a text, separated by single spaces."""
     return " ".join(_WORD.findall(_FENCE.sub(" ", html.unescape(text)).casefold()))
 
 
 def said_twice(text: str) -> str:
-    """Returns a passage that occurs twice in a text, in words; empty if there is none.
+    """Returns the words of a passage that occurs twice in a text, or an empty string if there is none.
 
-    Its length is `PASSAGE_CHARACTERS`, or half of a short text.
+    The length of the passage is `PASSAGE_CHARACTERS`, or half of a short text.
     """
     flat = words(text)
     length = min(PASSAGE_CHARACTERS, (len(flat) - 1) // 2)
@@ -42,7 +43,7 @@ def said_twice(text: str) -> str:
 
 
 def _beginnings(flat: str, last: int) -> Iterator[int]:
-    """Yields the beginnings of words, up to a position."""
+    """Yields the positions at which words begin, up to a given position."""
     at = 0
     while 0 <= at <= last:
         yield at
@@ -50,14 +51,14 @@ def _beginnings(flat: str, last: int) -> Iterator[int]:
 
 
 FIRST_SIGN_SECONDS: Final = 30.0
-"""The default time until people must see a first sign."""
+"""The default time limit for the first visible sign of an answer."""
 
 CHUNKS: Final = 3
-"""The number of calls of Slack that have to carry the text of a longer answer."""
+"""The number of calls of Slack in which the text of a longer answer must arrive."""
 
 MOST_CALLS: Final = 5
 SECONDS_PER_CALL: Final = 2.0
-"""A growing answer needs about one call per this time; more than `MOST_CALLS` are not required."""
+"""A growing answer needs about one call in each such period, but no more than `MOST_CALLS` calls."""
 
 _SHOWN: Final = 60
 
@@ -69,7 +70,7 @@ class Seen:
     passed: bool
     expected: str
     seen: str
-    hint: str  # the remedy
+    hint: str  # advice for fixing the fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +87,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """The limits that depend on the operator."""
+    """The limits that the operator chooses."""
 
     first_sign_seconds: float = FIRST_SIGN_SECONDS
 
@@ -98,19 +99,19 @@ def judge(scenario: Scenario, record: Record, limits: Limits | None = None) -> t
 
 
 def content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """People are shown an answer of more than a word."""
+    """People see an answer of more than one word."""
     length = min(len(record.text.strip()), len(record.said.strip()))  # a note about a failure is no answer
     return Seen(
         passed=length > scenario.longer_than_characters,
         expected=f"more than {scenario.longer_than_characters} characters in Slack",
         seen=f"{length} characters: {_excerpt(record.text)}" if length else f"no text; {_ending(record.outcome)}",
-        hint="Say the answer in TEXT_MESSAGE_CONTENT events, or as the result of RUN_FINISHED. Text between a"
-        " NAMESPACE_CONTEXT with a namespace and the next one without counts as a sub-agent's and is left out.",
+        hint="Send the answer in TEXT_MESSAGE_CONTENT events, or as the result of RUN_FINISHED. Text between a "
+        "NAMESPACE_CONTEXT with a namespace and the next one without a namespace is a sub-agent's and is omitted.",
     )
 
 
 def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """A stream is opened with the first text or tool, while the agent is at work, and soon enough."""
+    """A stream is opened with the first text or tool, while the agent is working, and soon enough."""
     opened = next((call for call in record.calls if call.ok and call.method == OPENS), None)
     waited = opened.at - record.asked_at if opened else 0.0
     is_early = opened is not None and opened.at <= record.over_at
@@ -118,13 +119,13 @@ def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=is_early and waited <= limits.first_sign_seconds,
         expected=f"{OPENS} within {limits.first_sign_seconds:g} s of the question, and before the run's end",
         seen=f"after {waited:.1f} s; the run ended after {_lasted(record)}" if opened else f"no {OPENS}",
-        hint="A stream opens with the first TEXT_MESSAGE_CONTENT or TOOL_CALL_START. Send one of them as soon as"
-        " there is anything to tell, not only when the answer is complete.",
+        hint="A stream opens with the first TEXT_MESSAGE_CONTENT or TOOL_CALL_START. Send one of them as soon as "
+        "there is something to show, not only when the answer is complete.",
     )
 
 
 def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """Text reaches Slack before the agent's last text, and keeps coming while the agent writes."""
+    """Text reaches Slack before the agent's last text, and continues to arrive while the agent writes."""
     before_end = [call for call in record.text_calls if call.at <= record.over_at]
     first, last = (record.pieces[0].at, record.pieces[-1].at) if record.pieces else (0.0, 0.0)
     wanted = max(1, min(MOST_CALLS, int((last - first) / SECONDS_PER_CALL), len(record.pieces) // 2))
@@ -135,7 +136,7 @@ def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         expected=f"text in Slack before the last piece comes, in at least {_count(wanted, 'call')} before the run ends",
         seen=f"{spoke}; {_count(len(before_end), 'call')} with text before the end, {_first_call(record, last)}",
         hint="Forward the model's tokens as they come, each in its own TEXT_MESSAGE_CONTENT, and flush the response"
-        " after each: a proxy or a framework that buffers looks just like this.",
+        " after each: a buffering proxy or framework has the same effect.",
     )
 
 
@@ -146,18 +147,18 @@ def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=not twice,
         expected="each passage of the answer once",
         seen=f"twice: {_excerpt(twice)}" if twice else "each passage once",
-        hint="Do not send the whole answer again in another text message after its deltas. The result of"
+        hint="Do not send the complete answer again in another text message after its deltas. The result of"
         " RUN_FINISHED and a MESSAGES_SNAPSHOT may repeat it: they are compared, and not shown again.",
     )
 
 
 def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
-    """The answer ends properly: the whole text is shown, with the footer below, and nothing changes afterwards."""
+    """The answer ends properly: the complete text is shown with the footer below it, and nothing changes afterwards."""
     wrong = _unlatched(record)
     return Seen(
         passed=not wrong,
-        expected="a run that finishes, everything it said in closed messages with a footer, no change afterwards",
-        seen=wrong or "closed, whole, and unchanged since",
+        expected="a finished run, with its complete text in closed messages with a footer, and no change afterwards",
+        seen=wrong or "closed, complete, and unchanged since",
         hint="End every run with RUN_FINISHED, or with RUN_ERROR if it failed, and only then close the connection."
         " A slow agent gets more time with --timeout-seconds.",
     )
@@ -169,7 +170,7 @@ def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=not record.tools,
         expected="no tool",
         seen=_tools(record),
-        hint="Small talk and what is not the agent's business need no tool: say so in its instructions.",
+        hint="Small talk and questions outside the agent's task need no tool; say so in its instructions.",
     )
 
 
@@ -180,8 +181,8 @@ def tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=bool(record.tools) and cards > 0,
         expected="at least one tool, shown as a card",
         seen=f"{_tools(record)}; {_count(cards, 'card')} in Slack",
-        hint="Send TOOL_CALL_START, TOOL_CALL_END and TOOL_CALL_RESULT for each search. If the agent did answer"
-        " without one, its instructions should make it look things up.",
+        hint="Send TOOL_CALL_START, TOOL_CALL_END and TOOL_CALL_RESULT for each search. If the agent answered "
+        "without a tool, its instructions should tell it to look things up.",
     )
 
 
@@ -191,8 +192,8 @@ def chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
         passed=len(record.text_calls) >= CHUNKS,
         expected=f"the text in {CHUNKS} or more calls",
         seen=f"{_count(len(record.text_calls), 'call')} with text, of {_count(len(record.pieces), 'piece')} that came",
-        hint="Many small TEXT_MESSAGE_CONTENT events, sent while the model writes, let the answer grow; an answer that"
-        " is complete within less than a second arrives almost at once.",
+        hint="Many small TEXT_MESSAGE_CONTENT events, sent while the model writes, make the answer grow; an answer "
+        "that is complete in less than a second arrives almost at once.",
     )
 
 
@@ -209,7 +210,7 @@ _CHECKS: Final[Mapping[Check, Callable[[Scenario, Record, Limits], Seen]]] = {
 
 
 def _unlatched(record: Record) -> str:
-    """Returns the reason why an answer is not final; empty if it is."""
+    """Returns the reason why an answer is not final, or an empty string if it is final."""
     if not isinstance(record.outcome, Answered):
         return _ending(record.outcome)
     if any(message.is_open for message in record.messages):
@@ -217,7 +218,7 @@ def _unlatched(record: Record) -> str:
     if not (record.messages and record.messages[-1].has_footer):
         return "there is no footer below the last message"
     if record.messages_later != record.messages or _changed_after_footer(record):
-        return "it changed after it had been closed"
+        return "it changed after it was closed"
     said, shown = words(record.said), words(record.markdown)
     if said != shown:
         return f"not the agent's words: {len(said)} characters of them came, {len(shown)} are in Slack"
@@ -239,7 +240,7 @@ def _ending(outcome: AnswerOutcome) -> str:
         case RunStopped():
             return "the run was stopped"
         case NeedsInput():
-            return "the run waits for people (an interrupt)"
+            return "the run is waiting for people (an interrupt)"
 
 
 def _first_call(record: Record, last: float) -> str:

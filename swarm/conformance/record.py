@@ -1,4 +1,4 @@
-"""The record of one answer: the agent's events, the calls of Slack, and the messages that people see in the end."""
+"""The record of one answer: the agent's events, the calls of Slack, and the messages that people finally see."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWING: Final = frozenset({OPENS, APPENDS, CLOSES, POSTS, UPDATES})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heard:
-    """An event of the agent. All times are seconds, on the workspace's clock."""
+    """An event of the agent. All times are in seconds, on the workspace's clock."""
 
     at: float
     event: AgentEvent
@@ -32,7 +32,7 @@ class Heard:
 class Call:
     """One visible call of Slack's Web API."""
 
-    at: float  # the time of arrival in Slack
+    at: float  # the time at which the call reached Slack
     method: str
     ok: bool
     has_text: bool = False
@@ -43,10 +43,10 @@ class Call:
 class Message:
     """A message of the answer as people see it."""
 
-    text: str  # for people
-    markdown: str  # the same text as sent to Slack
+    text: str  # the text that people see
+    markdown: str  # the text as sent to Slack
     is_open: bool  # still being written
-    cards: int  # visible tools and steps
+    cards: int  # the visible tools and steps
     has_footer: bool
 
 
@@ -58,12 +58,12 @@ class Record:
     heard: tuple[Heard, ...]
     calls: tuple[Call, ...]
     messages: tuple[Message, ...]  # when the answer was over
-    messages_later: tuple[Message, ...]  # a moment later
+    messages_later: tuple[Message, ...]  # shortly afterwards
     outcome: AnswerOutcome
 
     @property
     def text(self) -> str:
-        """The text shown to people, over all messages."""
+        """The text shown to people, in all messages together."""
         return "\n".join(message.text for message in self.messages)
 
     @property
@@ -78,12 +78,13 @@ class Record:
 
     @cached_property
     def pieces(self) -> tuple[Heard, ...]:
-        """The agent's pieces of text, without blank ones and without pieces of its sub-agents."""
+        """The agent's pieces of text, without blank pieces and pieces of its sub-agents."""
         return tuple(Heard(at=at, event=delta) for at, delta in self._own_deltas() if delta.text.strip())
 
     @cached_property
     def said(self) -> str:
-        """The agent's whole text: its messages, and the part of the final result that they lack."""
+        """The agent's complete text: its messages, and the part of the final result that the messages do not
+        contain."""
         texts: list[str] = []
         message_id: str | None = None
         for _, delta in self._own_deltas():
@@ -116,6 +117,6 @@ class Record:
 
     @property
     def result(self) -> str:
-        """The final text, if the agent sent one apart from the pieces."""
+        """The final text, if the agent sent one separately from the pieces."""
         last = self.heard[-1].event if self.heard else None
         return (last.result or "") if isinstance(last, Finished) else ""

@@ -1,4 +1,4 @@
-"""The report of the findings, for people and for programs."""
+"""Reports the findings, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from swarm.conformance.run import Result
 from swarm.conformance.scenarios import Scenario
 
 _WIDTH: Final = 120
-"""Of the table without a terminal."""
+"""The width of the table if there is no terminal."""
 
 
 class Progress:
-    """The progress of the suite, on standard error."""
+    """Shows the progress of the suite on standard error."""
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
         self._console = Terminal(stderr=True)
@@ -50,7 +50,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 
 def show(agent: str, results: Sequence[Result]) -> None:
-    """Prints the table, and a remedy for each failed check."""
+    """Prints the table, and advice for each failed check."""
     console = Terminal(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(agent, results))
     for result in results:
@@ -61,7 +61,7 @@ def show(agent: str, results: Sequence[Result]) -> None:
 
 
 def as_json(agent: str, results: Sequence[Result]) -> str:
-    """Returns the content of `show`, and the texts, as JSON."""
+    """Returns as JSON the content of `show` and the texts of the answers."""
     verdicts = [verdict for result in results for verdict in result.verdicts]
     document = {
         "agent": agent,

@@ -1,4 +1,4 @@
-"""Runs the scenarios: each is one run of the agent, shown in Slack as any other run."""
+"""Runs the scenarios. Each scenario is one run of the agent, which is shown in Slack like any other run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from swarm.domain.text.cutting import split
 from swarm.slack.outgoing.live import LiveAnswer
 
 PART_CHARACTERS: Final = 3_900
-"""Text that could not be shown live is posted in parts of this size."""
+"""The size of the parts in which text that could not be shown live is posted."""
 
 SETTLING_SECONDS: Final = 0.3
-"""After this time a finished answer is read again."""
+"""The time after which a finished answer is read again."""
 
 ConversationOf = Callable[[AnswerTarget], str]
 """Returns the id of the agent's conversation in a thread."""
@@ -40,7 +40,7 @@ class Result:
     scenario: Scenario
     record: Record
     verdicts: tuple[Verdict, ...]
-    seconds: float  # of the answer
+    seconds: float  # duration of the answer
 
     @property
     def passed(self) -> bool:
@@ -66,16 +66,16 @@ class Examination:
         self._limits = limits or Limits()
 
     async def insist_on_health(self) -> None:
-        """Raises Unavailable if a run would not even reach the agent."""
+        """Raises Unavailable if a run could not reach the agent."""
         health = await self._agent.health()
         if not health.reachable:
             raise Unavailable(
                 f"The agent {self._name} cannot be examined: {health.detail}.",
-                hint="Start it, and look at --agent, --dialect and --token.",
+                hint="Start the agent, and check --agent, --dialect and --token.",
             )
 
     async def run(self, scenario: Scenario) -> Result:
-        """Asks, shows the answer, and judges it."""
+        """Asks the question, shows the answer, and judges it."""
         record = await self._record(scenario)
         seconds = record.over_at - record.asked_at
         verdicts = judge(scenario, record, self._limits)
@@ -110,7 +110,8 @@ class Examination:
                 yield event
 
     async def _post_rest(self, place: AnswerTarget, shown: AnswerShown) -> None:
-        """Posts text that was not shown live, as the coordinator would; without text, the note replaces it."""
+        """Posts text that was not shown live, as the coordinator would. If there is no text, the note is posted
+        instead."""
         closing = shown.closing
         parts = split(shown.leftover, PART_CHARACTERS)
         if not parts and closing.note:
@@ -121,7 +122,7 @@ class Examination:
             await self._slack.gateway.ready(delivery)
             answer = await self._slack.gateway.deliver(replace(delivery, closing=below, place=place))
             if not isinstance(answer, DeliveryAccepted):
-                raise Unavailable(f"The twin did not take a post: {answer}.")
+                raise Unavailable(f"The twin did not accept a post: {answer}.")
 
 
 async def examine(
@@ -131,7 +132,8 @@ async def examine(
     begun: Callable[[Scenario], None],
     done: Callable[[Result], None],
 ) -> list[Result]:
-    """Runs the scenarios one after another, and reports the progress. Raises Unavailable for an unreachable agent."""
+    """Runs the scenarios one after another, and reports the progress. Raises Unavailable if the agent cannot be
+    reached."""
     await examination.insist_on_health()
     results = []
     for scenario in scenarios:

@@ -1,4 +1,4 @@
-"""The questions to an agent, and the checks of its answers."""
+"""The questions for an agent, and the checks of its answers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """A question, and the expected kind of answer."""
+    """A question and the expected kind of answer."""
 
     name: str
     prompt: str
-    longer_than_characters: int  # of the shown text
+    longer_than_characters: int  # minimum length of the shown text
     checks: tuple[Check, ...]
 
 

@@ -1,4 +1,4 @@
-"""A Slack workspace for the time of the suite: a twin on a free port, with Slack's limits switched on."""
+"""A Slack workspace for one execution of the suite: a twin on a free port, with Slack's rate limits switched on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANSWER_SECONDS: Final = 30.0
 
 
 class Workspace:
-    """The twin over HTTP, and our app in it."""
+    """A client for the twin over HTTP, and for our app in it."""
 
     def __init__(self, http: httpx2.AsyncClient, gateway: Gateway, clock: Clock, person: str) -> None:
         self._http = http
@@ -35,7 +35,7 @@ class Workspace:
         self.gateway = gateway
 
     def now(self) -> float:
-        """Seconds since 1970 on the clock of the twin's records; it never goes back."""
+        """Returns seconds since 1970 on the clock of the twin's records, which never goes backwards."""
         return self._clock.now()
 
     async def ask(self, text: str, agent_name: str, run_id: str) -> AnswerTarget:
@@ -53,7 +53,7 @@ class Workspace:
         )
 
     async def calls(self, place: AnswerTarget) -> tuple[Call, ...]:
-        """Returns the visible calls about an answer, as Slack got them."""
+        """Returns the visible calls for an answer, as Slack received them."""
         noted = (await self._get("calls", {"since": "0"}))["calls"]
         ours = await self._timestamps(place)
         return tuple(_call(call) for call in noted if call["method"] in SHOWING and _is_about(call, place, ours))
@@ -78,9 +78,9 @@ class Workspace:
 async def workspace(
     watcher: Watcher = NO_WATCHERS, *, monotonic: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[Workspace]:
-    """Runs a workspace during a context. Raises OSError if no port is available."""
+    """Runs a workspace while the context is open. Raises OSError if no port is available."""
     apart = time.time() - monotonic()
-    clock = Clock(lambda: apart + monotonic())  # a change of the system clock must not disturb the order
+    clock = Clock(lambda: apart + monotonic())  # changes of the system clock must not affect the order
     twin = build_twin(clock=clock)
     async with running(twin) as url:
         pacing = Pacing(monotonic=monotonic)

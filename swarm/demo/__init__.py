@@ -1,1 +1,1 @@
-"""The processes of ``make demo``: the whole system on one machine, with agents that need no model."""
+"""The processes of ``make demo``: the complete system on one machine, with agents that need no model."""

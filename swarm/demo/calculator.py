@@ -1,4 +1,4 @@
-"""A calculator as an MCP server over stdio, written with the library in the usual way."""
+"""A calculator as an MCP server over stdio, implemented with the MCP library in the usual way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Number = int | float
 
 
 def calculator() -> MCPServer:
-    """Returns the server, with a tool for each kind of sum."""
+    """Returns the server, with one tool for each kind of calculation."""
     server = MCPServer("calculator", log_level="WARNING")
     for tool in (add, subtract, multiply, divide):
         server.add_tool(tool)
@@ -47,12 +47,12 @@ def divide(
 ) -> Number:
     """Divide the first number by the second."""
     if b == 0:
-        raise ToolError("nothing can be divided by 0; give another number")
+        raise ToolError("division by 0 is not possible; give another number")
     return _plain(a / b)
 
 
 def _plain(number: float) -> Number:
-    """Returns a whole number without its point."""
+    """Returns a number as an integer if it has no fractional part."""
     return int(number) if number.is_integer() else number
 
 

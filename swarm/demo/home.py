@@ -1,4 +1,4 @@
-"""The folders of the demo: its home, held by one demo at a time, and the work tree of its assistant."""
+"""The folders of the demo: its home, which only one demo can use at a time, and its assistant's work tree."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import Final
 
 LOCK: Final = "demo.lock"
-"""Held while a demo runs, even after a kill; its existence marks the database beside it as a demo's."""
+"""The lock file, locked while a demo runs and released even if the demo is killed. Its existence marks the database in
+the same folder as a demo's."""
 
 DATABASE: Final = "swarm.db"
 
 
 class InUse(Exception):
-    """Another demo runs in this home."""
+    """Another demo is running in this home."""
 
 
 @contextmanager
 def held(home: Path, *, begins_anew: bool) -> Iterator[None]:
-    """Holds the home for the block. Raises InUse, and OSError if the home cannot be made.
+    """Locks the home for the duration of the block. Raises InUse, or OSError if the home cannot be created.
 
-    ``begins_anew`` removes the database of an earlier demo: the twin keeps its workspace in memory, so its threads are
-    gone, and answers into them would fail. A database without the demo's mark stays.
+    ``begins_anew`` removes the database of an earlier demo. The twin keeps its workspace in memory, so earlier threads
+    no longer exist, and answers in them would fail. A database without the demo's lock file is kept.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = home / LOCK
@@ -53,10 +54,11 @@ _NOTES: Final = "# Notes\n\nThe demo has made this repository, and removes it wh
 
 @contextmanager
 def work_tree(*apart_from: Path) -> Iterator[Path | None]:
-    """Makes a small git repository for the block; None if the folder for temporary files lies in one of these folders.
+    """Creates a small git repository for the duration of the block. Yields None if the folder for temporary files is
+    inside one of these folders.
 
-    The demo's working directory cannot be the work tree: the coordinator reads its settings there, and refuses such a
-    tree.
+    The demo's working directory cannot be the work tree, since the coordinator reads its settings there and refuses
+    such a work tree.
     """
     parent = Path(tempfile.gettempdir()).resolve()
     if any(parent.is_relative_to(folder.resolve()) for folder in apart_from):
@@ -65,6 +67,6 @@ def work_tree(*apart_from: Path) -> Iterator[Path | None]:
     with tempfile.TemporaryDirectory(prefix="swarm-demo-", dir=parent, ignore_cleanup_errors=True) as name:
         (Path(name) / "notes.md").write_text(_NOTES, encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        with suppress(OSError):  # git is not installed, which its tool reports when called
+        with suppress(OSError):  # git is not installed; its tool reports this when called
             subprocess.run(["git", "init", "--quiet", "--template=", name], env=environment, check=False)
         yield Path(name)

@@ -1,4 +1,4 @@
-"""Child processes with names, logs and a common end: when one dies, the others are stopped."""
+"""Named child processes with logs. When one of them dies, the others are stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAST_LINES: Final = 20
 
 
 class Died(Exception):
-    """A part ended unexpectedly."""
+    """A part has ended unexpectedly."""
 
     def __init__(self, name: str, code: int | None, last_lines: Sequence[str]) -> None:
         super().__init__(f"{name} ended with exit code {code}")
@@ -28,7 +28,7 @@ class Died(Exception):
 
 
 class Part:
-    """One child process. Its output goes to a log file, and the last lines are kept."""
+    """One child process. Its output is written to a log file, and the last lines are kept in memory."""
 
     def __init__(self, name: str, process: Child, log: Path) -> None:
         self.name = name
@@ -50,19 +50,19 @@ class Part:
         return self._log.read_bytes()[self._begins_at :].splitlines()
 
     async def died(self) -> Died:
-        """Waits for the unexpected end of the process."""
+        """Waits until the process ends unexpectedly."""
         await self.process.ended.wait()
         await self._drain()
         return Died(self.name, self.process.code, self._last)
 
     async def stop(self) -> None:
-        """Ends the process: with SIGTERM, then with SIGKILL."""
+        """Ends the process with SIGTERM, then with SIGKILL."""
         await self.process.end()
         await self._drain()
         self.process.close()
 
     async def _drain(self) -> None:
-        """Reads the last output, without waiting for a grandchild that holds the pipe open."""
+        """Reads the remaining output, without waiting for a grandchild that keeps the pipe open."""
         await asyncio.wait({self._reading}, timeout=DRAIN_SECONDS)
 
 
@@ -76,7 +76,7 @@ class Parts:
     async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts ``python -P -m …``, so that a package in the working directory cannot replace one of ours.
 
-        A separate session keeps the terminal's Ctrl-C for the demo alone.
+        The process gets its own session, so that Ctrl-C in the terminal only reaches the demo.
         """
         self._logs.mkdir(parents=True, exist_ok=True)
         process = await Child.start(
@@ -104,5 +104,5 @@ class Parts:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Stops all parts at the same time, so that one deadline holds for all of them."""
+        """Stops all parts at the same time, with one deadline for all of them."""
         await asyncio.gather(*(part.stop() for part in self._parts))

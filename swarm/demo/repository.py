@@ -1,4 +1,4 @@
-"""The content of the demo's working directory: its files and their lines, counted on request."""
+"""The contents of the demo's working directory: its files and their line counts, which are determined on request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 LARGEST_BYTES: Final = 1_000_000
-"""Larger files are left out."""
+"""The maximum file size. Larger files are ignored."""
 
 _LOOKED_AT_BYTES: Final = 1_024
 
@@ -17,7 +17,7 @@ _LOOKED_AT_BYTES: Final = 1_024
 class File:
     """A text file."""
 
-    path: str  # below the folder, with slashes
+    path: str  # relative to the folder, with slashes
     lines: int
 
     @property
@@ -38,7 +38,7 @@ class File:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Files with a common property."""
+    """A group of files with a common property."""
 
     name: str
     files: int
@@ -46,7 +46,7 @@ class Group:
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """Yields the folder and its subfolders, without folders of tools."""
+    """Yields the folder and its subfolders, except folders that belong to tools."""
     yield root
     for child in root.iterdir():
         if child.is_dir() and not child.is_symlink() and not child.name.startswith((".", "__")):
@@ -54,7 +54,7 @@ def folders(root: Path) -> Iterator[Path]:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Returns the files of one folder, by name, without very large ones."""
+    """Returns the files of one folder in order of name, without very large files."""
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= LARGEST_BYTES:
             yield path
@@ -66,22 +66,22 @@ def listed(root: Path) -> list[Path]:
 
 
 def counted(root: Path, paths: Iterable[Path]) -> list[File]:
-    """Returns the files with their lines."""
+    """Returns the files with their line counts."""
     return [File(path=path.relative_to(root).as_posix(), lines=len(path.read_bytes().splitlines())) for path in paths]
 
 
 def by_kind(found: Iterable[File]) -> list[Group]:
-    """Groups files by suffix, the most lines first."""
+    """Groups files by suffix, in descending order of lines."""
     return _grouped((file.kind, file) for file in found)
 
 
 def by_part(found: Iterable[File]) -> list[Group]:
-    """Groups files by top-level folder, the most lines first."""
+    """Groups files by top-level folder, in descending order of lines."""
     return _grouped((file.part, file) for file in found)
 
 
 def by_folder(found: Iterable[File]) -> list[Group]:
-    """Groups files by folder, the most lines first."""
+    """Groups files by folder, in descending order of lines."""
     return _grouped((file.folder, file) for file in found)
 
 

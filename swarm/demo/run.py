@@ -1,4 +1,5 @@
-"""``swarm demo``: twin, coordinator, demo agents and a model of rules as processes, and one address to open."""
+"""``swarm demo``: runs the twin, the coordinator, the demo agents and a rule-driven model as processes, with one
+address to open."""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ from swarm.demo.tools import Tools
 READY_SECONDS: Final = 60
 TOOL_SECONDS: Final = 20
 DEATH_SECONDS: Final = 2
-"""The time after a failed call in which the end of a part may still explain the failure."""
+"""The time after a failed call within which the end of a part may still explain the failure."""
 
 AGENTS: Final = (
-    ("lead", "lead", "Answers by rules, and hands work to the workers; a stand-in for a real agent."),
+    ("lead", "lead", "Answers by rules, and delegates work to the workers; represents a real agent."),
     ("counter", "worker", "Counts lines of code in the folder where the demo was started."),
     ("finder", "worker", "Finds words in the files of that folder."),
 )
-"""Name, role and description of each demo agent that polls."""
+"""The name, role and description of each polling demo agent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,12 +46,12 @@ class Plan:
     writer_port: int
     model_port: int
     own_settings: Path  # the coordinator's usual settings file
-    slack: bool  # real tokens are in the environment, so there is no twin
-    own_model: bool = False  # the environment names a model, which replaces the rules
-    own_servers: Path | None = None  # the environment's file with MCP servers
+    slack: bool  # the environment contains real tokens, so there is no twin
+    own_model: bool = False  # the environment names a model, which is used instead of the rules
+    own_servers: Path | None = None  # the MCP servers file that the environment names
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
-    work_tree: Path | None = None  # made for the assistant's git
+    work_tree: Path | None = None  # created for the assistant's git tool
 
     @property
     def base_url(self) -> str:
@@ -70,11 +71,11 @@ class Plan:
 
 
 class NotReady(Exception):
-    """A part did not start in time."""
+    """A part has not started in time."""
 
 
 def plan(environment: Mapping[str, str]) -> Plan:
-    """Returns the plan from the environment, without files. Raises ValueError for a bad port."""
+    """Derives the plan from the environment, without reading files. Raises ValueError for an invalid port."""
     return Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
@@ -95,7 +96,7 @@ async def run(demo: Plan) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    os.umask(0o077)  # the home folder, its logs and tokens are private
+    os.umask(0o077)  # the home folder, logs and tokens are private
     try:
         with (
             home.held(demo.home, begins_anew=not demo.slack and demo.database_url is None),
@@ -131,7 +132,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
-        await asyncio.wait({starting})  # a child that is just starting is stopped as well
+        await asyncio.wait({starting})  # a child that is being started is stopped as well
         return 0
     await starting
     print(f"Open {demo.base_url if demo.slack else demo.twin_url}", flush=True)
@@ -153,7 +154,8 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
 
 
 async def _start(demo: Plan, parts: Parts) -> None:
-    """Starts all parts side by side: the coordinator takes longest, and needs the others last."""
+    """Starts all parts concurrently. The coordinator takes longest to start, and does not need the other parts until
+    then."""
     is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
     environment = _settings(demo, is_scripted=is_scripted)
     if not demo.slack:
@@ -166,7 +168,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
         WRITER, ["swarm.demo.agents.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()}
     )
     if is_scripted:
-        _say("starting rules in place of a model; set LLM_MODEL and a key to have a real one")
+        _say("starting rules instead of a model; set LLM_MODEL and a key to use a real model")
         await parts.start("model", ["swarm.demo.rules.model_server"], {"MODEL_PORT": str(demo.model_port)})
         await _until(parts, demo.model_url, "The model")
     await _until(parts, demo.writer_url, "The writer")
@@ -178,7 +180,8 @@ async def _start(demo: Plan, parts: Parts) -> None:
 
 
 def _trouble_of_model(line: bytes) -> str:
-    """Returns the trouble of a silent model in a line of the coordinator's log; empty for other lines."""
+    """Returns the reason, from a line of the coordinator's log, why the model does not answer. Returns an empty string
+    for other lines."""
     if b'"model_check"' not in line:
         return ""
     said = orjson.loads(line)
@@ -186,9 +189,9 @@ def _trouble_of_model(line: bytes) -> str:
 
 
 async def _start_agents(demo: Plan, parts: Parts) -> None:
-    """Starts the polling agents; they load while the coordinator does, and wait for their tokens."""
+    """Starts the polling agents, which load at the same time as the coordinator and wait for their tokens."""
     for name, _, _ in AGENTS:
-        _token_file(demo, name).unlink(missing_ok=True)  # of an earlier run, no longer valid
+        _token_file(demo, name).unlink(missing_ok=True)  # from an earlier run, and no longer valid
         _say(f"starting the agent {name}")
         settings = {
             "SWARM_URL": demo.base_url,
@@ -200,7 +203,7 @@ async def _start_agents(demo: Plan, parts: Parts) -> None:
 
 
 async def _employ_agents(demo: Plan, parts: Parts) -> None:
-    """Registers the polling agents, hands them their tokens, and waits until all are online."""
+    """Registers the polling agents, passes them their tokens, and waits until all are online."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
         for name, role, description in AGENTS:
@@ -211,11 +214,11 @@ async def _employ_agents(demo: Plan, parts: Parts) -> None:
 
 
 async def _try_tools(demo: Plan, token: str) -> None:
-    """Calls an MCP tool as an agent does: without working tools no agent could answer. Raises NotReady."""
+    """Calls an MCP tool as an agent would, since without working tools no agent could answer. Raises NotReady."""
     try:
         async with asyncio.timeout(TOOL_SECONDS), Tools.connected(demo.base_url, token, lease_token="") as tools:
             await tools.call("tray")
-    except Exception as error:  # the library wraps errors in groups
+    except Exception as error:  # the library wraps errors in exception groups
         cause: BaseException = error
         while isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
@@ -227,7 +230,7 @@ def _token_file(demo: Plan, name: str) -> Path:
 
 
 def _hand_over(token: str, file: Path) -> None:
-    """Writes a token that only its agent can read, complete from the first moment."""
+    """Writes a token to a file that only its agent can read. The file is never incomplete."""
     half = file.with_suffix(".new")
     half.unlink(missing_ok=True)
     half.touch(mode=0o600)
@@ -241,7 +244,8 @@ def _root() -> str:
 
 
 def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
-    """Returns the coordinator's settings. With the twin they include a separate database, regardless of files."""
+    """Returns the coordinator's settings, which override those in files. With the twin, they include a separate
+    database."""
     file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
     wanted = Wanted(
         writer_url=demo.writer_url,
@@ -262,12 +266,15 @@ def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     if demo.slack:
         return settings
     database_url = demo.database_url or f"sqlite:///{demo.home / home.DATABASE}"
-    of_twin = {"SWARM_DATABASE_URL": database_url, "SLACK_AGENT_SESSIONS": "true"}  # its page has Slack's Stop button
+    of_twin = {
+        "SWARM_DATABASE_URL": database_url,
+        "SLACK_AGENT_SESSIONS": "true",
+    }  # the twin's page has Slack's Stop button
     return settings | _twin_tokens(demo) | of_twin
 
 
 def _rules(demo: Plan) -> dict[str, str]:
-    """Returns settings that replace the model by the rules, regardless of files. The rules get no real key."""
+    """Returns settings that replace the model by the rules and override those in files. The rules get no real key."""
     return {
         "LLM_MODEL": MODEL,
         "LLM_PROVIDER": "openai",
@@ -277,7 +284,8 @@ def _rules(demo: Plan) -> dict[str, str]:
 
 
 def _operator_token(demo: Plan) -> str:
-    """Returns the coordinator's token: from the environment, else from its file. Raises NotReady without one."""
+    """Returns the coordinator's operator token from the environment, or else from its file. Raises NotReady if there is
+    none."""
     if demo.operator_token:
         return demo.operator_token
     path = demo.home / "operator.token"
@@ -304,7 +312,8 @@ def _twin_tokens(demo: Plan) -> dict[str, str]:
 
 
 async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
-    """Registers an agent; an agent of an earlier run gets a new token. Raises Died or NotReady."""
+    """Registers an agent and returns its token. An agent from an earlier run gets a new token. Raises Died or
+    NotReady."""
     try:
         answer = await http.post("/agents", json={"name": name, "role": role, "description": description})
         if answer.status_code == httpx2.codes.CONFLICT:
@@ -312,14 +321,16 @@ async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, d
     except httpx2.HTTPError as error:
         raise await _reason(parts, error) from error
     if answer.status_code == httpx2.codes.UNAUTHORIZED:
-        raise NotReady("The coordinator refuses the operator token; is another SWARM_OPERATOR_TOKEN in a .env file?")
+        raise NotReady(
+            "The coordinator refuses the operator token; does a .env file contain another SWARM_OPERATOR_TOKEN?"
+        )
     if not answer.is_success:
-        raise NotReady(f"The coordinator did not take the agent {name}: HTTP {answer.status_code}.")
+        raise NotReady(f"The coordinator did not accept the agent {name}: HTTP {answer.status_code}.")
     return str(answer.json()["token"])
 
 
 async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
-    """Returns the reason of a failed call: usually the death of a part."""
+    """Returns the reason why a call failed, which is usually the death of a part."""
     try:
         return await asyncio.wait_for(parts.first_death(), DEATH_SECONDS)
     except TimeoutError:
@@ -327,7 +338,7 @@ async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
 
 
 async def _until(parts: Parts, url: str, what: str) -> None:
-    """Waits until a URL answers 200, or a part dies."""
+    """Waits until a URL answers with status 200. Raises Died if a part dies, or NotReady."""
     async with httpx2.AsyncClient(timeout=5, trust_env=False) as http:
 
         async def answers() -> bool:
@@ -347,7 +358,8 @@ async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
 
 
 async def _wait_for(parts: Parts, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Waits until a condition holds; a failed call means not yet. Raises Died or NotReady."""
+    """Waits until a condition holds. A failed call means that the condition does not hold yet. Raises Died or
+    NotReady."""
     death = asyncio.create_task(parts.first_death())
     try:
         async with asyncio.timeout(READY_SECONDS):
@@ -376,7 +388,7 @@ def _port(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _free_port() -> int:
-    """Returns an unused port, private to the demo."""
+    """Returns an unused port for use within the demo."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

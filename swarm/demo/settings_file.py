@@ -1,4 +1,5 @@
-"""The coordinator's settings file in the demo: the folder's own settings, the writer, and the built-in agents."""
+"""Writes the coordinator's settings file for the demo: the folder's own settings, the writer, and the built-in
+agents."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ OWN_FILE: Final = "swarm.yaml"
 OWN_SERVERS: Final = "servers_config.json"
 
 PAPERS: Final = Path(__file__).parent / "papers"
-"""Documents to search, where the folder's own settings name none."""
+"""The documents that are searched if the folder's own settings name none."""
 
 _CALCULATOR: Final = "calculator"
 _CALCULATOR_TOOLS: Final = ("add", "subtract", "multiply", "divide")
 
 
 class Unusable(Exception):
-    """The demo cannot extend this settings file; the message is for people."""
+    """The demo cannot extend this settings file. The message is user-facing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,14 +34,15 @@ class Wanted:
     """The additions to the settings."""
 
     writer_url: str
-    servers_file: Path  # the new file with MCP servers
-    own_servers: Path | None = None  # the environment's file with MCP servers
-    work_tree: Path | None = None  # for the assistant's git, unless the folder's own settings name a tree
-    is_scripted: bool = True  # the rules answer in place of a model
+    servers_file: Path  # the new MCP servers file
+    own_servers: Path | None = None  # the MCP servers file that the environment names
+    work_tree: Path | None = None  # for the assistant's git tool, unless the folder's own settings name a work tree
+    is_scripted: bool = True  # whether the rules answer instead of a model
 
 
 def write(path: Path, *, own: Path, wanted: Wanted) -> None:
-    """Writes ``path``, the settings of ``own`` (if it exists) with the demo's agents, and the MCP servers' file.
+    """Writes to ``path`` the settings of ``own`` (if it exists) with the demo's agents, and writes the MCP servers
+    file.
 
     Raises Unusable.
     """
@@ -50,7 +52,7 @@ def write(path: Path, *, own: Path, wanted: Wanted) -> None:
         "url": wanted.writer_url,
         "role": "worker",
         "description": "Writes about the repository, and streams what it writes.",
-        "footer": "a rule-driven program, no model",
+        "footer": "a rule-driven program, not a model",
     }
     tools = _section(settings, own, "tools")
     if wanted.work_tree and not tools.get("work_tree"):
@@ -71,22 +73,24 @@ def names_model(own: Path) -> bool:
 
 
 def _built_in(*, is_scripted: bool, has_tree: bool) -> dict[str, Any]:
-    """Returns a router and an assistant, both workers, so that the default agent stays the same."""
+    """Returns the settings of a router and an assistant. Both are workers, so that the default agent does not
+    change."""
     footer = {"footer": "rules in place of a model"} if is_scripted else {}
     router = {"kind": "router", "role": "worker", "description": "Turns a sentence into a call of a tool.", **footer}
     assistant = {"kind": "assistant", "role": "worker", "description": "Converses, remembers, looks up.", **footer}
-    # The rules use only git's status; the operator decides whether a real model gets git.
+    # The rules use only git status; the operator decides whether a real model may use git.
     return {ROUTER: router, ASSISTANT: {**assistant, "tools": ["git"]} if is_scripted and has_tree else assistant}
 
 
 def _write_servers(path: Path, *, own: Path) -> None:
-    """Writes the MCP servers of the folder's own file, if it exists, and the calculator. Raises Unusable."""
+    """Writes an MCP servers file with the servers of the folder's own file, if it exists, and the calculator. Raises
+    Unusable."""
     document = _json(own)
     servers = document.setdefault("mcpServers", {})
     if not isinstance(servers, dict):
         raise Unusable(f"{own}: mcpServers is expected to be a mapping.")
     for server in servers.values():
-        if isinstance(server, dict) and isinstance(server.get("cwd"), str):  # relative to the own file
+        if isinstance(server, dict) and isinstance(server.get("cwd"), str):  # relative to the folder's own file
             server["cwd"] = str(own.parent.absolute() / Path(server["cwd"]).expanduser())
     servers.setdefault(
         _CALCULATOR,
@@ -113,7 +117,7 @@ def _json(own: Path) -> dict[str, Any]:
 
 
 def _section(settings: dict[str, Any], own: Path, *keys: str) -> dict[str, Any]:
-    """Returns a section, made if missing."""
+    """Returns a section, creating it if missing."""
     for place, key in enumerate(keys):
         section = settings.setdefault(key, {})
         if not isinstance(section, dict):

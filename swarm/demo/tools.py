@@ -1,4 +1,4 @@
-"""The coordinator's MCP tools, as one run of an agent calls them."""
+"""Calls the coordinator's MCP tools during one run of an agent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 
 class Refused(Exception):
-    """A tool refused its call."""
+    """A tool has refused its call."""
 
 
 class Tools:
-    """The tools under the lease of one run, which is sent in a header of every call."""
+    """The tools, called under the lease of one run, whose token is sent in a header of each call."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class Tools:
     @classmethod
     @asynccontextmanager
     async def connected(cls, base_url: str, token: str, lease_token: str) -> AsyncIterator[Self]:
-        """Connects for the duration of the block."""
+        """Connects to the coordinator for the duration of the block."""
         headers = {"Authorization": f"Bearer {token}", "X-Swarm-Lease": lease_token}
         async with (
             httpx2.AsyncClient(

@@ -1,4 +1,4 @@
-"""Runs of a program to its end: with a time limit, bounded output, and no process left behind."""
+"""Runs a program to its end, with a time limit and bounded output, leaving no process behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Final
 from swarm.processes.child import Child, to_the_end
 
 _GRACE_SECONDS: Final = 2.0
-"""Between SIGTERM, on which a program removes its locks, and the kill."""
+"""The time between SIGTERM, on which a program removes its locks, and SIGKILL."""
 
 _KEPT: Final = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
 
@@ -24,11 +24,11 @@ _KEPT: Final = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL"
 class Ran:
     """The result of a program's run."""
 
-    code: int | None  # the exit code, or minus the ending signal's number; None: a time limit, or an end from outside
-    output: str  # standard output, with standard error unless kept apart; bytes that are not UTF-8 become U+FFFD
-    errors: str = ""  # standard error, if kept apart
+    code: int | None  # the exit code, or the negative signal number; None after a time limit or a kill from outside
+    output: str  # standard output, including standard error unless captured separately; invalid UTF-8 becomes U+FFFD
+    errors: str = ""  # standard error, if captured separately
     timed_out: bool = False
-    cut: bool = False  # the middle of the output is missing; a line tells how much
+    cut: bool = False  # whether the middle of the output is missing; a line in the output says how much
 
 
 async def run_program(
@@ -42,15 +42,15 @@ async def run_program(
     errors_apart: bool = False,
     grace_seconds: float = _GRACE_SECONDS,
 ) -> Ran:
-    """Run a program to its end, or for ``timeout_seconds``, and end all its descendants in any case.
+    """Runs a program to its end, or for ``timeout_seconds``, and always ends all its descendants.
 
-    The arguments and errors are those of `Child.start`. ``stdin`` is the program's input; None: nothing. Ending may
-    take ``grace_seconds`` (and the time for killing) beyond the time limit, or beyond a cancellation.
+    The arguments and errors are those of `Child.start`. ``stdin`` is the program's input; None means no input. After
+    the time limit or a cancellation, ending may take another ``grace_seconds``, plus the time for killing.
     """
     child: Child | None = None
     limit = asyncio.timeout(timeout_seconds)
     try:
-        async with limit:  # covers the start too: the program may stop the supervisor before its report of the start
+        async with limit:  # covers the start too, since the program may stop the supervisor before it reports the start
             with contextlib.ExitStack() as open_things:
                 child = await Child.start(
                     argv,
@@ -64,7 +64,7 @@ async def run_program(
             await child.ended.wait()
     except TimeoutError:
         if not limit.expired():
-            raise  # the system's error for a program that cannot be started
+            raise  # the system's error if the program cannot be started
     finally:
         if child:
             await to_the_end(child.end())
@@ -78,16 +78,17 @@ async def run_program(
 
 
 def clean_environment(given: Mapping[str, str], *, passed: Iterable[str] = ()) -> dict[str, str]:
-    """The variables a program needs to run and to find its own files, and the variables named in ``passed``.
+    """Returns the variables that a program needs to run and to find its own files, and the variables named in
+    ``passed``.
 
-    All others are left out: the coordinator's own environment holds tokens and keys.
+    All other variables are omitted, since the coordinator's environment contains tokens and keys.
     """
     names = {name for name in given if name in _KEPT or name.startswith("LC_")}
     return {name: given[name] for name in sorted(names | (set(passed) & set(given)))}
 
 
 def _file(content: bytes) -> IO[bytes]:
-    """A file without a name, at its beginning."""
+    """Returns an unnamed file with this content, positioned at its beginning."""
     on_linux = hasattr(os, "memfd_create")
     file = os.fdopen(os.memfd_create("swarm"), "w+b") if on_linux else tempfile.TemporaryFile()  # noqa: SIM115 -- the caller closes it
     file.write(content)

@@ -1,9 +1,9 @@
-"""A program under a supervisor, as its owner sees it: its streams, its end, and the end of all its descendants.
+"""A program under a supervisor, from the owner's point of view: its streams, its end, and the end of its descendants.
 
-The guarantees of `swarm.processes` rest on three facts. The control socket tells the supervisor of our end, however we
-end. We are a subreaper from the first start on, so a process that loses its supervisor becomes our child, and
-`_end_orphans` ends it. And every child of ours with a session of its own is started here, so an unknown child is such
-an orphan.
+The guarantees of `swarm.processes` rest on three facts. First, the control socket tells the supervisor when we end,
+however we end. Second, we are a subreaper from the first start on, so a process that loses its supervisor becomes our
+child, and `_end_orphans` ends it. Third, all our children with their own sessions are started here, so an unknown child
+is such an orphan.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from swarm.processes import supervisor
 
 LINE_BYTES: Final = 64 * 1024
 SUPERVISOR_SECONDS: Final = supervisor.KILL_SECONDS + 5.0
-"""A supervisor that takes so long beyond the grace is stuck, or was stopped by its program: it is killed."""
+"""A supervisor that takes longer than this after the grace period is stuck or was stopped by its program, and is
+killed."""
 
 _ORPHANS_SECONDS: Final = 5.0
 _RECEIVED_BYTES: Final = 1 << 18
-_INHERITED: Final = ("LD_LIBRARY_PATH",)  # needed by Python itself, and nothing of the program's
+_INHERITED: Final = ("LD_LIBRARY_PATH",)  # variables that Python itself needs; they contain nothing of the program's
 
 T = TypeVar("T")
 
@@ -50,22 +51,22 @@ class Child:
     stdout: StreamReader
     stderr: StreamReader
     pid: int
-    """The program's process id, also its group's and its session's."""
+    """The program's process id, which is also the id of its group and session."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, grace_seconds: float) -> None:
         found = supervisor.process(process.pid)
-        self.ended = asyncio.Event()  # the program's own end; its descendants may still be ending
-        self.code: int | None = None  # an exit code, or minus a signal; None: its supervisor was killed
+        self.ended = asyncio.Event()  # set when the program ends; its descendants may still be ending
+        self.code: int | None = None  # an exit code, or a negative signal number; None if the supervisor was killed
         self.outputs: tuple[bytes, bytes] = (b"", b"")
-        self.is_cut = False  # a part of the outputs is missing
+        self.is_cut = False  # whether part of the output is missing
         self._process = process
         self._control = control
         self._grace_seconds = grace_seconds
         self._since = found.started if found else 0
         self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._heard = bytearray()
-        self._last: list[int] | None = None  # the numbers of the supervisor's last line
-        self._pipes = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe]  # without a transport
+        self._last: list[int] | None = None  # the numbers in the supervisor's last line
+        self._pipes = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe]  # no transport yet
         self._transports: list[asyncio.BaseTransport] = []
         self._following: asyncio.Task[None] | None = None
 
@@ -84,23 +85,26 @@ class Child:
         line_bytes: int = LINE_BYTES,
         grace_seconds: float,
     ) -> Child:
-        """Start a program in a session of its own.
+        """Starts a program in a new session.
 
         Args:
 
-            argv: The program, found along ``PATH`` of ``env`` unless given as a path, and its arguments. No shell.
-            env: Its whole environment.
-            stdin, stdout, stderr: As for `subprocess.Popen`. With PIPE the attribute of that name is set.
-            captured: 1: keep standard output and error, together; 2: each apart. `outputs` has them in the end.
-            most_bytes: How much of each output is kept, roughly: the beginning and the end, in equal parts.
-            line_bytes: The longest line that the readers take.
-            grace_seconds: Between SIGTERM and SIGKILL.
+            argv: The program and its arguments. A program without a path is found in ``PATH`` of ``env``. No shell
+                is used.
+            env: The program's complete environment.
+            stdin, stdout, stderr: The same as for `subprocess.Popen`. With PIPE, the attribute of that name is set.
+            captured: 1 captures standard output and standard error together; 2 captures them separately. At the end,
+                `outputs` contains them.
+            most_bytes: The approximate number of bytes kept from each output: half from the beginning, half from the
+                end.
+            line_bytes: The longest line that the readers accept.
+            grace_seconds: The time between SIGTERM and SIGKILL.
 
         Raises:
 
             OSError: The start failed: FileNotFoundError (also for ``cwd``), PermissionError, E2BIG (an argument of
                 more than 128 KiB, or arguments of more than about 2 MiB in all), ENOEXEC (neither a binary nor ``#!``).
-            ValueError: An argument or a variable has a NUL character, or cannot be encoded.
+            ValueError: An argument or a variable contains a NUL character or cannot be encoded.
         """
         program = marshal.dumps((_encoded(argv), _encoded_env(env), grace_seconds, captured, most_bytes))
         child = cls(*_supervised(cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr), grace_seconds)
@@ -116,29 +120,30 @@ class Child:
         return child
 
     async def end(self) -> None:
-        """Send SIGTERM, after the grace SIGKILL. Returns when no process is left. Ending goes on after cancellation."""
+        """Sends SIGTERM, and SIGKILL after the grace period. Returns when no process is left. Continues after
+        cancellation."""
         self._ask(b"t")
         await self._is_over(self._grace_seconds)
 
     async def kill(self) -> None:
-        """Kill all processes. Returns when none is left. Killing goes on after cancellation. Idempotent."""
+        """Kills all processes. Returns when none is left. Continues after cancellation. Idempotent."""
         self._ask(b"k")
         await self._is_over(0.0)
 
     async def _abandon(self) -> None:
         try:
             await to_the_end(self.kill())
-        finally:  # another cancellation is raised here
+        finally:  # any other cancellation is raised here
             self.close()
 
     async def is_gone_within(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for the end of the program and its descendants."""
+        """Waits up to ``seconds`` for the program and its descendants to end. Returns whether they have ended."""
         assert self._following
         done, _ = await asyncio.wait({self._following}, timeout=seconds)
         return bool(done)
 
     def close(self) -> None:
-        """Close our ends of the streams. Unread output is lost."""
+        """Closes our ends of the streams. Unread output is lost."""
         for transport in self._transports:
             transport.close()
         for pipe in self._pipes:
@@ -159,12 +164,12 @@ class Child:
             self.stdin = StreamWriter(writing, protocol, None, loop)
 
     def _own(self, transport: asyncio.BaseTransport, pipe: IO[bytes]) -> None:
-        """From now on the transport closes the pipe."""
+        """Passes ownership of the pipe to the transport, which closes it."""
         self._transports.append(transport)
         self._pipes.remove(pipe)
 
     def _ask(self, request: bytes) -> None:
-        with suppress(OSError):  # ended already
+        with suppress(OSError):  # already ended
             self._control.send(request)
 
     async def _is_over(self, grace_seconds: float) -> None:
@@ -174,16 +179,16 @@ class Child:
             await asyncio.wait({self._following})
 
     async def _follow(self, program: bytes) -> None:
-        """Read the supervisor's lines until its end. The end of this task is the end of the last descendant."""
+        """Reads the supervisor's lines until the supervisor ends. This task ends when the last descendant has ended."""
         loop = asyncio.get_running_loop()
         try:
             with suppress(ConnectionError):
                 await loop.sock_sendall(self._control, len(program).to_bytes(8, "big") + program)
                 while data := await loop.sock_recv(self._control, _RECEIVED_BYTES):
                     self._hear(data)
-        finally:  # also if the loop ends first: closing tells the supervisor
+        finally:  # also if the loop ends first, since closing the socket informs the supervisor
             self._control.close()
-        self._process.wait()  # returns at once: the supervisor closes its socket by ending
+        self._process.wait()  # returns at once, since the supervisor closes its socket only by ending
         with _lock:
             _supervisors.discard(self._process.pid)
         await self._settle()
@@ -205,7 +210,7 @@ class Child:
                     self._last = numbers
 
     async def _settle(self) -> None:
-        """Make sure that no process is left, and record the program's end."""
+        """Ensures that no process is left, and records the program's end."""
         pid = 0 if not self._started.done() or self._started.exception() else self._started.result()
         if self._last is None:
             _log.warning("The supervisor of a program was killed.", action="program_supervisor_lost", pid=pid)
@@ -218,7 +223,7 @@ class Child:
                 _log.error("Processes cannot be ended.", action="program_left", pid=pid, left=left)
         if not self._started.done():
             self._started.set_exception(ChildProcessError("its supervisor was ended"))
-            self._started.exception()  # marks the error as seen: the starting task may have been cancelled
+            self._started.exception()  # marks the error as retrieved, since the starting task may have been cancelled
         self.ended.set()
 
 
@@ -236,17 +241,17 @@ def _encoded_env(env: Mapping[str, str]) -> dict[bytes, bytes]:
 
 
 def _supervised(**popen: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a supervisor, which waits for its program. Returns our end of its control socket too."""
+    """Starts a supervisor, which waits for its program. Returns the supervisor and our end of its control socket."""
     ours, theirs = socket.socketpair()
     try:
-        with theirs, _lock:  # orphans are recognised as children that are no known supervisors
+        with theirs, _lock:  # orphans are recognised as children that are not known supervisors
             ours.setblocking(False)
             supervisor.become_subreaper()
             process = subprocess.Popen(  # noqa: S603 -- our own interpreter, and our own script
                 [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())],
                 env={name: os.environ[name] for name in _INHERITED if name in os.environ},
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C at a terminal is for us alone
+                start_new_session=True,  # Ctrl-C in a terminal is only for us
                 bufsize=0,
                 **popen,
             )
@@ -258,7 +263,8 @@ def _supervised(**popen: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _end_orphans(since: int, program: int) -> None:
-    """Kill orphans of a supervisor started at ``since``. Gives up after seconds: some processes cannot be ended."""
+    """Kills the orphans of a supervisor that was started at ``since``. Gives up after some seconds, since some
+    processes cannot be ended."""
     if sys.platform != "linux" and program:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(program, signal.SIGKILL)
@@ -272,11 +278,11 @@ def _end_orphans(since: int, program: int) -> None:
         for one in orphans:
             with suppress(ChildProcessError):
                 os.waitpid(one.pid, os.WNOHANG)
-        time.sleep(0.005)  # the system needs a moment
+        time.sleep(0.005)  # give the system a moment
 
 
 def _orphans(since: int) -> list[supervisor.Process]:
-    """Children of ours, dead or alive, not started here: they have a session of their own."""
+    """Returns our children, dead or alive, that were not started here and have their own session."""
     own, session = os.getpid(), os.getsid(0)
     return [
         one
@@ -286,9 +292,10 @@ def _orphans(since: int) -> list[supervisor.Process]:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end in spite of cancellations, even several; the cancellation is raised afterwards.
+    """Runs ``work`` to its end despite any number of cancellations. The cancellation is raised afterwards.
 
-    For work of bounded time: ending of processes, or a write in a thread, which nothing can interrupt.
+    Only for work that takes bounded time, such as ending processes, or writing in a thread, which cannot be
+    interrupted.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -298,6 +305,6 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.exception()  # marks the error as seen, so that it is not reported as lost
+        task.exception()  # marks the error as retrieved, so that it is not reported as lost
         raise cancelled
     return task.result()

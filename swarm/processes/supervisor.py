@@ -1,16 +1,16 @@
-"""The supervisor of one program and all its descendants, a process of its own that runs as a script.
+"""Supervises one program and all its descendants. The supervisor is a separate process that runs this file as a script.
 
-`swarm.processes.child` starts this file without the package around it (``python -I -S supervisor.py CONTROL``), for a
-fast start. The control socket brings the size of a specification (8 bytes), the specification (`marshal`), and then
-requests of one byte: ``t`` ends everything with a grace, ``k`` kills everything. The end of the socket counts as ``k``:
-the owner is dead, and nothing could end a process that escapes in a grace.
+`swarm.processes.child` starts this file without importing its package (``python -I -S supervisor.py CONTROL``), for a
+fast start. The supervisor receives on the control socket the size of a specification (8 bytes), the specification
+(`marshal`), and then requests of one byte: ``t`` ends everything with a grace period, ``k`` kills everything. The end
+of the socket counts as ``k``: the owner is dead, and nothing could end a process that escaped during a grace period.
 
 The supervisor answers in lines: ``started <pid>`` or ``error <errno>``; ``ended <exit code, negative for a signal>``,
-at once; and last, when no process is left, ``left <processes that could not be ended> <bytes of output> <bytes of
-errors> <cut>`` with the captured output. A missing last line means a killed supervisor.
+as soon as the program ends; and finally, when no process is left, ``left <processes that could not be ended> <bytes of
+output> <bytes of errors> <cut>`` with the captured output. If the last line is missing, the supervisor was killed.
 
-The program inherits the standard streams. The supervisor reads captured streams and drops output beyond a limit, so the
-owner pays neither memory nor time; it copies nothing of the other streams.
+The program inherits the standard streams. The supervisor reads captured streams and drops output beyond a limit, so it
+costs the owner neither memory nor time. The supervisor does not copy the other streams.
 """
 
 import ctypes
@@ -22,17 +22,17 @@ import sys
 import time
 
 KILL_SECONDS = 5.0
-"""Time limit for killing: a process that waits for a dead disk or network mount cannot be ended at all."""
+"""The time limit for killing. A process that waits for a dead disk or network mount cannot be ended at all."""
 
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _READ_BYTES = 1 << 18
-_LOOK_SECONDS = 0.02  # between two rounds of killing
+_LOOK_SECONDS = 0.02  # seconds between two rounds of killing
 _IGNORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}
 
 
 class Process:
-    """A process as ``/proc`` shows it. ``started`` is in clock ticks since the machine's start."""
+    """A process, with data from ``/proc``. ``started`` is in clock ticks since the machine was booted."""
 
     def __init__(self, pid: int, stat: bytes) -> None:
         fields = stat.rpartition(b")")[2].split()
@@ -43,13 +43,13 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """All processes, zombies included; none without ``/proc``."""
+    """Returns all processes, including zombies. Returns none without ``/proc``."""
     names = filter(str.isdecimal, os.listdir("/proc")) if os.path.isdir("/proc") else ()
     return [found for name in names if (found := process(int(name)))]
 
 
 def process(pid: int) -> Process | None:
-    """One process; None if it is gone."""
+    """Returns one process, or None if it no longer exists."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return Process(pid, file.read())
@@ -58,36 +58,36 @@ def process(pid: int) -> Process | None:
 
 
 def descendants(of: set[int]) -> list[Process]:
-    """All living processes below these, the nearest first."""
+    """Returns all living descendants of these processes, nearest first."""
     children: dict[int, list[Process]] = {}
     for one in processes():
         children.setdefault(one.parent, []).append(one)
     found = [child for parent in of for child in children.get(parent, ())]
-    for one in found:  # grows in the loop
+    for one in found:  # the list grows during the loop
         found += children.get(one.pid, ())
     return [one for one in found if not one.is_dead]
 
 
 def send(number: int, found: list[Process]) -> None:
-    """Signal processes that descend from this one.
+    """Signals descendants of this process.
 
-    A group gets its signal as a whole, in one step, so none of its processes can fork in between. Foreign sessions hold
-    descendants only, since a process cannot join a session.
+    A process group is signalled in one step, so none of its processes can fork in between. Sessions other than ours
+    contain only descendants, since a process cannot join an existing session.
     """
     own = os.getsid(0)
     targets = {-one.group if one.group > 1 and one.session != own else one.pid for one in found}
     for target in targets:
         try:
             os.kill(target, number)
-            os.kill(target, signal.SIGCONT)  # a stopped process receives nothing but SIGKILL
+            os.kill(target, signal.SIGCONT)  # a stopped process reacts only to SIGKILL
         except (ProcessLookupError, PermissionError):
-            pass  # ended already, or changed its user, which only the system's owner can answer
+            pass  # already ended, or runs as another user, which only the system's administrator can handle
 
 
 def kill_descendants(seconds: float = 0.5) -> None:
-    """Kill all descendants of this process until none is left or the time is over. Does nothing without ``/proc``.
+    """Kills all descendants of this process until none is left or time is up. Does nothing without ``/proc``.
 
-    A process that loses its parent meanwhile becomes a child of this one, and the next round finds it.
+    A process that loses its parent meanwhile becomes a child of this process, and is found in the next round.
     """
     become_subreaper()
     until = time.monotonic() + seconds
@@ -97,7 +97,7 @@ def kill_descendants(seconds: float = 0.5) -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt every orphan among the descendants of this process from now on."""
+    """Makes this process adopt all orphans among its descendants from now on."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -107,7 +107,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 class _CapturedOutput:
-    """The beginning and the end of a program's output. The bytes between are counted and dropped."""
+    """The beginning and the end of a program's output. The bytes in between are counted and dropped."""
 
     def __init__(self, most_bytes: int) -> None:
         self._half = most_bytes // 2
@@ -117,7 +117,7 @@ class _CapturedOutput:
         self._total = 0
 
     def add(self, data: memoryview) -> None:
-        """Add output, keeping only bytes of the beginning and the end."""
+        """Adds output, keeping only the first and the last bytes."""
         self._total += len(data)
         room = self._head_bytes - len(self._head)
         self._head += data[:room]
@@ -126,7 +126,7 @@ class _CapturedOutput:
             del self._tail[: len(self._tail) - self._half]
 
     def whole(self) -> tuple[bytes, bool]:
-        """Returns the kept output, with a line in place of missing bytes, and whether bytes are missing."""
+        """Returns the captured output, with a line in place of missing bytes, and whether bytes are missing."""
         tail = bytes(self._tail[len(self._tail) - min(self._half, len(self._tail)) :])
         missing = self._total - len(self._head) - len(tail)
         if not missing:
@@ -135,14 +135,15 @@ class _CapturedOutput:
 
 
 class _Supervisor:
-    """One program and all its descendants. ``captured``: 0; 1, output and errors together; 2, each apart."""
+    """One program and all its descendants. ``captured`` is 0 for nothing, 1 for output and errors together, 2 for both
+    separately."""
 
     def __init__(self, control: int, *, grace_seconds: float, captured: int, most_bytes: int) -> None:
         self._control = control
         self._grace_seconds = grace_seconds
         self._program = 0
         self._has_ended = False
-        self._is_asked = False  # whether to end, with a grace
+        self._is_asked = False  # whether a graceful end was requested
         self._kills = False
         self._poll = select.poll()
         self._wakeup = _children_wake()
@@ -153,7 +154,7 @@ class _Supervisor:
         self._buffer = bytearray(_READ_BYTES)
 
     def run(self, argv: list[bytes], env: dict[bytes, bytes]) -> None:
-        """Run the program until its end or a request to end, then end all its descendants."""
+        """Runs the program until it ends or a request to end it arrives, then ends all its descendants."""
         if error := self._start(argv, env):
             self._tell(b"error %d\n" % error)
         else:
@@ -167,7 +168,7 @@ class _Supervisor:
         self._tell(b"left %d %d %d %d\n" % (left, len(out), len(err), out_cut or err_cut) + out + err)
 
     def _start(self, argv: list[bytes], env: dict[bytes, bytes]) -> int:
-        """Start the program. Returns an error number, or 0."""
+        """Starts the program. Returns an error number, or 0 on success."""
         ends = [os.pipe() for _ in self._kept]
         for (reader, _), kept in zip(ends, self._kept, strict=True):
             os.set_blocking(reader, False)
@@ -181,7 +182,7 @@ class _Supervisor:
         for end in (report, *(writer for _, writer in ends)):
             os.close(end)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):  # the program's alone: their other ends are to see the program close them
+        for stream in range(3):  # only for the program, so that the other ends notice when the program closes them
             os.dup2(nothing, stream)
         return int(os.read(failure, 16) or 0)
 
@@ -194,7 +195,7 @@ class _Supervisor:
             pass  # the owner is dead
 
     def _turn(self, wait_seconds: float | None) -> None:
-        """Wait for events, at most ``wait_seconds``, and handle them."""
+        """Waits up to ``wait_seconds`` for events and handles them."""
         for found, _ in self._poll.poll(None if wait_seconds is None else wait_seconds * 1000):
             if found in self._readers:
                 self._read(found)
@@ -215,7 +216,7 @@ class _Supervisor:
         self._is_asked = True
 
     def _read(self, reader: int) -> bool:
-        """Read the available output. Returns whether there may be more."""
+        """Reads the available output. Returns whether there may be more."""
         try:
             count = os.readv(reader, [self._buffer])
         except BlockingIOError:
@@ -228,13 +229,14 @@ class _Supervisor:
         return bool(count)
 
     def _drain(self, reader: int) -> None:
-        """Read the rest of the pipe. Bounded, because a process that could not be ended may go on printing."""
+        """Reads the rest of the pipe. Reading is bounded, because a process that could not be ended may continue to
+        write."""
         for _ in range(16):
             if not self._read(reader):
                 return
 
     def _reap(self) -> bool:
-        """Collect dead children. Returns whether any process is alive."""
+        """Reaps dead children. Returns whether any process is alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -247,10 +249,10 @@ class _Supervisor:
                 self._tell(b"ended %d\n" % os.waitstatus_to_exitcode(status))
 
     def _end_all(self) -> int:
-        """Ask all processes to end, then kill the rest, also those started meanwhile. Returns how many are left.
+        """Asks all processes to end, then kills the rest, including processes started meanwhile. Returns how many are
+        left.
 
-        The program is asked first and its descendants afterwards: the program may have to end its own children in
-        order.
+        The program is asked before its descendants, since it may have to end its own children in order.
         """
         until = time.monotonic() + self._grace_seconds
         if not (self._has_ended or self._kills):
@@ -268,7 +270,7 @@ class _Supervisor:
         return len(descendants({os.getpid()})) if self._reap() else 0
 
     def _signal(self, number: int, session: int | None = None) -> None:
-        """Signal all descendants, or one session; without ``/proc``, the program's group."""
+        """Signals all descendants or one session. Without ``/proc``, signals the program's group."""
         if os.path.isdir("/proc/self"):
             found = descendants({os.getpid()})
             send(number, [one for one in found if session in (None, one.session)])
@@ -277,7 +279,7 @@ class _Supervisor:
 
 
 def _execute(argv: list[bytes], env: dict[bytes, bytes], outputs: list[tuple[int, int]], report: int) -> None:
-    """Become the program, which dies with the supervisor. Reports an error's number."""
+    """Replaces this process by the program, which dies with the supervisor. Reports an error number on failure."""
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -296,14 +298,14 @@ def _is_group(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except PermissionError:
-        pass  # another user's, so the group exists
+        pass  # belongs to another user, so the group exists
     except ProcessLookupError:
         return False
     return True
 
 
 def _children_wake() -> int:
-    """A file descriptor that becomes readable when a child ends."""
+    """Returns a file descriptor that becomes readable when a child ends."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -313,7 +315,7 @@ def _children_wake() -> int:
 
 
 def _received(control: int, size: int) -> bytes:
-    """Read ``size`` bytes; fewer if the owner is dead."""
+    """Reads ``size`` bytes, or fewer if the owner is dead."""
     data = b""
     while len(data) < size and (part := os.read(control, size - len(data))):
         data += part
@@ -321,17 +323,18 @@ def _received(control: int, size: int) -> bytes:
 
 
 def main(control: int) -> None:
-    """Supervise one program, whose specification comes over the control socket."""
+    """Supervises one program, whose specification is read from the control socket."""
     os.set_inheritable(control, False)
-    for number in _IGNORED:  # signals a program may send; SIGKILL and SIGSTOP are the owner's to notice
+    for number in _IGNORED:  # signals that a program may send; the owner must detect SIGKILL and SIGSTOP
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a thread of the owner may block some
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the owner's thread may have blocked some signals
     become_subreaper()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # a supervisor that a program stopped would outlive a dead owner
+    # Without this signal, a supervisor stopped by its program would outlive a dead owner.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
     size = int.from_bytes(_received(control, 8), "big")
     specification = _received(control, size)
     if size and len(specification) == size:
-        argv, env, grace_seconds, captured, most_bytes = marshal.loads(specification)  # noqa: S302 -- our owner's
+        argv, env, grace_seconds, captured, most_bytes = marshal.loads(specification)  # noqa: S302 -- our owner's data
         supervisor = _Supervisor(control, grace_seconds=grace_seconds, captured=captured, most_bytes=most_bytes)
         supervisor.run(argv, env)
 

@@ -1,1 +1,1 @@
-"""The operator's view of the system: metrics, traces, and the log of changes."""
+"""Observability for operators: metrics, traces, and the log of changes."""

@@ -1,7 +1,7 @@
-"""Logging: one line an event, with an ``action`` and its ids, and never a secret (`swarm.telemetry.redaction`).
+"""Logging: one line per event, with an ``action`` and its ids, and without secrets (`swarm.telemetry.redaction`).
 
-All lines go to standard error in one format: our own, those of every library, and uncaught errors. A person at a
-terminal reads text; any other reader gets a JSON object a line.
+All lines go to standard error in one format: our own lines, those of libraries, and uncaught errors. A terminal shows
+text; otherwise each line is a JSON object.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUIET: Final = (
     "uvicorn.access",
     "uvicorn.error",
 )
-"""Libraries whose info lines repeat ours, and whose debug lines hold people's texts."""
+"""Libraries whose info lines repeat ours, and whose debug lines contain people's texts."""
 
 Event = MutableMapping[str, Any]
 
@@ -53,10 +53,10 @@ def configure(
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Send all log lines to standard error, in one format. To be called before the first line.
+    """Sends all log lines to standard error in one format. Must be called before the first line is logged.
 
-    ``as_json`` chooses the format; by default JSON unless standard error is a terminal. ``secrets`` are values to hide
-    beside those known by their look. ``stream`` takes the place of standard error.
+    ``as_json`` chooses the format; the default is JSON unless standard error is a terminal. ``secrets`` are values to
+    hide in addition to those recognised by their form. ``stream`` replaces standard error.
     """
     stream = stream or sys.stderr
     shared: list[Any] = [
@@ -80,24 +80,24 @@ def configure(
     for name in _QUIET:
         library = logging.getLogger(name)
         library.setLevel(max(logging.WARNING, root.level))
-        library.handlers.clear()  # a library's own handler would write past the redaction
+        library.handlers.clear()  # a library's own handler would bypass the redaction
         library.propagate = True
     sys.excepthook = _on_crash
     threading.excepthook = _on_thread_crash
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Hide these values as well from now on, if `configure` was called: secrets of other files."""
+    """Hides additional secrets, such as those in other files, from now on. Has no effect before `configure`."""
     for redactor in _redactors:
         redactor.learn(secrets)
 
 
 _redactors: list[Redactor] = []
-"""The redactor in force; none before `configure`."""
+"""The current redactor; empty before `configure`."""
 
 
 def _formatter(shared: list[Any], redactor: Redactor, as_json: bool) -> logging.Formatter:
-    # A traceback becomes text before it is redacted, and shows no local variables, which hold people's texts.
+    # A traceback is formatted before redaction, without local variables, which contain people's texts.
     plainly = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
@@ -122,8 +122,8 @@ def _hide(redactor: Redactor) -> Callable[[object, str, Event], Event]:
 
 
 def _hide_in_line(redactor: Redactor) -> Callable[[object, str, Any], str]:
-    """Redact the whole line once more: names of fields, and secrets split over fields. Removes invisible characters,
-    and the line breaks that only some programs know.
+    """Redacts the complete line again, to catch field names and secrets split across fields. Removes invisible
+    characters, and line breaks that only some programs recognise.
     """
 
     def hide(_logger: object, _method: str, line: Any) -> str:
@@ -136,7 +136,8 @@ _BREAKS: Final = {ord(character): "\\n" for character in "\r\v\f\x85\u2028\u2029
 
 
 def _on_one_line(_logger: object, _method: str, event: Event) -> Event:
-    """For people at a terminal: only a traceback has several lines, so that no text can pass for another event."""
+    """Keeps each event on one line for terminals. Only a traceback has several lines, so no text can look like another
+    event."""
     several = ("exception", "stack")
     return {
         name: value.replace("\n", "\\n") if isinstance(value, str) and name not in several else value
@@ -145,23 +146,23 @@ def _on_one_line(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _name_action(_logger: object, _method: str, event: Event) -> Event:
-    """Name a library's line by its logger."""
+    """Uses the logger's name as the action of a library's line."""
     event.setdefault("action", event.get("logger", "unknown"))
     return event
 
 
 def _on_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Log an uncaught error, which ends the process, with a redacted traceback."""
+    """Logs an uncaught error, which ends the process, with a redacted traceback."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    _log.critical("The process ends by an error that nobody caught.", action="crash", exc_info=(kind, error, trace))
+    _log.critical("The process ends because of an uncaught error.", action="crash", exc_info=(kind, error, trace))
 
 
 def _on_thread_crash(crash: threading.ExceptHookArgs) -> None:
     if crash.exc_value is None or issubclass(crash.exc_type, SystemExit):
         return
     _log.critical(
-        "A thread ended by an error that nobody caught.",
+        "A thread ended because of an uncaught error.",
         action="crash",
         thread=crash.thread.name if crash.thread else None,
         exc_info=(crash.exc_type, crash.exc_value, crash.exc_traceback),

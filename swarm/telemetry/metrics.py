@@ -1,9 +1,10 @@
-"""The metrics, by name. `docs/operations.md` gives the use of each, and a test holds the page to this module.
+"""The metrics, and the watcher that updates them.
 
-Names follow Prometheus: a counter ends in ``_total``, a quantity with a unit names the unit. Labels take few values:
-kinds, states, route templates, Slack's methods; never an id, a channel or a name that people choose.
+`docs/operations.md` describes the use of each metric, and a test keeps that page consistent with this module. Names
+follow Prometheus: a counter ends in ``_total``, and the name of a quantity contains its unit. Labels have few values:
+kinds, states, route templates, Slack's methods; never an id, a channel or a name that a person chose.
 
-The watcher with the metrics, which `swarm.entrypoints.http.metrics` serves.
+`swarm.entrypoints.http.metrics` serves the metrics.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ from swarm.domain.watchers import (
 )
 
 QUICK_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
-"""Buckets of durations that should be milliseconds."""
+"""Buckets for durations that should be a few milliseconds."""
 
 LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
-"""Buckets of durations that should be next to nothing."""
+"""Buckets for durations that should be close to zero."""
 
 PATIENT_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-"""Buckets of durations that depend on others: an agent's work, Slack's limits."""
+"""Buckets for durations that depend on agents' work or Slack's limits."""
 
 GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class _Instruments:
-    """All counters, gauges and histograms updated by events, in a registry of their own."""
+    """All counters, gauges and histograms that events update, in a separate registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -65,44 +66,48 @@ class _Instruments:
         self._doors()
         self._database()
         self.event_loop_lag_seconds = self._histogram(
-            "swarm_event_loop_lag_seconds", "How much later than wanted the event loop went on.", LAG_SECONDS
+            "swarm_event_loop_lag_seconds", "Delay of the event loop.", LAG_SECONDS
         )
 
     def _slack(self) -> None:
         self.slack_events = self._counter(
-            "swarm_slack_events_total", "Messages, edits and deletes that Slack told of.", "kind", "outcome"
+            "swarm_slack_events_total", "Messages, edits and deletions in events from Slack.", "kind", "outcome"
         )
         self.slack_event_seconds = self._histogram(
-            "swarm_slack_event_seconds", "From an event's arrival to its commit.", QUICK_SECONDS
+            "swarm_slack_event_seconds", "Time from an event's arrival to its commit.", QUICK_SECONDS
         )
         self.messages_routed = self._counter(
-            "swarm_messages_routed_total", "Messages by what routing decided, each once.", "outcome"
+            "swarm_messages_routed_total", "Messages by routing decision, each counted once.", "outcome"
         )
         self.slack_deaf = self._counter(
             "swarm_slack_deaf_total", "Connections to Slack that brought no events and were replaced."
         )
         self.slack_missed = self._counter(
-            "swarm_slack_missed_total", "Messages, edits and deletes that no event told of, read from Slack later."
+            "swarm_slack_missed_total",
+            "Messages, edits and deletions that were missed as events and read from Slack later.",
         )
         self.slack_calls = self._counter(
             "swarm_slack_calls_total", "Calls of Slack's Web API by result.", "method", "result"
         )
         self.slack_call_seconds = self._histogram(
-            "swarm_slack_call_seconds", "Calls of Slack's Web API, without the wait for their turn.",
+            "swarm_slack_call_seconds", "Duration of calls of Slack's Web API, without waiting for their turn.",
             PATIENT_SECONDS, "method",
         )  # fmt: skip
 
     def _work(self) -> None:
         self.polls_waiting = Gauge(
-            "swarm_polls_waiting", "Polls of agents that are open at this process.", registry=self._registry
+            "swarm_polls_waiting", "Agents' polls that are open in this process.", registry=self._registry
         )
-        self.triggers = self._counter("swarm_triggers_claimed_total", "Triggers handed out by kind.", "kind")
+        self.triggers = self._counter("swarm_triggers_claimed_total", "Claimed triggers by kind.", "kind")
         self.trigger_wait_seconds = self._histogram(
-            "swarm_trigger_wait_seconds", "From the storing of a trigger to its first claim.", PATIENT_SECONDS, "kind"
+            "swarm_trigger_wait_seconds",
+            "Time from the storing of a trigger to its first claim.",
+            PATIENT_SECONDS,
+            "kind",
         )
-        self.leases_ended = self._counter("swarm_leases_ended_total", "Leases by how they ended.", "how")
+        self.leases_ended = self._counter("swarm_leases_ended_total", "Ended leases by the way they ended.", "how")
         self.leases_refused = self._counter(
-            "swarm_leases_refused_total", "Renewals, releases and finishes with a lease that no longer holds."
+            "swarm_leases_refused_total", "Renewals, releases and finishes with a lease that is no longer valid."
         )
         self.changes = self._counter(
             "swarm_changes_total", "Changes of state as timelines record them, for example inbox.respond.", "change"
@@ -110,14 +115,14 @@ class _Instruments:
 
     def _deliveries(self) -> None:
         self.deliveries = self._counter(
-            "swarm_deliveries_total", "Deliveries to Slack that are over, by outcome.", "kind", "outcome"
+            "swarm_deliveries_total", "Finished deliveries to Slack, by outcome.", "kind", "outcome"
         )
         self.delivery_seconds = self._histogram(
-            "swarm_delivery_seconds", "From the wish for an effect in Slack until Slack had it.",
+            "swarm_delivery_seconds", "Time from the storing of a delivery until Slack has it.",
             PATIENT_SECONDS, "kind",
         )  # fmt: skip
         self.delivery_retries = self._counter(
-            "swarm_delivery_retries_total", "Deliveries that have to be tried or looked up once more.", "kind", "why"
+            "swarm_delivery_retries_total", "Deliveries that must be retried or looked up again.", "kind", "why"
         )
 
     def _doors(self) -> None:
@@ -125,7 +130,7 @@ class _Instruments:
             "swarm_http_requests_total", "HTTP requests by route template and status.", "method", "route", "status"
         )
         self.http_request_seconds = self._histogram(
-            "swarm_http_request_seconds", "HTTP requests by route template; /poll includes its wait.",
+            "swarm_http_request_seconds", "Duration of HTTP requests by route template; /poll includes its wait.",
             PATIENT_SECONDS, "route",
         )  # fmt: skip
         self.tool_calls = self._counter(
@@ -135,17 +140,17 @@ class _Instruments:
 
     def _database(self) -> None:
         self.database_calls = self._counter(
-            "swarm_database_calls_total", "Calls of the database by result.", "operation", "result"
+            "swarm_database_calls_total", "Database calls by result.", "operation", "result"
         )
         self.database_call_seconds = self._histogram(
-            "swarm_database_call_seconds", "Calls of the database, with their time in the queue.",
+            "swarm_database_call_seconds", "Duration of database calls, including time in the queue.",
             QUICK_SECONDS, "operation",
         )  # fmt: skip
         self.database_group_size = self._histogram(
-            "swarm_database_group_size", "Writes that shared one transaction and one commit.", GROUP_SIZES
+            "swarm_database_group_size", "Number of writes that shared one transaction and commit.", GROUP_SIZES
         )
         self.clock_steps = self._counter(
-            "swarm_clock_steps_total", "Times that the database's clock was set.", "direction"
+            "swarm_clock_steps_total", "Number of times that the database's clock was set.", "direction"
         )
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
@@ -165,12 +170,12 @@ _AGAIN: Final = frozenset({DeliveryStep.POSTPONE, DeliveryStep.DOUBT, DeliverySt
 
 
 class Metrics(Watcher):
-    """Counts watchers' calls, in a registry of its own, so that two in one process do not mix."""
+    """A watcher that counts calls in a registry of its own, so that two instances in one process stay separate."""
 
     def __init__(self, *, version: str, database: str) -> None:
         self.registry = CollectorRegistry()
         self.count = _Instruments(self.registry)
-        # A family's member by its labels; the family itself would take a lock and a search each time.
+        # The metric for each set of labels; looking it up in its family would take a lock each time.
         self._of: Callable[..., Any] = functools.cache(lambda family, *labels: family.labels(*labels))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -211,7 +216,7 @@ class Metrics(Watcher):
         self._of(self.count.clock_steps, "forth" if seconds > 0 else "back").inc()
 
     def request_answered(self, method: str, route: str, status: str, seconds: float) -> None:
-        """Count an HTTP request that was answered, or whose client had gone."""
+        """Counts an HTTP request that was answered or whose client disconnected."""
         self._of(self.count.http_requests, method, route, status).inc()
         self._of(self.count.http_request_seconds, route).observe(seconds)
 
@@ -253,6 +258,6 @@ def _result(error: BaseException | None) -> str:
         case Unavailable():
             return "unavailable"
         case SwarmError() if error.status < 500:
-            return "refused"  # a rule of the domain refused the call, as intended
+            return "refused"  # a domain rule refused the call, as intended
         case _:
             return "failed"

@@ -1,9 +1,9 @@
-"""Redaction of secrets in logs, in every form a secret may take.
+"""Redacts secrets in logs, in every form that a secret may take.
 
-Known by their look are keys and tokens of Slack, of our agents and of many services
-(`swarm.domain.text.secrets`, the same as in agents' posts), bearer tokens, passwords in addresses and tickets
-in queries. Known by name are values behind words such as ``token`` or ``password``. A secret with neither, such as a
-token that an operator made up, is given to a `Redactor` at its start.
+Some secrets are recognised by their form: keys and tokens of Slack, of our agents and of many services
+(`swarm.domain.text.secrets`, the same rules as for agents' posts), bearer tokens, passwords in addresses, and tickets
+in queries. Others are recognised by name: values that follow words such as ``token`` or ``password``. All other
+secrets, such as a token chosen by an operator, are passed to a `Redactor` when it is created.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _VALUE: Final = r"[^\s\"'\\,;&}\])…]{4,}"
 _SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
 """The name of a field whose value is secret: ``lease_token``, ``SLACK_BOT_TOKEN``, ``Authorization``."""
 
-# Everything before a secret has a longest length: without one, a text of 50,000 letters took half a minute.
+# Each pattern before a secret has a maximum length; without it, a text of 50,000 letters took half a minute.
 _BY_LOOK: Final = (
-    # Slack's, ours, and those of model and code services
+    # keys and tokens of Slack, ours, and of model and code services
     re.compile(r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_|sk-|gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9._~+/=-]{4,}"),
     re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE),
     # scheme://user:password@host; the password may hold any character that does not end an address
     re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s:/?#@'\"]{0,200}:)[^\s'\"]{1,500}(?=@)"),
-    # such an address is the right to post
+    # anyone who knows such an address may post
     re.compile(r"(hooks\.slack\.com/(?:services|actions|commands|workflows)/)[^\s'\"\\]+"),
-    # name=value; "name": "value" and ('name', b'value'); and two headers as they are sent
+    # name=value; "name": "value" and ('name', b'value'); and two headers in their wire format
     re.compile(r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\s*=\s*\\?[\"']?)" + _VALUE, re.IGNORECASE),
     re.compile(r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\\?[\"']\s*[:,]\s*b?\\?[\"'])" + _VALUE, re.IGNORECASE),
     re.compile(r"(\b(?:authorization|cookie|x-swarm-lease):\s*)" + _VALUE, re.IGNORECASE),
@@ -47,11 +47,11 @@ _REPEATED: Final = (
     re.compile(r"(input_value=).*?(?=, input_type=)", re.DOTALL),
     re.compile(r"(\[parameters: ).*?(?=\]\n|\]\Z)", re.DOTALL),
 )
-"""People's texts in errors: the row that PostgreSQL refused, the values of pydantic and SQLAlchemy."""
+"""People's texts in errors: the row that PostgreSQL rejected, and values quoted by pydantic and SQLAlchemy."""
 
 
 class Redactor:
-    """Hides secrets, by their look or because they are among the given ``secrets``."""
+    """A filter that hides secrets that are recognised by their form or are among ``secrets``."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._told: re.Pattern[str] | None = None
@@ -59,19 +59,20 @@ class Redactor:
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Hide these secrets as well from now on."""
+        """Hides additional secrets from now on."""
         self._forms |= {form for secret in secrets if len(secret) >= MIN_SECRET_CHARACTERS for form in _forms(secret)}
         longest_first = sorted(self._forms, key=len, reverse=True)
         self._told = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def text(self, text: str) -> str:
-        """The text without secrets, and without people's texts that an error repeats."""
+        """Returns the text without secrets, and without people's texts that an error quotes."""
         for pattern in _REPEATED:
             text = pattern.sub(_keep_beginning, text)
         return self.line(text)
 
     def line(self, line: str) -> str:
-        """A log line without secrets, whose fields were redacted before. The line stays JSON."""
+        """Returns a log line without secrets. The line's fields must already be redacted. The line remains valid
+        JSON."""
         if self._told:
             line = self._told.sub(HIDDEN, line)
         for pattern in _BY_LOOK:
@@ -79,7 +80,8 @@ class Redactor:
         return without_patterns(line, HIDDEN)
 
     def value(self, value: object, name: str = "") -> object:
-        """A log field's value, redacted to any depth. Under a secret's name the whole value is hidden."""
+        """Returns a log field's value, redacted at every level. If the name is that of a secret, the complete value is
+        hidden."""
         if value is None or isinstance(value, bool | int | float):
             return value
         if _SECRET_NAME.search(name):
@@ -102,7 +104,7 @@ def _keep_beginning(found: re.Match[str]) -> str:
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    """The written forms of a secret: plain, in JSON, in a repr, in an address."""
+    """Returns the forms in which a secret may be written: plain, in JSON, in a repr, in an address."""
     return (
         secret,
         json.dumps(secret)[1:-1],

@@ -1,8 +1,9 @@
-"""The watcher that logs changes: failures as warnings, the ordinary course at debug.
+"""Sets up a coordinator's watchers: the log of changes, the metrics, and optional traces.
 
-Lines hold ids and never people's texts, not even as a reason: `swarm explain` shows reasons to their rightful readers.
+The log of changes records failures as warnings and ordinary changes at debug level. Lines contain ids and never
+people's texts, not even as a reason; `swarm explain` shows reasons to authorised readers.
 
-The watchers of a coordinator together, with the traces that are optional, and the watch on the event loop.
+This module also measures the delay of the event loop.
 
 The packages of the extra ``otel`` are imported only here and in `traces`, and only if traces are on.
 """
@@ -25,21 +26,21 @@ from swarm.domain.watchers import Changed, DatabaseCall, ToolCall, Watcher, Watc
 from swarm.telemetry.metrics import Metrics
 
 GRAVE: Final = {
-    "delivery.fail": "A delivery to Slack has failed for good.",
-    "inbox.bury": "A message is given up; redrive it once the cause is gone.",
-    "inbox.lose": "A run lost its message, which is due again.",
-    "notice.drop": "News for an agent is dropped.",
-    "task.bury": "A task is given up; redrive it once the cause is gone.",
-    "task.lose": "A run lost its task, which is due again.",
+    "delivery.fail": "A delivery to Slack has permanently failed.",
+    "inbox.bury": "A message was set aside after its last attempt; redrive it once the cause is fixed.",
+    "inbox.lose": "A run lost its message, which is now due again.",
+    "notice.drop": "A notice for an agent was dropped.",
+    "task.bury": "A task was set aside after its last attempt; redrive it once the cause is fixed.",
+    "task.lose": "A run lost its task, which is now due again.",
 }
-"""Changes for an operator's attention."""
+"""Changes that need an operator's attention."""
 
 NOTEWORTHY: Final = {
-    "agent.register": "An agent is registered.",
-    "agent.revoke": "An agent is removed.",
+    "agent.register": "An agent was registered.",
+    "agent.revoke": "An agent was removed.",
     "agent.rotate": "An agent has a new token.",
 }
-"""Rare changes, made by people."""
+"""Rare changes that people make."""
 
 _ALWAYS: Final = frozenset({*GRAVE, *NOTEWORTHY})
 
@@ -48,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Journal(Watcher):
-    """Logs changes after their commit."""
+    """A watcher that logs changes after their commit."""
 
     def database_called(self, call: DatabaseCall) -> None:
         everything = _names.isEnabledFor(logging.DEBUG)
@@ -79,17 +80,17 @@ if TYPE_CHECKING:
 
 TRACES_PATH: Final = "/v1/traces"
 TIMEOUT_SECONDS: Final = 3.0
-"""For one export; shutdown waits for the last one."""
+"""The time limit for one export. Shutdown waits for the last export."""
 
 EVERY_SECONDS: Final = 1.0
 """The interval between batches."""
 
 
 def open_traces(endpoint: str, *, version: str) -> Traces:
-    """Traces sent to an OTLP collector over HTTP, in batches, from a thread of their own.
+    """Returns traces that are sent to an OTLP collector over HTTP, in batches, by a separate thread.
 
-    ``endpoint`` is the collector's address; without a path the usual ``/v1/traces`` is added. Raises ConfigurationError
-    if the needed packages are not installed.
+    ``endpoint`` is the collector's address. If it has no path, the usual ``/v1/traces`` is added. Raises
+    ConfigurationError if the needed packages are not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -114,9 +115,9 @@ TICK_SECONDS: Final = 0.05
 
 
 async def watch_loop(learn: Callable[[float], None]) -> None:
-    """Sleep again and again, and pass each delay of the event loop in seconds to ``learn``. Runs until cancelled.
+    """Sleeps repeatedly, and passes each delay of the event loop in seconds to ``learn``. Runs until cancelled.
 
-    A stuck loop shows at the next wake-up; the timer itself is about a millisecond late.
+    A blocked loop is detected at the next wake-up. The timer itself is about a millisecond late.
     """
     while True:
         begun = time.perf_counter()
@@ -134,9 +135,10 @@ class Telemetry:
 
 @contextmanager
 def watching(*, version: str, database: str, traces_endpoint: str | None) -> Iterator[Telemetry]:
-    """Metrics and the journal, and traces if there is an endpoint for them. Remaining spans are sent at the end.
+    """Yields the metrics and the journal, and also traces if there is an endpoint for them. Remaining spans are sent at
+    the end.
 
-    ``database`` is its kind. Raises ConfigurationError if the packages for traces are missing.
+    ``database`` is the kind of database. Raises ConfigurationError if the packages for traces are missing.
     """
     metrics = Metrics(version=version, database=database)
     traces = open_traces(traces_endpoint, version=version) if traces_endpoint else None

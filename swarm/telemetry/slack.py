@@ -1,4 +1,4 @@
-"""Watched Slack traffic: incoming events, timed until they are stored, and each delivery attempt."""
+"""Reports Slack traffic to a watcher: incoming events, timed until they are stored, and each delivery attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 
 
 def watched_events(handle: Handle, watcher: Watcher) -> Handle:
-    """``handle``, with each event's result and time reported to ``watcher``."""
+    """Returns ``handle``, extended to report each event's result and time to ``watcher``."""
 
     async def watched(event: SlackEvent) -> None:
         begun = time.perf_counter()

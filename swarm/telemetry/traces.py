@@ -1,14 +1,14 @@
-"""Traces over OpenTelemetry: the way of a message, from Slack's event to the answer in Slack.
+"""OpenTelemetry traces, which follow a message from Slack's event to the answer in Slack.
 
-The trace of an inbox message has the message's own id (a UUID, without its dashes); the same holds for a task or a
-notice. So the trigger's id gives the trace, and processes need not pass on a context. The root span is the storing of
-the message; its claims, tool calls and deliveries are the children. Other messages under the same lease, and the
-message that a task was delegated from, have traces of their own, to which the claim links.
+The trace id of an inbox message is the message's own id (a UUID, without its dashes); the same applies to tasks and
+notices. The trace can therefore be found by the trigger's id, and processes need not pass on a context. The root span
+is the storing of the message; its claims, tool calls and deliveries are the children. Other messages under the same
+lease, and the message from which a task was delegated, have their own traces, to which the claim links.
 
-Spans are made after the fact, from watchers' calls; nothing waits for them. They hold ids, kinds and results, never
-people's texts.
+Spans are created after the fact, from watchers' calls; nothing waits for them. They contain ids, kinds and results,
+never people's texts.
 
-This module needs the packages of the extra ``otel``; `swarm.telemetry.setup` imports it if traces are on.
+This module needs the packages of the extra ``otel``; `swarm.telemetry.setup` imports it only if traces are on.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ Value = str | int | float
 
 
 class Traces(Watcher):
-    """Makes spans of watchers' calls for ``processor``."""
+    """A watcher that creates spans from its calls and passes them to ``processor``."""
 
     def __init__(self, processor: SpanProcessor, *, version: str) -> None:
         self._ids = _Ids()
         self._provider = TracerProvider(
-            sampler=ALWAYS_ON,  # processes would have to choose alike; a collector can choose whole traces
+            sampler=ALWAYS_ON,  # all processes would have to sample alike; a collector can sample complete traces
             resource=Resource.create({"service.name": "swarm", "service.version": version}),
             id_generator=self._ids,
             shutdown_on_exit=False,
@@ -67,7 +67,7 @@ class Traces(Watcher):
         self._tracer = self._provider.get_tracer("swarm", version)
 
     def close(self, patience_seconds: float = CLOSE_SECONDS) -> None:
-        """Send the remaining spans, waiting at most ``patience_seconds`` for the collector."""
+        """Sends the remaining spans, waiting at most ``patience_seconds`` for the collector."""
         closing = threading.Thread(target=self._provider.shutdown, name="swarm-traces-close", daemon=True)
         closing.start()
         closing.join(patience_seconds)
@@ -106,7 +106,7 @@ class Traces(Watcher):
         )
 
     def _begin(self, fact: Changed, seconds: float) -> None:
-        """The root of a trace, with ids derived from the subject's id."""
+        """Records the root span of a trace, with ids derived from the subject's id."""
         self._ids.next_root = context_of(fact.subject)
         attributes: dict[str, Value] = {"swarm.trigger_id": fact.subject}
         if fact.thread_id:
@@ -143,7 +143,7 @@ class Traces(Watcher):
         links: tuple[Link, ...] = (),
         error: str | None = None,
     ) -> None:
-        """A span in its subject's trace, or in a trace of its own."""
+        """Records a span in its subject's trace, or in a trace of its own."""
         parent = set_span_in_context(NonRecordingSpan(context_of(about)), Context()) if about else Context()
         also = {"swarm.trigger_id": about} if about else {}
         self._record(name, parent, seconds, {**attributes, **also}, kind=kind, links=links, error=error)
@@ -174,7 +174,7 @@ class Traces(Watcher):
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, except for a root with given ids."""
+    """A generator of random ids, except for a root span with given ids."""
 
     def __init__(self) -> None:
         self.next_root: SpanContext | None = None
@@ -187,7 +187,8 @@ class _Ids(RandomIdGenerator):
 
 
 def context_of(trigger_id: str) -> SpanContext:
-    """The root span of a trigger's trace: the trigger's id is the trace's, and its random half the span's."""
+    """Returns the root span of a trigger's trace. The trigger's id is the trace id, and its random half is the span
+    id."""
     number = _number(trigger_id)
     return SpanContext(
         trace_id=number,
@@ -200,12 +201,12 @@ def context_of(trigger_id: str) -> SpanContext:
 def _number(trigger_id: str) -> int:
     try:
         return uuid.UUID(trigger_id).int
-    except ValueError:  # an agent may name any id
+    except ValueError:  # an agent may pass any id
         return int.from_bytes(hashlib.sha256(trigger_id.encode("utf-8", "replace")).digest()[:16], "big")
 
 
 def _outcome(answer: Answer) -> tuple[str, str | None]:
-    """The kind of Slack's answer, and its error, if any."""
+    """Returns the kind of Slack's response, and its error, if any."""
     match answer:
         case DeliveryAccepted():
             return "accepted", None

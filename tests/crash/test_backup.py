@@ -82,5 +82,5 @@ async def test_a_person_is_forgotten_while_the_coordinator_runs_and_a_deleted_me
     assert files_with(f"sqlite:///{scene.stage.home / 'swarm.db'}", WORD) == []
     scene.stage.kill_coordinator()
     counted = await command(scene, "forget", "U0123456789", "--dry-run")
-    assert (counted.code, counted.out) == (0, "There is nothing of U0123456789.\n"), counted.err
+    assert (counted.code, counted.out) == (0, "No data of U0123456789 was found.\n"), counted.err
     await scene.stage.start_coordinator()

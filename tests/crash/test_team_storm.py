@@ -75,20 +75,20 @@ def test_a_message_that_failed_and_of_which_the_thread_was_told_is_fine() -> Non
         (lambda calls: calls[:2], {"messages without an end"}),
         (
             lambda calls: [*calls, _post("answer m1 in other words")],
-            {"messages with two ends", "answers that people see not once"},
+            {"messages with two ends", "answers that people do not see exactly once"},
         ),
         (
             lambda calls: [*calls, _post("answer m1")],
-            {"messages with two ends", "answers that people see not once", "texts posted twice"},
+            {"messages with two ends", "answers that people do not see exactly once", "texts posted twice"},
         ),
         (lambda calls: [*calls, _post("I am at it"), _post("I am at it")], {"texts posted twice"}),
         (
             lambda calls: [*calls[:2], _post("answer m1", thread=STRAY)],
-            {"messages without an end", "answers in no thread of theirs"},
+            {"messages without an end", "answers outside their own thread"},
         ),
         (lambda calls: calls[:-1], {"answered messages without exactly one ✅"}),
         (lambda calls: [*calls, calls[-1]], {"answered messages without exactly one ✅"}),
-        (lambda calls: [*calls[:2], _react(FOLLOW_UP, "x")], {"failures of which the thread was not told once"}),
+        (lambda calls: [*calls[:2], _react(FOLLOW_UP, "x")], {"failures not reported exactly once in their thread"}),
         (
             lambda calls: [*calls, _post(FAILED), _react(FOLLOW_UP, "x")],
             {"messages with two ends"},

@@ -87,7 +87,7 @@ async def test_a_router_refuses_what_no_tool_does_and_says_what_it_can_do(person
     assert all(f"`{tool}`" in answer for tool in ("add", "multiply", "divide"))
     assert "subtract" not in answer  # which the server has, and nobody has allowed
     _, failed = await says(person, "swarm#tools what is 6 divided by 0?")
-    assert "nothing can be divided by 0" in failed
+    assert "division by 0 is not possible" in failed
 
 
 @pytest.mark.req("AGENT-04", "TOOL-06")

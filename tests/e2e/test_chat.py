@@ -79,7 +79,7 @@ async def test_python_m_swarm_starts_the_slack_side_and_everything_else(processe
     )
     assert (slack.code, "SLACK_BOT_TOKEN" in slack.err) == (1, True)
     assert (manifest.code, "display_information" in manifest.out) == (0, True)
-    assert (nothing.code, "no terminal" in nothing.err) == (1, True)
+    assert (nothing.code, "not a terminal" in nothing.err) == (1, True)
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ async def test_work_goes_to_a_worker_which_hears_follow_ups_and_gives_the_thread
     aside = await twin.say("how far are you?", thread=ts)
     await twin.until(aside, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
     seen = await twin.until(ts, _is_answered, within_seconds=60)
-    assert any(answer.startswith("I am still at it") for answer in seen.answers)
+    assert any(answer.startswith("I am still working") for answer in seen.answers)
     (result,) = [answer for answer in seen.answers if "lines of Python" in answer]
     assert result.startswith(f"**{DEMO_LINES} lines of Python**")
     await twin.until(ts, lambda seen: "✅ **Count the lines of code**: done" in seen.answers)
@@ -118,8 +118,8 @@ async def test_a_long_report_goes_on_in_another_message(twin: TwinClient) -> Non
 async def test_a_run_that_fails_has_a_button_with_which_it_goes_well(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer fail")
     await twin.until(ts, lambda seen: "x" in seen.emoji)
-    await twin.press(ts, "I begin to answer", "swarm_retry_turn")
-    await twin.until(ts, lambda seen: any("This time it went well." in answer for answer in seen.answers))
+    await twin.press(ts, "I am beginning to answer", "swarm_retry_turn")
+    await twin.until(ts, lambda seen: any("This time it worked." in answer for answer in seen.answers))
     await twin.until(ts, lambda seen: set(seen.emoji) <= {STORED, ANSWERED} and ANSWERED in seen.emoji)
     assert "swarm_retry_turn" not in str(await twin.messages(thread_ts=ts))
 
@@ -148,7 +148,7 @@ async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_pl
     shown = str([call["args"] for call in await twin.calls(since=since) if "Stream" in call["method"]])
     assert all(card in shown for card in ("multiply", "search", "fetch_document"))
     await twin.say("what are you?", thread=ts)
-    await twin.until(ts, lambda seen: "no language model" in seen.answers[-1])
+    await twin.until(ts, lambda seen: "not a language model" in seen.answers[-1])
 
 
 async def _until_streams_may_begin(twin: TwinClient, count: int) -> None:

@@ -50,13 +50,13 @@ async def test_a_hangup_changes_who_gets_the_next_message_unless_there_is_a_mist
     assert trigger["inbox_messages"][0]["ts"] == first
     write(stage, "channel_defaults: {agent: other}")
     stage.coordinator.send(signal.SIGHUP)
-    await stage.coordinator.says(r"The settings were read again.*channel_defaults\.agent")
+    await stage.coordinator.says(r"The settings were reloaded.*channel_defaults\.agent")
     second = await person.say("@swarm two")
     (trigger,) = await other.poll(wait_seconds=30)
     assert trigger["inbox_messages"][0]["ts"] == second
     write(stage, "channels: {C123: {display: list}}")
     stage.coordinator.send(signal.SIGHUP)
-    await stage.coordinator.says(r"The settings stay as they are.*channels\.C123\.display is 'list'")
+    await stage.coordinator.says(r"The settings are unchanged.*channels\.C123\.display is 'list'")
     third = await person.say("@swarm three")
     (trigger,) = await other.poll(wait_seconds=30)
     assert trigger["inbox_messages"][0]["ts"] == third
@@ -73,7 +73,7 @@ async def test_the_command_says_what_came_of_it(stage: Stage) -> None:
         0,
         "changed: agents.default\n"
         "needs a restart: agents.offline_after_seconds\n"
-        "There is no agent 'nobody', which agents.default names; until there is, the default lead stands in.\n",
+        "There is no agent 'nobody', which agents.default names. Until the agent exists, the default lead answers.\n",
     )
     write(stage, "agents: {default: [nobody]}")
     code, said = await reload()

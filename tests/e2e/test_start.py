@@ -145,7 +145,7 @@ async def test_a_postgresql_that_is_not_migrated_stops_the_start_until_it_is(
         coordinator = processes.start(
             "coordinator", SWARM, "up", env={**env, "SLACK_API_BASE_URL": "http://127.0.0.1:1/"}
         )
-        await coordinator.says("Slack cannot be asked")  # which comes after the database
+        await coordinator.says("Our identity cannot be read")  # which comes after the database
         coordinator.kill()
 
 

@@ -165,7 +165,7 @@ def test_what_is_no_backup_or_a_damaged_one_is_refused(sqlite_url: str, file: Pa
             file.write_text("hello")
         case _:
             file.unlink()
-    with pytest.raises(ConfigurationError, match=r"monday\.tar (is no backup|cannot be read)"):
+    with pytest.raises(ConfigurationError, match=r"monday\.tar (is not a backup|cannot be read)"):
         put_back(sqlite_url, file)
 
 

@@ -159,8 +159,8 @@ async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
     doubts = (await operator.reloader.reload()).doubts
     assert doubts == (
         "The channel C222 names no agent; the default lead answers.",
-        "There is no agent 'nobody', which agents.default names; until there is, the default lead stands in.",
-        "There is no agent 'ghost', which channels.C111.agent names; until there is, the default lead stands in.",
+        "There is no agent 'nobody', which agents.default names. Until the agent exists, the default lead answers.",
+        "There is no agent 'ghost', which channels.C111.agent names. Until the agent exists, the default lead answers.",
     )
 
 

@@ -261,7 +261,7 @@ MISTAKES = {
     ),
     "a name twice": (
         "agents: {remote: {sre: {url: 'http://a'}, helper: {url: 'http://a', agent_ids: {sre: b}}}}",
-        ("agents", "'sre' is there twice"),
+        ("agents", "'sre' is used twice"),
     ),
     "a worker of several as the default": (
         "agents: {default: sre, remote: {helper: {url: 'http://a', role: worker, agent_ids: {sre: b}}}}",
@@ -434,7 +434,7 @@ def test_a_clock_set_by_a_test_is_ahead_by_what_its_file_says(
     assert settings.test_clock == file
     for name, value in vars(clock.ClockOffset()).items():  # and afterwards as it was
         monkeypatch.setattr(clock.offset, name, value)
-    with pytest.raises(ConfigurationError, match="no number of seconds"):
+    with pytest.raises(ConfigurationError, match="does not contain a number of seconds"):
         process.follow_test_clock(file)
     file.write_text("3600\n")
     process.follow_test_clock(file)

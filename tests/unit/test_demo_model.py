@@ -124,14 +124,14 @@ def test_several_results_and_failed_ones_are_told_each() -> None:
     tools = [Tool(name=name, description="", parameters=TWO, call=never) for name in ("multiply", "divide", "weather")]
     told = [
         ToolAnswer(text="42"),
-        ToolAnswer(text="nothing can be divided by 0", failed=True),
+        ToolAnswer(text="division by 0 is not possible", failed=True),
         ToolAnswer(text="sunny"),
     ]
     made = [RouterCall(id="1", tool=tool, arguments={"a": 6, "b": 7}) for tool in tools[:2]]
     made.append(RouterCall(id="3", tool=tools[2], arguments={}))
     sent = f"go\n\n{fenced(router_rules.RESULTS, router.for_model(list(zip(made, told, strict=True))))}"
     assert reply(Asked(messages=(Said(role="user", text=sent),))) == Text(
-        text="6 times 7 is **42**.\n`divide` did not work: nothing can be divided by 0\nThe result is **sunny**."
+        text="6 times 7 is **42**.\n`divide` did not work: division by 0 is not possible\nThe result is **sunny**."
     )
 
 
@@ -179,12 +179,12 @@ def test_a_summary_keeps_what_was_told_also_over_a_second_one() -> None:
 @pytest.mark.parametrize("asked", ["what are you?", "are you a real model?", "which model is this?"])
 def test_asked_what_it_is_it_says_that_it_is_no_model(asked: str) -> None:
     assert text(asked) == WHAT_I_AM
-    assert "no language model" in WHAT_I_AM
+    assert "not a language model" in WHAT_I_AM
 
 
 def test_what_it_does_not_understand_it_says_with_what_it_can_do_with_these_tools() -> None:
     everything = text("flabbergast")
-    assert "no language model" in everything
+    assert "not a language model" in everything
     assert all(word in everything for word in ("joke", "remember", "calculate", "look things up", "git status"))
     nothing = said("flabbergast", tools={})
     assert isinstance(nothing, Text)

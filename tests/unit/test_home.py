@@ -51,7 +51,7 @@ def test_a_folder_that_everybody_shares_is_no_home(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)
-    with pytest.raises(ConfigurationError, match=r"home \(SWARM_HOME\).*everybody shares"):
+    with pytest.raises(ConfigurationError, match=r"home \(SWARM_HOME\).*everyone shares"):
         home.prepare(Settings(home=folder))
     assert mode(folder) == 0o1777
 
@@ -67,4 +67,4 @@ def test_a_home_of_somebody_else_that_is_open_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(Path, "chmod", refused)
     with pytest.raises(ConfigurationError, match="not permitted") as raised:
         home.prepare(Settings(home=folder))
-    assert "folder of your own" in str(raised.value.hint)
+    assert "your own folder" in str(raised.value.hint)

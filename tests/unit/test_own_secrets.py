@@ -64,7 +64,7 @@ def test_a_kept_operator_token_that_is_too_short_stops_the_start(read: Read, tmp
         with pytest.raises(ConfigurationError) as raised:
             use(read())
         assert raised.value.message.startswith(f"The operator token in {path} is not safe: at least 16 characters")
-        assert raised.value.hint == "Delete the file, and `swarm up` makes a new one."
+        assert raised.value.hint == "Delete the file; `swarm up` then creates a new token."
     preflight.check(read(SWARM_OPERATOR_TOKEN=GOOD))
     path.unlink()
     preflight.check(read())
@@ -74,6 +74,6 @@ def test_a_kept_operator_token_that_is_too_short_stops_the_start(read: Read, tmp
 @pytest.mark.req("SEC-05")
 @pytest.mark.parametrize("key", ["bot_token", "app_token", "signing_secret"])
 def test_of_slacks_own_secrets_nothing_is_expected_but_that_they_are_there(read: Read, key: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"slack\.{key} \(SLACK_\w+\): this is empty"):
+    with pytest.raises(ConfigurationError, match=rf"slack\.{key} \(SLACK_\w+\): the value is empty"):
         read(**{f"SLACK_{key.upper()}": " "})
     read(**{f"SLACK_{key.upper()}": "z"})

@@ -36,7 +36,7 @@ def read(tmp_path: Path) -> Read:
         ("SWARM_TOKEN", "is SWARM_AGENT_TOKEN meant?"),
         ("SLACK_INTEGRATION_BOT_TOKEN", "is SLACK_BOT_TOKEN meant?"),
         ("SWARM_ZZZZZZZZZZZZZZZZ", "there is no such setting"),
-        ("SLACK_INTEGRATION_BOT_CONFIG", "not supported yet; channels go to swarm.yaml"),
+        ("SLACK_INTEGRATION_BOT_CONFIG", "not supported yet; configure channels in swarm.yaml"),
         ("SLACK_INTEGRATION_BOT_CONFIG", "docs/configuration.md"),
     ],
 )
@@ -44,7 +44,7 @@ def test_a_variable_that_nothing_reads_stops_the_start_and_says_what_to_do(read:
     with pytest.raises(ConfigurationError) as raised:
         read(**{name: "hush-hush"})
     said = f"{raised.value.message} {raised.value.hint}"
-    assert f"{name} (in the environment) is read by nothing: " in said
+    assert f"{name} (in the environment) is never read: " in said
     assert says in said
     assert "unset it" in said
     assert "hush" not in said
@@ -59,7 +59,7 @@ def test_a_variable_of_a_file_is_named_with_the_file(read: Read, tmp_path: Path,
     with pytest.raises(ConfigurationError) as raised:
         read()
     assert f"SWARM_HOME_FOLDER (in {path})" in raised.value.message
-    assert f"SWARM_DOCUMENT (in {path}) is read by nothing: is SWARM_DOCUMENTS meant?" in raised.value.message
+    assert f"SWARM_DOCUMENT (in {path}) is never read: is SWARM_DOCUMENTS meant?" in raised.value.message
     assert "SWARM_EMPTY" not in raised.value.message
     assert "OTHER" not in raised.value.message
 

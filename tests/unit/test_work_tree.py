@@ -156,8 +156,8 @@ REFUSED: dict[str, tuple[Callable[[Machine], None], str | None, tuple[str, ...]]
     "a file": (_file, "{root}/trees/file", ("is not a folder",)),
     "below a file": (_file, "{root}/trees/file/below", ("Not a directory",)),
     "of somebody who does not exist": (_nothing, "~nobody-of-that-name/x", ("home directory",)),
-    "the machine": (_nothing, "/", ("which is the whole machine",)),
-    "the machine by dots": (_nothing, "{root}/../../../../../../../../../..", ("which is the whole machine",)),
+    "the machine": (_nothing, "/", ("which is the complete machine",)),
+    "the machine by dots": (_nothing, "{root}/../../../../../../../../../..", ("which is the complete machine",)),
     "the home folder": (
         _nothing,
         "~",

@@ -1,6 +1,6 @@
 """First light: agents, threads and their transcripts, inbox, leases, notices, deliveries, history.
 
-Moments are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ TABLES = (
     "deliveries",
     "history",
 )
-"""In the order of their references."""
+"""The tables, ordered so that referenced tables come first."""
 
-SERIAL = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only an INTEGER PRIMARY KEY
+SERIAL = BigInteger().with_variant(Integer, "sqlite")  # SQLite generates ids only for an INTEGER PRIMARY KEY
 
 
 def upgrade() -> None:
@@ -65,7 +65,7 @@ def downgrade() -> None:
 
 
 def _where(condition: str) -> dict[str, TextClause]:
-    """A partial index, on both engines."""
+    """The condition of a partial index, for both engines."""
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 

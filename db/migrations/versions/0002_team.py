@@ -1,6 +1,6 @@
-"""The team: tasks and what they depend on, messages between agents, elections; queues and leases of tasks.
+"""The team: tasks and their dependencies, messages between agents, elections, and queues and leases of tasks.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Work that is under way cannot be written in the older form; restore a backup instead.")
+    raise NotImplementedError("Current work cannot be converted to the older schema; restore a backup instead.")
 
 
 def _create_tasks() -> None:
@@ -214,7 +214,8 @@ def _create_early_messages() -> None:
 
 
 def _replace_inbox_heads() -> None:
-    """Heads can be told from the messages, so the table is made anew instead of changed."""
+    """Replaces the table of heads. Heads can be derived from the messages, so the table is recreated instead of
+    changed."""
     op.drop_table("inbox_heads")
     op.create_table(
         "inbox_heads",
@@ -248,7 +249,7 @@ def _change(
     drop: Mapping[str, str] | None = None,
     add: Mapping[str, str] | None = None,
 ) -> None:
-    """New columns (``refer``: those that refer to the ids of a table), and CHECKs by name in place of others."""
+    """Adds columns, and replaces CHECKs by name. ``refer`` has the columns that refer to the ids of a table."""
     if op.get_bind().dialect.name == "sqlite":
         _rebuild(table, refer, columns, drop or {}, add or {})
         return
@@ -265,7 +266,8 @@ def _change(
 def _rebuild(
     table: str, refer: Mapping[str, str], columns: Iterable[str], drop: Mapping[str, str], add: Mapping[str, str]
 ) -> None:
-    """SQLite changes a table by replacing it; from its own text, since Alembic's batches lose CHECKs and indexes."""
+    """Replaces a table, which is how SQLite changes one. The new definition is derived from the table's own text, since
+    Alembic's batches lose CHECKs and indexes."""
     connection = op.get_bind()
     schema = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name = '{}' AND type = '{}'"
     (definition,) = connection.exec_driver_sql(schema.format(table, "table")).scalars()
@@ -283,7 +285,7 @@ def _rebuild(
     body = f"{head}{new_columns}{', '.join([f'{first}{constraints}', *new_constraints])})"
     connection.exec_driver_sql(body.replace(f"CREATE TABLE {table}", f"CREATE TABLE {table}_new", 1))
     kept = ", ".join(names)
-    connection.exec_driver_sql(f"INSERT INTO {table}_new ({kept}) SELECT {kept} FROM {table}")  # noqa: S608 - names of ours
+    connection.exec_driver_sql(f"INSERT INTO {table}_new ({kept}) SELECT {kept} FROM {table}")  # noqa: S608 - our names
     connection.exec_driver_sql(f"DROP TABLE {table}")
     connection.exec_driver_sql(f"ALTER TABLE {table}_new RENAME TO {table}")
     for index in indexes:

@@ -1,6 +1,6 @@
-"""Live answers: runs of streaming agents with their messages, what they ask, and what people think of them.
+"""Live answers: runs of streaming agents with their messages, their questions, and people's feedback.
 
-Moments are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Answers that are under way cannot be written in the older form; restore a backup.")
+    raise NotImplementedError("Current answers cannot be converted to the older schema; restore a backup.")
 
 
 def _create_turns() -> None:
@@ -167,7 +167,7 @@ def _of_turn(table: str) -> ForeignKeyConstraint:
 
 
 def _add_reach() -> None:
-    """Every agent that there is polls."""
+    """Adds the column ``reach``. All existing agents poll."""
     if op.get_bind().dialect.name == "sqlite":
         _rebuild_agents()
         return
@@ -176,7 +176,8 @@ def _add_reach() -> None:
 
 
 def _rebuild_agents() -> None:
-    """SQLite adds a CHECK to a table by replacing it; from its own text, since Alembic's batches lose CHECKs."""
+    """Replaces the table, which is how SQLite adds a CHECK. The new definition is derived from the table's own text,
+    since Alembic's batches lose CHECKs."""
     connection = op.get_bind()
     schema = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name = 'agents' AND type = '{}'"
     (definition,) = connection.exec_driver_sql(schema.format("table")).scalars()
@@ -188,7 +189,7 @@ def _rebuild_agents() -> None:
     check = f"CONSTRAINT ck_agents_reach CHECK ({REACHES})"
     body = f"{columns}{reach}{first}{constraints}, {check})"
     connection.exec_driver_sql(body.replace("CREATE TABLE agents", "CREATE TABLE agents_new", 1))
-    connection.exec_driver_sql(f"INSERT INTO agents_new ({kept}) SELECT {kept} FROM agents")  # noqa: S608 - names of ours
+    connection.exec_driver_sql(f"INSERT INTO agents_new ({kept}) SELECT {kept} FROM agents")  # noqa: S608 - our names
     connection.exec_driver_sql("DROP TABLE agents")
     connection.exec_driver_sql("ALTER TABLE agents_new RENAME TO agents")
     for index in indexes:

@@ -1,6 +1,6 @@
-"""Built-in agents: what they remember of conversations, and what their runs have used.
+"""Built-in agents: their sessions, and the usage of their runs.
 
-Moments are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("What agents remember cannot be written in the older form; restore a backup.")
+    raise NotImplementedError("Agents' sessions cannot be converted to the older schema; restore a backup.")
 
 
 def _create_sessions() -> None:

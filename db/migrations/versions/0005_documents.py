@@ -1,6 +1,6 @@
-"""Documents that agents can search: files in pieces, and a full-text index over these.
+"""Documents that agents can search: files split into pieces, and a full-text index of the pieces.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions know no documents; restore a backup.")
+    raise NotImplementedError("Older versions do not support documents; restore a backup.")
 
 
 def _create_documents() -> None:

@@ -1,6 +1,6 @@
-"""Sessions of built-in agents keep all attempts at a message; summaries of sessions are runs of their own.
+"""Sessions of built-in agents keep all attempts at a message; summaries of sessions are separate runs.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("session_messages", Column("replaced_at", BigInteger))
-    # As text, for Alembic leaves out the CHECK of a column that it adds. Every run that there is was an answer.
+    # Written as text, since Alembic omits the CHECK of a column that it adds. All existing runs are answers.
     op.execute(
         "ALTER TABLE model_runs ADD COLUMN purpose TEXT DEFAULT 'answer' NOT NULL "
         "CONSTRAINT ck_model_runs_purpose CHECK (purpose IN ('answer', 'summary'))"
@@ -24,4 +24,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would tell what was replaced; restore a backup.")
+    raise NotImplementedError("Older versions would show replaced attempts; restore a backup.")

@@ -1,6 +1,6 @@
-"""Conversations with built-in agents have one run at a time over all coordinator processes.
+"""Conversations with built-in agents have one run at a time across all coordinator processes.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations

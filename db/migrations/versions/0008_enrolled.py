@@ -1,6 +1,6 @@
-"""Agents say whether an enrolment key registered them; tokens that ended are found by when they did.
+"""Agents record whether an enrolment key registered them; ended tokens are indexed by their end.
 
-Of workers that are there already nobody knows who registered them, so they count as enrolled.
+It is not known how existing workers were registered, so they count as enrolled.
 """
 
 from __future__ import annotations

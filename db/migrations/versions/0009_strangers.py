@@ -1,6 +1,6 @@
-"""Who people are and how much they say; messages are marked with their author's standing; posts for one person.
+"""People and their message counts; messages are marked with their author's standing; posts for one person.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _STANDINGS = "('member', 'guest', 'external', 'unverified', 'not_allowed')"
 
 
 def upgrade() -> None:
-    # As text, for Alembic leaves out the CHECK of a column that it adds. Nobody has verified who wrote what is there.
+    # Written as text, since Alembic omits the CHECK of a column that it adds. The authors of existing messages have not
+    # been verified.
     op.execute(
         "ALTER TABLE thread_messages ADD COLUMN standing TEXT DEFAULT 'unverified' NOT NULL "
         f"CONSTRAINT ck_thread_messages_standing CHECK (standing IN {_STANDINGS})"
@@ -48,4 +49,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would show everybody what is meant for one person; restore a backup.")
+    raise NotImplementedError(
+        "Older versions would show everyone posts that are meant for one person; restore a backup."
+    )

@@ -1,6 +1,6 @@
-"""What is deleted in Slack is found in what sessions remember; people who are forgotten stay so.
+"""Messages deleted in Slack can be found in sessions; forgotten people stay forgotten.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+Times are microseconds since 1970 UTC; `swarm/store/tables` describes each column.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def upgrade() -> None:
 
 
 def _name_sources(connection: Connection) -> None:
-    """A run remembers the messages that it answered in their order, and the task that it worked on as the last one."""
+    """Records the sources of each run: the messages that it answered in order, followed by the task that it worked
+    on."""
     turns = connection.execute(text("SELECT run_id, entry_ids, task_id FROM turns"))
     answered = {run: [task] if task else json.loads(entries) for run, entries, task in turns}
     asked = connection.execute(
@@ -60,4 +61,4 @@ def _name_sources(connection: Connection) -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would store again what was erased; restore a backup.")
+    raise NotImplementedError("Older versions would store erased data again; restore a backup.")

@@ -1,4 +1,4 @@
-"""Reactions say whether they show that a message was stored or how it ended: end marks are sent first."""
+"""Reactions record whether they show that a message was stored or how it ended; end marks are sent first."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # As text, for Alembic leaves out the CHECK of a column that it adds.
+    # Written as text, since Alembic omits the CHECK of a column that it adds.
     op.execute(
         "ALTER TABLE deliveries ADD COLUMN mark TEXT CONSTRAINT ck_deliveries_mark CHECK (mark IN ('stored', 'end'))"
     )
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions do not know what reactions stand for; restore a backup.")
+    raise NotImplementedError("Older versions do not know the meaning of reactions; restore a backup.")

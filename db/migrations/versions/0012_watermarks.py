@@ -1,6 +1,7 @@
-"""How far events are known to have come: what was said later and was not routed is read from Slack after a gap.
+"""Watermarks record the time up to which events are known to have arrived. Later messages that were not routed are read
+from Slack after a gap.
 
-What threads hold already was taken in, so it lies below their watermarks.
+All messages that are already stored in threads have been processed, so they are below the watermarks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages of answers that are not closed are looked for among all that ever were."""
+"""An index for messages of answers that are not closed, which would otherwise be searched for among all messages."""
 
 from __future__ import annotations
 

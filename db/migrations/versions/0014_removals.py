@@ -1,4 +1,4 @@
-"""Deliveries that take something away: the end mark of a message that is run again, or the Retry button."""
+"""Deliveries that remove something: the end mark of a message that is run again, or the Retry button."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("Older versions would give the reactions that are to be taken away; restore a backup.")
+    raise NotImplementedError("Older versions would add the reactions that should be removed; restore a backup.")

@@ -1,8 +1,8 @@
-"""Tables and columns have the words of `docs/glossary.md`: runs, conversation locks, queue heads, model usage.
+"""Tables and columns use the terms of `docs/glossary.md`: runs, conversation locks, queue heads, model usage.
 
 Only names change. On PostgreSQL each renamed table is locked until the end of the transaction, for milliseconds, and no
-row is read. On SQLite no row is copied; renamed indexes are made anew. Coordinators of an older version do not know
-these names and must be stopped before.
+row is read. On SQLite no row is copied, and renamed indexes are recreated. Coordinators of an older version do not know
+these names and must be stopped first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLES = {
     "inbox_heads": "queue_heads",
     "model_runs": "model_usage",
 }
-# A run's own id is `run_id` in other tables; the id of AG-UI, which had that name, is `agui_run_id`.
+# Other tables refer to a run by `run_id`; the AG-UI id, which had that name, becomes `agui_run_id`.
 COLUMNS = (
     ("turns", "run_id", "agui_run_id"),
     ("turns", "entry_ids", "inbox_message_ids"),
@@ -44,7 +44,7 @@ COLUMNS = (
     ("inbox_messages", "held_by", "delay_reason"),
     ("threads", "told_queued_at", "queued_notice_at"),
 )
-# The parts of the names of constraints and indexes that change, and whole names.
+# The parts of constraint and index names that change, and complete names.
 PARTS = {
     **TABLES,
     "turn_id": "run_id",
@@ -92,7 +92,7 @@ def _on_postgresql(connection: Connection, tables: set[str], renamed: Callable[[
     found = connection.execute(constraints, {"tables": list(tables)}).all()
     others = set(connection.execute(indexes, {"tables": list(tables)}).scalars()) - {name for _, name in found}
     for table, name in found:
-        if renamed(name) != name:  # the index of a key is renamed with it
+        if renamed(name) != name:  # the index of a key is renamed with the key
             op.execute(f"ALTER TABLE {table} RENAME CONSTRAINT {name} TO {renamed(name)}")
     for name in others:
         if renamed(name) != name:
@@ -100,11 +100,11 @@ def _on_postgresql(connection: Connection, tables: set[str], renamed: Callable[[
 
 
 def _on_sqlite(connection: Connection, tables: set[str], renamed: Callable[[str], str]) -> None:
-    """SQLite has no statement that renames a constraint; its documentation names the edit of the schema's own text as
-    safe for changes that leave the stored rows alone.
+    """Renames constraints on SQLite, which has no statement for this. According to its documentation, editing the text
+    of the schema is safe for changes that do not affect stored rows.
 
-    A SQLite in defensive mode, as on macOS, refuses the edit; the
-    constraints then keep their names, which nothing reads.
+    SQLite in defensive mode, as on macOS, refuses the edit. The constraints then keep their old names, which are never
+    read.
     """
     schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
     entries = [entry for entry in connection.exec_driver_sql(schema).all() if entry.tbl_name in tables]
@@ -122,5 +122,6 @@ def _on_sqlite(connection: Connection, tables: set[str], renamed: Callable[[str]
                     text("UPDATE sqlite_schema SET sql = :sql WHERE type = 'table' AND name = :name"),
                     {"sql": changed, "name": name},
                 )
-        connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")  # every connection reads the schema again
+        # A new version makes every connection read the schema again.
+        connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
     connection.exec_driver_sql("PRAGMA writable_schema = OFF")

@@ -1,4 +1,5 @@
-"""Documents are replaced by one transaction: no readings that are loading or outdated. All files are read again."""
+"""Documents are replaced in one transaction, so there are no more readings that are loading or outdated. All files are
+read again."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def upgrade() -> None:
         batch.drop_column("status")
         batch.drop_column("created_at")
         batch.create_unique_constraint(op.f("uq_documents_path"), ["path"])
-    # Pieces are shorter now. Until a file has been read again, its old ones are found.
+    # Pieces are now shorter. Until a file has been read again, searches find its old pieces.
     op.execute("UPDATE documents SET modified_ns = 0, digest = ''")
 
 

@@ -1,9 +1,10 @@
-"""A conversation at a terminal: question, growing answer, next question. Lines with a slash are commands.
+"""The chat in the terminal: its input, agent, display and log.
 
-The chat from its beginning to its end: its input, its agent, its display, and its log.
+A conversation alternates between a question and an answer that appears as it is written. A line that begins with a
+slash is a command.
 
-With a question on the command line, or without a terminal, there is one answer and no conversation. The log goes to a
-file meanwhile, so that log lines do not disturb the screen.
+With a question on the command line, or without a terminal, the chat prints one answer and ends. During a chat the log
+goes to a file, so that log lines do not disturb the screen.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ from swarm.telemetry import log
 _QUIT: Final = "/quit"
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "/help": "what can be done here",
+    "/help": "show the commands",
     "/new": "begin a new session",
-    "/sessions": "the sessions there are",
-    "/resume": "go on with another one: /resume, /resume 2, /resume ID",
-    "/history": "what was said in this session",
-    "/usage": "what this session has used",
-    _QUIT: "leave; so does Ctrl-D",
+    "/sessions": "list the sessions",
+    "/resume": "continue another session: /resume, /resume 2, /resume ID",
+    "/history": "show the messages of this session",
+    "/usage": "show the usage of this session",
+    _QUIT: "leave, like Ctrl-D",
 }
 
 _KEYS: Final = (
@@ -63,18 +64,19 @@ _QUESTION_CHARACTERS: Final = 60
 
 @dataclass(kw_only=True, slots=True)
 class Conversation:
-    """One person, one agent, one session at a time. The terminal keeps back input meanwhile (`keys.kept_back`)."""
+    """A conversation between one person and one agent, with one session at a time. Input typed during an answer is held
+    back (`keys.kept_back`)."""
 
     chat: Chat
     line: Line
     console: Console
     interrupts: Interrupts
-    _used: set[str] = field(default_factory=set)  # the sessions with input in this chat
-    _listed: Sequence[ListedSession] = ()  # in the numbering of `/sessions`
+    _used: set[str] = field(default_factory=set)  # the sessions that received input in this chat
+    _listed: Sequence[ListedSession] = ()  # in the order numbered by `/sessions`
 
     async def run(self) -> None:
-        """Converse until the person leaves. Errors are shown, and the conversation goes on."""
-        self._note(f"{self.chat.agent} ({self.chat.where}). /help tells what can be done here.")
+        """Converses until the person leaves. Errors are shown, and the conversation continues."""
+        self._note(f"{self.chat.agent} ({self.chat.where}). /help lists the commands.")
         if self.chat.is_resumed:
             await self._show_messages(is_whole=False)
         with self.interrupts.passed_over():
@@ -82,10 +84,10 @@ class Conversation:
                 if text:
                     await self._respond(text)
         if self.chat.session_id in self._used or self.chat.is_resumed:
-            self._note(f"To go on with this session: swarm chat --resume {self.chat.session_id}")
+            self._note(f"To continue this session: swarm chat --resume {self.chat.session_id}")
 
     async def _next(self) -> str | None:
-        """The next input; None when the person leaves."""
+        """Returns the next input; None when the person leaves."""
         was_warned = False
         while True:
             try:
@@ -96,7 +98,7 @@ class Conversation:
                 if was_warned:
                     return None
                 was_warned = True
-                self._note("Ctrl-C once more leaves; so does Ctrl-D.")
+                self._note("Press Ctrl-C again or Ctrl-D to leave.")
             else:
                 return None if text == _QUIT else text
 
@@ -111,7 +113,7 @@ class Conversation:
                 self._note("⏹ stopped\n")
 
     async def _do(self, text: str) -> bool:
-        """Run a command, or ask the agent. Always true."""
+        """Runs a command or asks the agent. Always returns True."""
         name, _, argument = text.partition(" ")
         commands: Mapping[str, Callable[[str], Awaitable[None]]] = {
             "/help": self._help,
@@ -124,7 +126,7 @@ class Conversation:
         if name in commands:
             await commands[name](argument.strip())
         elif _COMMAND.fullmatch(name):
-            self._note(f"There is no {name}. /help lists what there is.")
+            self._note(f"There is no command {name}. /help lists the commands.")
         else:
             await self._ask(text)
         return True
@@ -160,7 +162,7 @@ class Conversation:
             used_at = datetime.fromtimestamp(session.updated_at / SECOND).astimezone().strftime("%Y-%m-%d %H:%M")
             table.add_row(f"{number}{here}", used_at, Text(in_short(session.question)), session.id)
         self.console.print(table)
-        self._note("/resume NUMBER goes on with one.")
+        self._note("/resume NUMBER continues a session.")
 
     async def _resume(self, which: str) -> None:
         session = await self._found(which)
@@ -181,13 +183,13 @@ class Conversation:
 
     async def _history(self, _: str) -> None:
         if not await self._show_messages(is_whole=True):
-            self._note("Nothing was said yet.")
+            self._note("There are no messages yet.")
 
     async def _usage(self, _: str) -> None:
         self._note(in_figures(*await self.chat.archive.usage(self.chat.agent, self.chat.session_id)))
 
     async def _show_messages(self, *, is_whole: bool) -> bool:
-        """Show the session, or else the last question and its answer. Returns whether there are messages."""
+        """Shows the complete session, or only the last question and its answer. Returns whether there are messages."""
         messages = await self.chat.archive.messages(self.chat.agent, self.chat.session_id)
         questions = [at for at, message in enumerate(messages) if message.role is MessageRole.USER]
         if len(questions) > 1 and not is_whole:
@@ -210,7 +212,7 @@ class Conversation:
 
 
 def in_figures(runs: int, used: ModelUsage) -> str:
-    """The usage of runs, as a sentence."""
+    """Returns the usage of runs as a sentence."""
     if not runs:
         return "Nothing was used yet."
     cost = used.cost_microdollars
@@ -222,14 +224,14 @@ def in_figures(runs: int, used: ModelUsage) -> str:
 
 
 def in_short(question: str) -> str:
-    """The beginning of a question, in one line."""
+    """Returns the beginning of a question on one line."""
     line = " ".join(for_terminal(question.replace("\n", " ")).split())
     return line if len(line) <= _QUESTION_CHARACTERS else line[: _QUESTION_CHARACTERS - 1] + "…"
 
 
 LOG_FILE: Final = "chat.log"
 LOG_BYTES: Final = 1_000_000
-"""A longer file is begun anew."""
+"""A longer log file is replaced by a new one."""
 
 _STOPPED: Final = 130
 """The exit code after Ctrl-C."""
@@ -238,7 +240,8 @@ _log = structlog.get_logger(__name__)
 
 
 async def once(chat: Chat, question: str, console: Console, interrupts: Interrupts) -> int:
-    """Ask, and print the answer on standard output; errors go to standard error. Returns the exit code."""
+    """Asks one question and prints the answer on standard output; errors go to standard error. Returns the exit
+    code."""
     plain = PlainText(sys.stdout, sys.stderr if sys.stderr.isatty() else None)
     display = display_for(console, plain)
     end = await interrupts.stoppable(answered(chat.client, question, chat.session_id, display))
@@ -248,8 +251,8 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
     if problem:
         _note(f"swarm: {problem}")
     elif sys.stderr.isatty():
-        _note(f"\nTo go on with this session: swarm chat --resume {chat.session_id}")
-    if chat.compacted:  # the answer is there, and no other process would summarise the session; Ctrl-C skips this
+        _note(f"\nTo continue this session: swarm chat --resume {chat.session_id}")
+    if chat.compacted:  # the answer is complete, and no other process would summarise the session; Ctrl-C skips this
         await interrupts.stoppable(chat.compacted())
     return 1 if problem else 0
 
@@ -259,20 +262,20 @@ def _note(text: str) -> None:
 
 
 def main(settings: Settings, arguments: ChatArguments, *, verbose: bool) -> int:
-    """Run a chat. Returns the exit code. Raises SwarmError for errors that people can fix."""
-    os.umask(0o077)  # files written from now on hold people's messages
+    """Runs a chat. Returns the exit code. Raises SwarmError for errors that the user can fix."""
+    os.umask(0o077)  # files written from now on contain people's messages
     question = _question(arguments.question)
     if not question and not _is_at_terminal():
         raise Invalid(
-            "Nothing is asked, and this is no terminal to talk at.",
+            "There is no question, and standard input is not a terminal.",
             hint='Ask one question: swarm chat "…", or: … | swarm chat',
         )
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a character the terminal lacks becomes "?"
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # unknown characters become "?"
     with quiet(settings, verbose=verbose) as where:
         try:
             return asyncio.run(_talk(settings, arguments, question))
-        except asyncio.CancelledError:  # by a signal
+        except asyncio.CancelledError:  # ended by a signal
             return _STOPPED
         except BrokenPipeError:  # the reader of the answer has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -290,7 +293,7 @@ async def _talk(settings: Settings, arguments: ChatArguments, question: str) -> 
     is_talk = not question
     with interrupts.handled():
         async with AsyncExitStack() as stack:
-            if is_talk:  # from here to the end: between two modes the terminal would turn an Enter into a new line
+            if is_talk:  # held until the end: while switching modes, the terminal would turn Enter into a new line
                 stack.enter_context(kept_back(sys.stdin.fileno()))
             with _waking_up(console, is_talk=is_talk):
                 chat = await stack.enter_async_context(opened(settings, arguments, checks_model=is_talk))
@@ -303,24 +306,24 @@ async def _talk(settings: Settings, arguments: ChatArguments, question: str) -> 
 
 @contextmanager
 def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
-    """Show a waiting person that the chat is loading, and let them type ahead."""
+    """Shows that the chat is loading, and lets the person type ahead."""
     with ExitStack() as stack:
         if is_talk:
             stack.enter_context(interruptible(sys.stdin.fileno()))
         if console.is_terminal:
             note = Text("waking up …", "dim")
-            stack.enter_context(console.status(note, refresh_per_second=4))  # loading needs the time more
+            stack.enter_context(console.status(note, refresh_per_second=4))  # loading has priority
         yield
 
 
 def _question(argument: str) -> str:
-    """The question of the arguments, with piped text, which may be its subject."""
+    """Returns the question from the arguments, together with piped text, which may be its subject."""
     piped = "" if not _is_piped() else sys.stdin.buffer.read().decode(errors="replace").strip()
     return "\n\n".join(part for part in (argument, piped) if part)
 
 
 def _is_piped() -> bool:
-    """Whether standard input is a pipe or a file, and so meant to be read."""
+    """Whether standard input is a pipe or a file, which means that it should be read."""
     if sys.stdin is None or sys.stdin.closed:
         return False
     mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -333,7 +336,8 @@ def _is_at_terminal() -> bool:
 
 @contextmanager
 def quiet(settings: Settings, *, verbose: bool) -> Iterator[str]:
-    """Send warnings to a file in the home folder; with ``verbose`` all lines to standard error. Yields the place."""
+    """Sends warnings to a file in the home folder, or with ``verbose`` all lines to standard error. Yields the
+    destination."""
     if verbose:
         log.configure(settings.log.level, as_json=False, secrets=secrets(settings), stream=cast(TextIO, _Now()))
         yield "standard error"
@@ -350,11 +354,11 @@ def quiet(settings: Settings, *, verbose: bool) -> Iterator[str]:
         try:
             yield str(path)
         finally:
-            log.configure("warning", secrets=secrets(settings))  # later lines are not lost
+            log.configure("warning", secrets=secrets(settings))  # so that later lines are not lost
 
 
 class _Now(io.TextIOBase):
-    """The current standard error, which is replaced while an answer is painted or a line is read."""
+    """The current standard error, which is replaced while an answer is displayed or a line is read."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

@@ -1,7 +1,7 @@
-"""One run of an agent and the display of its answer while the answer grows.
+"""Runs an agent once and displays its answer as it is written.
 
-`PlainText` is for pipes and files: the visible text as it is written, and nothing else. `Screen` is for terminals:
-finished parts are printed once, and the growing Markdown below is repainted.
+`PlainText` is for pipes and files, and prints only the visible text as it is written. `Screen` is for terminals:
+finished parts are printed once, and the unfinished Markdown below them is repainted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NO_END: Final = Broken(reason="it stopped in the middle of its answer")
 _PAINTS_PER_SECOND: Final = 10
 _THINKING: Final = "thinking"
 _TOO_LONG: Final = 8_000
-"""A longer block is shown as plain text while it grows: its layout ten times a second would take too long."""
+"""A longer unfinished block is shown as plain text, since laying it out ten times a second would take too long."""
 
 _MARKS: Final = {
     StepStatus.PENDING: "○",
@@ -61,17 +61,17 @@ _MARKS: Final = {
 
 
 class Display(ABC):
-    """The display of one answer. Texts of sub-agents are left out, since they are no part of the answer."""
+    """The display of one answer. Texts of sub-agents are omitted, since they are not part of the answer."""
 
     def __init__(self) -> None:
         self._visible = Visible()
-        self._tools: dict[str, str] = {}  # the names of running tools, by the calls' ids
+        self._tools: dict[str, str] = {}  # the names of running tools, by call id
         self._message_id: str | None = None
         self._is_inside = False  # a sub-agent
         self._has_text = False
 
     def show(self, event: AgentEvent) -> None:
-        """Show an event other than the end. Warnings are for the operator, in the agent's log."""
+        """Shows an event other than the end. Warnings are not shown; the agent's log has them for the operator."""
         match event:
             case TextDelta() if not self._is_inside:
                 self._show_text(event)
@@ -89,7 +89,7 @@ class Display(ABC):
                 self._progress(event)
 
     def finish(self, end: RunEnd) -> RunEnd:
-        """Show the end of a run. Returns the end, or a failure for a finished run without an answer."""
+        """Shows the end of a run. Returns the end, or a failure for a finished run without an answer."""
         if isinstance(end, Finished) and end.result and not self._has_text:
             self.write(end.result)
             self._has_text = True
@@ -99,12 +99,12 @@ class Display(ABC):
         return end
 
     def write(self, text: str) -> None:
-        """Add to a text."""
+        """Adds text to the answer."""
         self._visible, text = self._visible.feed(text)
         self._add(text)
 
     def end_text(self) -> None:
-        """End a text; does nothing without one. The next text stands apart."""
+        """Ends the current text, if any. The next text is separated from it."""
         self._visible, text = self._visible.end()
         self._add_last(text)
 
@@ -135,13 +135,14 @@ class Display(ABC):
 
 
 class PlainText(Display):
-    """The text alone, ended with a line break. ``notes``, if given, get a line for each tool."""
+    """A display that prints only the text, followed by a line break. If ``notes`` is given, one line for each tool is
+    written to it."""
 
     def __init__(self, out: TextIO, notes: TextIO | None = None) -> None:
         super().__init__()
         self._out = out
         self._notes = notes
-        self._written = ""  # the end of the written text
+        self._written = ""  # the end of the text written so far
         self._is_between = False
 
     def __exit__(self, *_: object) -> None:
@@ -165,7 +166,7 @@ class PlainText(Display):
             self._notes.flush()
 
     def _progress(self, event: PlanShown | StepNamed) -> None:
-        """Show nothing: plans are for people at a screen."""
+        """Shows nothing, since plans are only useful on a screen."""
 
     def _put(self, text: str) -> None:
         if text:
@@ -175,7 +176,7 @@ class PlainText(Display):
 
 
 class Screen(Display):
-    """The answer on a terminal, where the answer is printed whole in the end."""
+    """A display that shows the answer on a terminal. At the end, the complete answer has been printed."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -183,7 +184,7 @@ class Screen(Display):
         self._rest = ""
         self._steps: tuple[Text, ...] = ()
         self._waits = Spinner("dots", _waiting(_THINKING), style="cyan")
-        self._last_was = ""  # the kind of the last print: "text" or "tool"
+        self._last_was = ""  # the kind of the last printed part: "text" or "tool"
         self._live = Live(
             _Current(self._growing),
             console=console,
@@ -197,7 +198,7 @@ class Screen(Display):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Print the rest; unanswered tools are dropped."""
+        """Prints the rest, without tools that have not answered."""
         self.end_text()
         self._tools.clear()
         self._live.stop()
@@ -246,9 +247,9 @@ class Screen(Display):
 
 
 class MarkdownText:
-    """Markdown to be printed; text whose layout fails, which may be of any kind, is printed plain.
+    """Markdown to be printed. Text whose layout fails for any reason is printed as plain text.
 
-    Addresses are written out: not every terminal knows links, and nobody should have to trust one.
+    Addresses are written out, since not every terminal supports links, and a link text can hide its target.
     """
 
     def __init__(self, text: str) -> None:
@@ -257,13 +258,13 @@ class MarkdownText:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         try:
             lines = console.render_lines(Markdown(self._text, hyperlinks=False), options, pad=False)
-        except Exception:  # noqa: BLE001 - an answer whose layout fails is still the answer
+        except Exception:  # noqa: BLE001 - the answer must be shown even if its layout fails
             lines = console.render_lines(Text(self._text), options, pad=False)
         yield from _joined(lines)
 
 
 class _Current:
-    """A part that is made when painted: the text printed above may change its content."""
+    """A part that is rendered when displayed, since the text printed above may change its content."""
 
     def __init__(self, make: Callable[[], RenderableType]) -> None:
         self._make = make
@@ -273,7 +274,7 @@ class _Current:
 
 
 class _Tail:
-    """The end of a part, as far as the screen has room."""
+    """The end of a part, limited to the height of the screen."""
 
     def __init__(self, whole: RenderableType) -> None:
         self._whole = whole
@@ -294,7 +295,8 @@ def _waiting(activity: str) -> Text:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The finished part, and the last block, which may grow: a paragraph, a list, a table, a piece of code."""
+    """Returns the finished part, and the last block, which may still grow: a paragraph, a list, a table or a code
+    block."""
     starts = [token.map[0] for token in Markdown(text).parsed if token.level == 0 and token.map]
     if len(starts) < 2:
         return "", text
@@ -303,17 +305,17 @@ def split(text: str) -> tuple[str, str]:
 
 
 def tool_line(mark: str, name: str) -> Text:
-    """The end of a tool: ``mark`` is ✓ or ✗."""
+    """Returns the line that shows the end of a tool. ``mark`` is ✓ or ✗."""
     return Text.assemble((f"{mark} ", "green" if mark == "✓" else "red"), (name, "dim"))
 
 
 def display_for(console: Console, plain: PlainText) -> Display:
-    """A display on the screen; ``plain`` where the console is none that can be repainted."""
+    """Returns a display for the screen, or ``plain`` if the console cannot be repainted."""
     return Screen(console) if console.is_terminal and not console.is_dumb_terminal else plain
 
 
 async def answered(client: AgentClient, text: str, session_id: str, display: Display) -> RunEnd:
-    """Ask an agent and show its answer, to the end of ``display``. Returns the run's end. Cancellation ends the run."""
+    """Asks an agent and shows its complete answer on ``display``. Returns the run's end. Cancellation ends the run."""
     run_input = RunInput(
         run_id="",
         agui_run_id=new_id(),
@@ -333,7 +335,8 @@ async def answered(client: AgentClient, text: str, session_id: str, display: Dis
 
 
 def complaint(end: RunEnd, agent: str) -> str:
-    """A message about a run without an answer, of one sentence or several; empty for an answered run."""
+    """Returns a message of one or more sentences about a run without an answer, or an empty string for an answered
+    run."""
     match end:
         case Finished():
             return ""

@@ -1,8 +1,8 @@
-"""The keyboard: the input line, with several lines and a history; the terminal's modes; Ctrl-C and other signals.
+"""Keyboard input: a multi-line input with a history, the terminal's modes, and Ctrl-C and other signals.
 
-Keys typed while no line is read are kept out of the display and appear on the next input line. None is lost or changed:
-from the first line to the last the terminal never translates Enter, and Ctrl-C discards nothing typed before.
-thoughts/plans/2026-11-23-chat.md lists the ways in which keys get lost.
+Keys typed while no line is being read are kept out of the display and appear on the next input line. No key is lost or
+changed: during the chat the terminal never translates Enter, and Ctrl-C does not discard earlier keys.
+thoughts/plans/2026-11-23-chat.md lists the ways in which keys can be lost.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from swarm.domain.errors import ConfigurationError
 
 MARK: Final = "❯ "
-"""Stands before people's input."""
+"""The prompt before the person's input."""
 
 T = TypeVar("T")
 
 
 class Line:
-    """Reads a person's input at a terminal. ``commands`` have descriptions; they are offered after a "/".
+    """The input line, which reads a person's input at a terminal. ``commands`` maps commands to descriptions, which are
+    offered after a "/".
 
-    ``history`` is a private file, which is made if missing; ``terminal`` is the standard input.
+    ``history`` is a private file, created if missing; ``terminal`` is the standard input.
     """
 
     def __init__(
@@ -59,18 +60,17 @@ class Line:
         )
 
     async def read(self) -> str:
-        """The input, without blanks around it.
+        """Returns the input without surrounding whitespace.
 
-        Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C on an empty line; on other lines Ctrl-C clears the
-        text.
+        Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C on an empty line; otherwise Ctrl-C clears the line.
         """
-        with patch_stdout(raw=True):  # output of others appears above the line
+        with patch_stdout(raw=True):  # other output appears above the line
             return (await self._session.prompt_async(handle_sigint=False)).strip()
 
 
 class _TerminalInput(Vt100Input):
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """The same mode while output appears above the line: in the cooked mode an Enter would become a new line."""
+        """Keeps the same mode while output appears above the line; in cooked mode, Enter would become a new line."""
         return nullcontext()
 
 
@@ -117,9 +117,9 @@ def _make_private(path: Path) -> None:
 
 @contextmanager
 def kept_back(fd: int) -> Iterator[None]:
-    """Hide and keep input until a line is read, Enter and Ctrl-C included."""
+    """Hides input and keeps it, including Enter and Ctrl-C, until a line is read."""
     with _changed(fd) as mode:
-        mode[0] &= ~termios.ICRNL  # Enter arrives in the same form as while a line is read
+        mode[0] &= ~termios.ICRNL  # Enter has the same code as while a line is being read
         mode[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG)
         termios.tcsetattr(fd, termios.TCSADRAIN, mode)
         yield
@@ -127,7 +127,7 @@ def kept_back(fd: int) -> Iterator[None]:
 
 @contextmanager
 def interruptible(fd: int) -> Iterator[None]:
-    """Make Ctrl-C a signal that does not wait. Keys typed before Ctrl-C are kept."""
+    """Makes Ctrl-C send a signal at once. Keys typed before Ctrl-C are kept."""
     with _changed(fd) as mode:
         mode[3] |= termios.ISIG | termios.NOFLSH
         termios.tcsetattr(fd, termios.TCSADRAIN, mode)
@@ -136,7 +136,7 @@ def interruptible(fd: int) -> Iterator[None]:
 
 @contextmanager
 def _changed(fd: int) -> Iterator[list[Any]]:
-    """The terminal's mode, for changes; restored afterwards."""
+    """Yields the terminal's mode so that it can be changed. The mode is restored afterwards."""
     before = termios.tcgetattr(fd)
     try:
         yield [*before]
@@ -145,7 +145,7 @@ def _changed(fd: int) -> Iterator[list[Any]]:
 
 
 class Interrupts:
-    """The handling of interrupts."""
+    """The chat's handler for interrupts."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Task[Any] | None = None
@@ -153,7 +153,7 @@ class Interrupts:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle signals for the calling task, which SIGTERM, SIGHUP and an interrupt without an answer cancel."""
+        """Handles signals for the calling task. SIGTERM, SIGHUP and an interrupt outside an answer cancel the task."""
         loop, chat = asyncio.get_running_loop(), asyncio.current_task()
         assert chat is not None
         ends = (signal.SIGTERM, signal.SIGHUP)
@@ -168,7 +168,7 @@ class Interrupts:
 
     @contextmanager
     def passed_over(self) -> Iterator[None]:
-        """Ignore interrupts without an answer: such a Ctrl-C came a moment too late for the answer it was meant for."""
+        """Ignores interrupts outside an answer: such a Ctrl-C was meant for an answer that has just ended."""
         self._are_passed_over = True
         try:
             yield
@@ -182,13 +182,13 @@ class Interrupts:
             chat.cancel()
 
     async def stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """The result of the work; None if an interrupt ended the work."""
+        """Returns the result of the work; None if an interrupt ended the work."""
         self._answer = asyncio.create_task(work, name="answer")
         try:
             await asyncio.wait({self._answer})
             return None if self._answer.cancelled() else self._answer.result()
         finally:
             answer, self._answer = self._answer, None
-            if not answer.done():  # the chat itself is ended
+            if not answer.done():  # the chat itself is ending
                 answer.cancel()
                 await asyncio.wait({answer})

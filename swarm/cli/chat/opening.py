@@ -1,6 +1,6 @@
-"""The opening of a chat: its arguments, its agent, the place of its runs, and its session.
+"""Opens a chat: reads its arguments, chooses its agent and session, and decides where it runs.
 
-Runs happen in the coordinator of this home, if one runs and has built-in agents, otherwise in this process. Earlier
+The agent runs in this home's coordinator if that is running and has built-in agents, otherwise in this process. Earlier
 sessions are read from the database in both cases.
 """
 
@@ -32,27 +32,27 @@ from swarm.store.builtin import sessions
 from swarm.store.builtin.sessions import ListedSession
 
 _PREFIX: Final = "cli:"
-"""The prefix of session ids in a terminal."""
+"""The prefix of the ids of terminal sessions."""
 
 _ID: Final = re.compile(rf"(?:{_PREFIX}\S+|[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
 _SHOWN_SESSIONS: Final = 20
 _COUNTED_RUNS: Final = 1_000
 _LOOK_SECONDS: Final = 3.0
-"""How long a coordinator may take to list its agents; a slower one counts as missing."""
+"""The time limit for a coordinator to list its agents; a slower coordinator counts as missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatArguments:
     """The agent, question and session of a chat."""
 
-    question: str = ""  # empty: a conversation
-    agent: str | None = None  # None: the session's, or the usual one
-    resume: bool = False  # go on with a session
-    session_id: str | None = None  # None: the last one
+    question: str = ""  # empty for a conversation
+    agent: str | None = None  # None for the session's agent, or the usual one
+    resume: bool = False  # continue a session
+    session_id: str | None = None  # None for the last session
 
 
 def parse_arguments(words: Sequence[str], *, resume: bool, agent: str | None) -> ChatArguments:
-    """Parse arguments: after ``--resume`` the first one may be a session's id."""
+    """Parses the arguments. The first argument after ``--resume`` may be a session id."""
     session_id = None
     if resume and words and _ID.fullmatch(words[0]):
         session_id, words = full_id(words[0]), words[1:]
@@ -60,20 +60,20 @@ def parse_arguments(words: Sequence[str], *, resume: bool, agent: str | None) ->
 
 
 def full_id(id: str) -> str:
-    """A session's full id, from one with or without its prefix."""
+    """Returns a session's full id, given an id with or without the prefix."""
     return id if id.startswith(_PREFIX) else _PREFIX + id
 
 
 def new_session_id() -> str:
-    """The id of a new session."""
+    """Returns the id of a new session."""
     return full_id(new_id())
 
 
 class Archive:
-    """Messages and usage of sessions. The database is opened on first use, and closed with ``stack``.
+    """The messages and usage of sessions. The database is opened on first use, and closed with ``stack``.
 
-    ``is_ours``: no coordinator prepares the database, so the archive does. Otherwise all methods raise Unavailable for
-    a database of another version, or one out of reach.
+    If ``is_ours`` is set, no coordinator prepares the database, so the archive does. Otherwise all methods raise
+    Unavailable for a database that has another version or cannot be reached.
     """
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, *, is_ours: bool) -> None:
@@ -83,27 +83,29 @@ class Archive:
         self._database: Database | None = None
 
     async def database(self) -> Database:
-        """The database. Also raises ConfigurationError, for an invalid URL."""
+        """Returns the database. Also raises ConfigurationError for an invalid URL."""
         if self._database is None:
             await asyncio.to_thread(self._prepare)
             self._database = await self._stack.enter_async_context(Database(self._url))
         return self._database
 
     async def latest(self, agent: str | None, limit: int = _SHOWN_SESSIONS) -> list[ListedSession]:
-        """The last used sessions of terminals, newest first, of one agent or of all."""
+        """Returns the most recently used terminal sessions of one agent or of all agents, newest first."""
         return await (await self.database()).read(sessions.newest, _PREFIX, agent, limit)
 
     async def named(self, session_id: str, agent: str | None) -> ListedSession | None:
-        """The session with this id, of an agent or of the one who used it last; each agent may have one."""
+        """Returns the session with this id. Each agent may have such a session; without ``agent``, the most recently
+        used one is returned."""
         found = await (await self.database()).read(sessions.named, session_id, _SHOWN_SESSIONS)
         return next((each for each in found if agent in (None, each.agent)), None)
 
     async def messages(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
-        """All messages of a session, oldest first; none for an unknown session."""
+        """Returns all messages of a session, oldest first. An unknown session has no messages."""
         return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
 
     async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
-        """The number of the session's answers, and the usage with its summaries. Very old ones are not counted."""
+        """Returns the number of the session's answers, and its usage including summaries. Very old answers are not
+        counted."""
         latest = await ModelUsageLog(await self.database()).latest(agent, _COUNTED_RUNS)
         runs = [run for run in latest if run.session_id == session_id]
         answers = sum(run.purpose is UsagePurpose.ANSWER for run in runs)
@@ -114,7 +116,7 @@ class Archive:
             preparation.prepare(self._url)
         elif not preparation.is_current(self._url):
             raise Unavailable(
-                "The coordinator's database cannot be read from here, so there are no earlier sessions to be seen.",
+                "The coordinator's database cannot be read from here, so earlier sessions cannot be shown.",
                 hint="Use the settings of the coordinator (SWARM_HOME, SWARM_DATABASE_URL).",
             )
 
@@ -125,19 +127,19 @@ class Chat:
 
     agent: str
     client: AgentClient
-    where: str  # for people: the answering model and place
+    where: str  # user-facing: which model answers, and where
     archive: Archive
     session_id: str
     is_resumed: bool = False
-    compacted: Callable[[], Coroutine[None, None, None]] | None = None  # waits for a session's summary made here
+    compacted: Callable[[], Coroutine[None, None, None]] | None = None  # waits for summaries made here
 
 
 @asynccontextmanager
 async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: bool) -> AsyncIterator[Chat]:
-    """A chat with all its resources, which are released at the end.
+    """Yields a chat with all its resources, which are released at the end.
 
-    ``checks_model``: check the model at the start, if the settings say so; a coordinator has done that. Raises
-    ConfigurationError, NotFound and Unavailable, with hints.
+    If ``checks_model`` is set, the model is checked at the start as the settings require; a coordinator has already
+    done so. Raises ConfigurationError, NotFound and Unavailable, with hints.
     """
     async with AsyncExitStack() as stack:
         remote = await asyncio.to_thread(coordinator_agents, settings)
@@ -153,7 +155,7 @@ async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: 
         compacted = None
         client: AgentClient
         if remote:
-            from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load
+            from swarm.agents.remote.agui import AguiAgent  # loading the protocol's types takes a while
 
             client = AguiAgent(remote[agent])
             stack.push_async_callback(client.aclose)
@@ -178,10 +180,10 @@ async def opened(settings: Settings, arguments: ChatArguments, *, checks_model: 
 
 
 def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:
-    """The coordinator's built-in agents by name, the default first. Blocks.
+    """Returns the coordinator's built-in agents by name, with the default agent first. Blocks.
 
-    None without an answer, or for another home's coordinator. Raises NoServer if SWARM_URL (http.url) names a
-    coordinator that does not answer.
+    Returns no agents if the coordinator does not answer or belongs to another home. Raises NoServer if SWARM_URL
+    (http.url) names a coordinator that does not answer.
     """
     url = settings.http.address
     try:
@@ -196,7 +198,7 @@ def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:
         if settings.http.url:
             raise
         return {}
-    except (CoordinatorRefused, ConfigurationError):  # without a token, none has ever run in this home
+    except (CoordinatorRefused, ConfigurationError):  # without a token, no coordinator has ever run in this home
         return {}
     return {name: RemoteAgent(name=name, url=url, dialect=Dialect.CAIPE, token=token, agent_id=name) for name in names}
 
@@ -204,32 +206,33 @@ def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:
 def _no_agent(settings: Settings) -> ConfigurationError:
     if settings.model.name:
         return ConfigurationError(
-            "No built-in agent is configured, so there is nobody to talk to.",
+            "No built-in agent is configured, so there is no agent to talk to.",
             hint="Add one to swarm.yaml: agents: {builtin: {assistant: {kind: assistant}}}.",
         )
     return ConfigurationError(
-        "No model is configured, so there is nobody to talk to.",
+        "No model is configured, so there is no agent to talk to.",
         hint="Set LLM_MODEL and its key (LLM_MODEL=gpt-5-mini and OPENAI_API_KEY), or the name of a model of an Ollama "
         "on this machine (LLM_MODEL=qwen3:8b). `swarm demo` needs no model.",
     )
 
 
 def _usual(settings: Settings, names: Sequence[str]) -> str:
-    """The agent for people who name none: the default of the settings, an assistant, or the first."""
+    """Returns the agent to use if none is named: the default agent of the settings, an assistant, or the first
+    agent."""
     assistants = [name for name, chosen in settings.agents.builtin.items() if chosen.kind is Kind.ASSISTANT]
     wanted = [settings.agents.default, *assistants, ASSISTANT]  # a coordinator's settings may differ from these
     return next((name for name in wanted if name and name in names), names[0])
 
 
 async def _resumed(archive: Archive, arguments: ChatArguments) -> ListedSession | None:
-    """The session to continue; None for a new one."""
+    """Returns the session to continue; None for a new one."""
     if not arguments.resume:
         return None
     agent, id = arguments.agent, arguments.session_id
     if id is None:
         for session in await archive.latest(agent, 1):
             return session
-        raise NotFound("There is no session to go on with yet.", hint="Begin one: swarm chat")
+        raise NotFound("There is no session to continue yet.", hint="To begin one: swarm chat")
     if named := await archive.named(id, agent):
         return named
     raise NotFound(
@@ -238,7 +241,7 @@ async def _resumed(archive: Archive, arguments: ChatArguments) -> ListedSession 
 
 
 def _alone(settings: Settings, agent: str, *, checks_model: bool) -> Settings:
-    """The settings with this agent alone: parts of other agents are not loaded, and cannot fail."""
+    """Returns the settings with only this agent, so that parts of other agents are not loaded and cannot fail."""
     builtin = {agent: settings.agents.builtin[agent]}
     model = settings.model.model_copy(update={"check_at_start": settings.model.check_at_start and checks_model})
     return settings.model_copy(

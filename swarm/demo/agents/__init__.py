@@ -1,1 +1,1 @@
-"""The agents of the demo, each a process of its own."""
+"""The demo's agents, each of which runs as a separate process."""

@@ -1,9 +1,9 @@
-"""The demo's lead: openly declared rules in place of a model.
+"""The demo's lead, and the polling agent that the lead and the workers share.
 
-A polling agent that needs only HTTP and MCP, and follows rules instead of a model.
+The agent polls, needs only HTTP and MCP, and follows openly declared rules instead of a model.
 
-It shows the whole life of an agent: poll, keep the lease, read, answer through tools, receive the notices of a
-renewal. An agent of your own would do the same with a model in place of `swarm.demo.agents.agent` and
+It shows everything that an agent does: poll, renew the lease, read, answer through tools, and receive the notices that
+a renewal returns. Your own agent would do the same with a model instead of the rules in this module and in
 `swarm.demo.agents.workers`.
 """
 
@@ -30,17 +30,19 @@ _JOBS: Final = (
     (re.compile(r"\bhow many lines\b|\bcount\b"), "counter", "Count the lines of code"),
     (re.compile(r"\b(?:find|search(?: for)?|where is)\b\s*(?P<what>.*)"), "finder", "Find {what}"),
 )
-"""The patterns of requests, each with its worker and the task's title."""
+"""The patterns of requests, each with the worker and the title of the task."""
 
 _HELP: Final = (
-    "I am a small rule-driven program, no model. I answer `hello`, `what time is it?` and `repeat after me: …` myself, "
-    "and hand work to my workers: `how many lines of Python are in this repository?` (the counter), `find Ingest` (the "
-    "finder). While one of them works, what you write in the thread reaches it without a mention; `stop` stops it."
+    "I am a small rule-driven program, not a model. I answer `hello`, `what time is it?` and `repeat after me: …` "
+    "myself, "
+    "and delegate other work to my workers: `how many lines of Python are in this repository?` (the counter), `find "
+    "Ingest` (the "
+    "finder). While a worker is working, your messages in the thread reach it without a mention; `stop` stops it."
 )
 
 
 class Lead:
-    """Answers, or delegates to a worker, which then owns the thread until the task is done."""
+    """A lead that answers itself, or delegates to a worker, which then owns the thread until the task is done."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -52,7 +54,7 @@ class Lead:
             case "slack_inbox_message":
                 await self._answer(trigger, tools)
             case "task_returned":
-                await tools.call("cancel-task", task_id=task["id"], reason=f"{task['title']}: its worker has gone")
+                await tools.call("cancel-task", task_id=task["id"], reason=f"{task['title']}: its worker was removed")
             case _:
                 pass  # the worker itself has posted the end of its task
 
@@ -69,24 +71,24 @@ class Lead:
         await tools.call("slack-reply", inbox_message_id=inbox_messages[-1]["id"], message=message)
 
     async def _delegate(self, inbox_message: dict[str, Any], worker: str, title: str, text: str, tools: Tools) -> bool:
-        """Delegates the message, and posts so under the same lease, which changes nothing more."""
+        """Delegates the message, and says so in a post under the same lease. The post has no further effect."""
         try:
             await tools.call(
                 "inbox-delegate", inbox_message_id=inbox_message["id"], agent=worker, title=title, task=text
             )
         except Refused as refused:
             await tools.call(
-                "slack-reply", inbox_message_id=inbox_message["id"], message=f"I cannot hand that over: {refused}"
+                "slack-reply", inbox_message_id=inbox_message["id"], message=f"I cannot delegate that: {refused}"
             )
             return True
         await tools.call(
-            "slack-reply", inbox_message_id=inbox_message["id"], message=f"I have handed this to **{worker}**."
+            "slack-reply", inbox_message_id=inbox_message["id"], message=f"I have delegated this to **{worker}**."
         )
         return True
 
 
 def words(inbox_messages: Sequence[dict[str, Any]]) -> str:
-    """Returns the messages without the addressed names."""
+    """Returns the text of the messages without the addressed names."""
     text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", text).strip().lower()
 
@@ -106,18 +108,18 @@ def answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequenc
     if earlier:
         return f"You said: {said or 'nothing'}. The thread has {len(context)} messages now, and I have read them all."
     if re.match(r"(hello|hi|hey|good (morning|evening))\b", said):
-        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or write on in this thread."
+        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or continue in this thread."
     return f"You said: {said or 'nothing'}. I am **{name}**, a small rule-driven program; ask for `help`."
 
 
 POLL_SECONDS: Final = 25
 RENEW_SECONDS: Final = 5
-"""Leases last a minute; the demo renews more often, so that notices of follow-ups come soon."""
+"""The interval between renewals. Leases last a minute, but frequent renewals deliver notices of follow-ups sooner."""
 
 PAUSE_AFTER_FAILURE_SECONDS: Final = 1.0
 
 TOKEN_SECONDS: Final = 0.1
-"""The interval of looking for a token that is not there yet."""
+"""The interval for checking whether the token file exists."""
 
 Trigger = dict[str, Any]
 Act = Callable[[Trigger, Tools], Awaitable[None]]
@@ -126,7 +128,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _DemoAgent:
-    """Polls until stopped, and works on each trigger in a separate task."""
+    """An agent that polls until stopped, and works on each trigger in a separate task."""
 
     def __init__(self, base_url: str, token: str, act: Act) -> None:
         self._base_url = base_url.rstrip("/")
@@ -136,20 +138,20 @@ class _DemoAgent:
             base_url=self._base_url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=POLL_SECONDS + 15,
-            trust_env=False,  # a proxy does not reach this machine
-            verify=base_url.startswith("https:"),  # certificates take a tenth of a second to load
+            trust_env=False,  # a proxy cannot reach this machine
+            verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
         )
         self._work: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Polls until ``stop``; then finishes the current work."""
+        """Polls until ``stop`` is set, then finishes the current work."""
         while not stop.is_set():
             poll = asyncio.ensure_future(self._poll())
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait({poll, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if not poll.done():
-                poll.cancel()  # a closed connection leaves nothing claimed
+                poll.cancel()  # closing the connection leaves nothing claimed
                 await asyncio.gather(poll, return_exceptions=True)
         await asyncio.gather(*self._work, return_exceptions=True)
         await self._http.aclose()
@@ -171,7 +173,7 @@ class _DemoAgent:
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """Logs the error of a failed run; its lease expires, and the work comes again."""
+        """Logs the error of a failed run. The run's lease expires, and its work becomes due again."""
         self._work.discard(task)
         error = None if task.cancelled() else task.exception()
         while isinstance(error, BaseExceptionGroup):
@@ -182,7 +184,7 @@ class _DemoAgent:
             _log.error("a trigger could not be handled", action="handle", exc_info=error)
 
     async def _handle(self, trigger: Trigger) -> None:
-        """Works on one trigger and renews its lease meanwhile. A notice is finished here, other work by its tools."""
+        """Works on one trigger and renews its lease meanwhile. Notices are finished here, other work by its tools."""
         token = trigger["lease"]["token"]
         renewing = asyncio.create_task(self._renew(token))
         try:
@@ -196,11 +198,11 @@ class _DemoAgent:
     async def _use(self, tools: Tools, trigger: Trigger) -> None:
         try:
             await self._act(trigger, tools)
-        except Refused as refused:  # caught here: the connection would wrap the error into groups
+        except Refused as refused:  # caught here, since the connection would wrap the error in exception groups
             _log.warning("a tool refused", action="handle", trigger=trigger["kind"], error=str(refused))
 
     async def _renew(self, token: str) -> None:
-        """Renews the lease, and takes the notices in the answers, such as a follow-up to a running task."""
+        """Renews the lease, and handles the notices in the answers, such as a follow-up to a running task."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
@@ -224,7 +226,8 @@ def agent(name: str, root: str) -> Act:
 
 
 async def main() -> None:
-    """Runs with SWARM_URL, SWARM_AGENT_TOKEN (or SWARM_AGENT_TOKEN_FILE), SWARM_AGENT_NAME and DEMO_ROOT."""
+    """Runs an agent, configured by SWARM_URL, SWARM_AGENT_TOKEN (or SWARM_AGENT_TOKEN_FILE), SWARM_AGENT_NAME and
+    DEMO_ROOT."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -238,7 +241,7 @@ async def main() -> None:
 
 
 async def _token_in(file: Path, stop: asyncio.Event) -> str:
-    """Waits for a file with a token and returns the token; empty if stopped before."""
+    """Waits for a file with a token and returns the token, or an empty string if stopped first."""
     while not stop.is_set():
         with contextlib.suppress(FileNotFoundError):
             return (await asyncio.to_thread(file.read_text, "utf-8")).strip()

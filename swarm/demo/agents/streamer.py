@@ -1,10 +1,11 @@
-"""The demo's writer: answers over AG-UI, word by word, and shows its steps. Rules in place of a model.
+"""The demo's writer: a separate web service that streams answers over AG-UI, and follows rules instead of a model.
 
-A run is a sequence of events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events.
+The writer answers word by word and shows its steps. A run is a sequence of events of the AG-UI protocol,
+https://docs.ag-ui.com/concepts/events.
 
-An AG-UI agent as a separate web service, independent of the coordinator: one address, and events.
+The service has one address and does not depend on the coordinator.
 
-An agent of your own would do the same with a model in place of `swarm.demo.agents.streamer`.
+Your own agent would do the same with a model instead of these rules.
 """
 
 from __future__ import annotations
@@ -45,26 +46,27 @@ from starlette.routing import Route
 from swarm.demo.repository import File, Group, by_folder, by_kind, by_part, counted, listed
 
 REPORT_CHARACTERS: Final = 13_000
-"""A long report exceeds one message of Slack, however small the folder is."""
+"""The minimum length of a long report, which does not fit in one Slack message, however small the folder is."""
 
 _SHOWN: Final = 5
 _LARGEST: Final = 3
 
 
 def overview(name: str, found: Sequence[File]) -> str:
-    """Writes a page: the kinds of files as a table, the folders as a drawing."""
+    """Writes an overview of one page: a table of the kinds of files, and a bar chart of the folders."""
     total = sum(file.lines for file in found)
     return (
         f"**{name}** has {len(found):,} text files with {total:,} lines. I have counted them just now.\n\n"
         f"{_kinds(found)}\n\n"
         "Most of it is in these folders:\n\n"
         f"```\n{_drawing(by_part(found)[:_SHOWN])}\n```\n\n"
-        f"{_longest(found)} Ask for `a long report`, and I go through all folders one by one."
+        f"{_longest(found)} Ask for `a long report`, and I will go through all folders one by one."
     )
 
 
 def report(name: str, found: Sequence[File]) -> str:
-    """Writes folder by folder, the largest first, up to a length; small repositories get openly declared padding."""
+    """Writes a report folder by folder, largest first, up to a maximum length. For small repositories, openly declared
+    padding is added."""
     places = by_folder(found)
     text = f"# {name}, folder by folder\n\n{len(found):,} files in {len(places)} folders.\n\n{_kinds(found)}"
     for number, place in enumerate(places):
@@ -115,8 +117,8 @@ def _paragraphs(characters: int) -> Iterator[str]:
     while characters > 0:
         number += 1
         paragraph = (
-            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is here "
-            "only to be streamed: it shows how an answer goes on in another message before the first is too long."
+            f"\n\n**Remark {number}.** The folder is small and a long report was asked for, so this paragraph is only "
+            "padding. It shows how an answer continues in another message before the first one gets too long."
         )
         characters -= len(paragraph)
         yield paragraph
@@ -126,25 +128,25 @@ Events = AsyncIterator[BaseEvent]
 Item = TypeVar("Item")
 
 TOOL_SECONDS: Final = 0.7
-"""The shortest time of a tool: otherwise people could not see it run."""
+"""The minimum duration of a tool call, so that people can see the tool run."""
 
 PIECE_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 12.0
-"""A long text comes in larger pieces."""
+"""The time limit for streaming a text. A long text is sent in larger pieces."""
 
 STEPS: Final = ("List the files", "Count their lines", "Write it up")
-QUESTION: Final = "Which part of the repository shall I look at: the code, the tests, or the documents?"
-FAILURE: Final = "I was asked to fail, and I did; Retry shows that it can go well"
+QUESTION: Final = "Which part of the repository should I look at: the code, the tests, or the documents?"
+FAILURE: Final = "I was asked to fail, and I did; press Retry to see me succeed"
 
 _HELP: Final = (
     "I am **writer**, a small rule-driven program that answers over AG-UI while it writes. Try `tell me about this "
-    "repository`, `write a long report`, `ask me something` or `fail`. In this thread you need not name me."
+    "repository`, `write a long report`, `ask me something` or `fail`. In this thread you do not have to mention me."
 )
 _WORDS: Final = re.compile(r"\s*\S+\s*")
 
 
 class Writer:
-    """Answers runs, and remembers the conversations in which a run has failed."""
+    """An agent that answers runs, and remembers the conversations in which a run has failed."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root).resolve()
@@ -172,7 +174,7 @@ class Writer:
         return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
 
     async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
-        """Yields three steps and two tools; then the text."""
+        """Yields three steps and two tool calls, then the text."""
         yield _plan(done=0)
         paths: list[Path] = []
         async for event in _tool("list_files", lambda: asyncio.to_thread(listed, self._root), paths.extend):
@@ -187,14 +189,14 @@ class Writer:
         yield _plan(done=3)
 
     async def _fail(self, conversation: str) -> Events:
-        """Fails the first time in each conversation; the second time succeeds."""
+        """Fails the first time in each conversation, and succeeds the second time."""
         if conversation in self._failed:
             self._failed.discard(conversation)
-            async for event in _say("This time it went well."):
+            async for event in _say("This time it worked."):
                 yield event
             return
         self._failed.add(conversation)
-        async for event in _say("I begin to answer, and then"):
+        async for event in _say("I am beginning to answer, and then"):
             yield event
         yield RunErrorEvent(type=EventType.RUN_ERROR, message=FAILURE, code="demo")
 
@@ -253,7 +255,8 @@ async def _say(text: str) -> Events:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """Yields words, or several at once where single ones would take too long. Joined they are the text."""
+    """Yields single words, or several words at once if single words would take too long. The pieces joined together are
+    the text."""
     split = _WORDS.findall(text)
     at_once = max(1, round(len(split) * PIECE_SECONDS / LONGEST_TEXT_SECONDS))
     for start in range(0, len(split), at_once):
@@ -261,7 +264,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Callable[[list[Item]], None]) -> Events:
-    """Yields a tool call, and passes on its result."""
+    """Yields the events of a tool call, and passes its result to ``take``."""
     id = str(uuid4())
     yield ToolCallStartEvent(type=EventType.TOOL_CALL_START, tool_call_id=id, tool_call_name=name)
     yield ToolCallEndEvent(type=EventType.TOOL_CALL_END, tool_call_id=id)
@@ -273,18 +276,19 @@ async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Call
 
 
 def _plan(*, done: int) -> StateSnapshotEvent:
-    """Returns the plan, with ``done`` finished steps."""
+    """Returns the plan with ``done`` finished steps."""
     status = ["completed" if n < done else "in_progress" if n == done else "pending" for n in range(len(STEPS))]
     todos = [{"content": step, "status": how} for step, how in zip(STEPS, status, strict=True)]
     return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"todos": todos})
 
 
 STOP_SECONDS = 2
-"""The time for runs to end when the demo is stopped."""
+"""The time that runs have to end when the demo is stopped."""
 
 
 def application(writer: Writer) -> Starlette:
-    """Returns the service: a run is posted to ``/`` as a ``RunAgentInput``, its events come as server-sent events."""
+    """Returns the service. A run is posted to ``/`` as a ``RunAgentInput``; its events are returned as server-sent
+    events."""
     encoder = EventEncoder()
 
     async def run(request: Request) -> Response:
@@ -305,7 +309,7 @@ def application(writer: Writer) -> Starlette:
 
 
 def main() -> None:
-    """Serves at the port given by WRITER_PORT; DEMO_ROOT is the folder to write about."""
+    """Serves on the port given by WRITER_PORT. DEMO_ROOT is the folder to write about."""
     app = application(Writer(os.environ.get("DEMO_ROOT", ".")))
     port = int(os.environ["WRITER_PORT"])
     uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)

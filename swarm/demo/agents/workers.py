@@ -1,4 +1,4 @@
-"""The demo's workers: they really count, and really search, in the demo's working directory."""
+"""The demo's workers, which actually count and search in the demo's working directory."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from swarm.demo.repository import files, folders
 from swarm.demo.tools import Tools
 
 PAUSE_SECONDS: Final = 0.25
-"""Between two folders: otherwise the work would end before people could follow it."""
+"""The pause between two folders. Without it, the work would end before people could follow it."""
 
 _SHOWN: Final = 10
 
 
 class Stopped(Exception):
-    """A person in the thread asks to stop the work."""
+    """A person in the thread has asked to stop the work."""
 
 
 class Worker:
-    """Does one kind of task, folder by folder; reports progress and accepts messages meanwhile."""
+    """A worker that does one kind of task folder by folder, reporting progress and accepting messages meanwhile."""
 
     verb: str
 
     def __init__(self, root: str) -> None:
         self._root = Path(root).resolve()
-        self._stops: dict[str, asyncio.Event] = {}  # by task
-        self._wishes: dict[str, str] = {}  # the reason to stop, by task
-        self._far: dict[str, str] = {}  # the progress, by task
+        self._stops: dict[str, asyncio.Event] = {}  # set to stop the work, by task
+        self._wishes: dict[str, str] = {}  # the reason for stopping, by task
+        self._far: dict[str, str] = {}  # progress by task
 
     async def act(self, trigger: dict[str, Any], tools: Tools) -> None:
         """Handles one trigger."""
@@ -46,7 +46,7 @@ class Worker:
                 await tools.call("accept-task", task_id=task["id"])
             case "slack_inbox_message":
                 inbox_message = trigger["inbox_messages"][-1]
-                message = f"I {self.verb}; ask the lead for it, and I will."
+                message = f"I {self.verb}; ask the lead, and I will."
                 await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
             case _:
                 pass
@@ -67,7 +67,7 @@ class Worker:
                 await asyncio.to_thread(self.look, task, folder)
                 await _pause(stop)
         except Stopped:
-            if wish := self._wishes.get(task["id"]):  # without a reason, its canceller has ended the task
+            if wish := self._wishes.get(task["id"]):  # without a reason, the task has already been cancelled
                 await tools.call("cancel-task", task_id=task["id"], reason=wish)
             return
         result = self.result(task)
@@ -82,7 +82,7 @@ class Worker:
             self._stops.setdefault(task["id"], asyncio.Event()).set()
         else:
             far = self._far.get(task["id"], "the beginning")
-            message = f"I am still at it, at {far}. Write `stop`, and I stop."
+            message = f"I am still working, at {far}. Write `stop` to stop me."
             await tools.call("slack-reply", inbox_message_id=inbox_message["id"], message=message)
 
     def begin(self, task: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ class Worker:
 
 
 class Counter(Worker):
-    """Counts lines, by kind of file."""
+    """A worker that counts lines by kind of file."""
 
     verb = "count lines"
 
@@ -122,7 +122,7 @@ class Counter(Worker):
 
 
 class Finder(Worker):
-    """Finds a word in the files."""
+    """A worker that finds a word in files."""
 
     verb = "find words in files"
 
@@ -148,12 +148,12 @@ class Finder(Worker):
 
 
 def _wanted(task: dict[str, Any]) -> str:
-    """Returns the word to find: the rest of the title, as the lead wrote it."""
+    """Returns the word to find, which is the rest of the title that the lead wrote."""
     return str(task["title"]).partition(" ")[2].strip(" ?.`\"'").lower() or "swarm"
 
 
 async def _pause(stop: asyncio.Event) -> None:
-    """Pauses. Raises Stopped when the work is to end."""
+    """Pauses. Raises Stopped if the work must end."""
     try:
         await asyncio.wait_for(stop.wait(), PAUSE_SECONDS)
     except TimeoutError:

@@ -1,1 +1,1 @@
-"""Rules in place of a model: an HTTP server with the API of a model, and its answers."""
+"""Rules instead of a model: an HTTP server with a model's API, and the rules for its answers."""

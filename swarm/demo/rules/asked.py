@@ -1,4 +1,4 @@
-"""The requests to a model and its replies, independent of any provider's protocol."""
+"""Requests to a model and the model's replies, independent of any provider's protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import unescape
 from typing import Any, Final
 
 MODEL: Final = "demo-rules"
-"""The name of the rules that act as a model."""
+"""The model name under which the rules are available."""
 
 _ADDRESSED: Final = re.compile(r"(?:@|swarm#)[\w-]+")
 _FENCE: Final = re.compile(
@@ -17,7 +17,7 @@ _FENCE: Final = re.compile(
     r"<data marker=\"(?P<mark>\w+)\">\n(?P<text>.*?)\n?^</data marker=\"(?P=mark)\">\s*",
     re.DOTALL | re.MULTILINE,
 )
-"""The marks around others' texts in a person's message."""
+"""The marks around other people's texts in a message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,13 +35,13 @@ class Said:
 
     role: str  # system, user, assistant, or tool
     text: str = ""
-    calls: tuple[Call, ...] = ()  # of the assistant
-    call_id: str = ""  # the call that a tool's message answers
+    calls: tuple[Call, ...] = ()  # the assistant's calls
+    call_id: str = ""  # the id of the call that a tool's message answers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """A call with the tool's answer."""
+    """A call and the tool's answer."""
 
     call: Call
     text: str
@@ -52,11 +52,11 @@ class Asked:
     """A request."""
 
     messages: tuple[Said, ...]
-    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # each tool's schema, by name
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the tools' schemas, by name
 
     @property
     def instructions(self) -> str:
-        """The texts of systems and developers, on one line."""
+        """The texts of system and developer messages, on one line."""
         return " ".join(" ".join(said.text for said in self.messages if said.role == "system").split())
 
     @property
@@ -66,19 +66,19 @@ class Asked:
 
     @property
     def data(self) -> Mapping[str, str]:
-        """The marked data in the last message of a person, by its title."""
+        """The marked data in a person's last message, by title."""
         texts = [said.text for said in self.messages if said.role == "user"]
         return {found["title"]: unescape(found["text"]) for found in _FENCE.finditer(texts[-1])} if texts else {}
 
     @property
     def last(self) -> str:
-        """The last message of a person."""
+        """A person's last message."""
         heard = self.heard
         return heard[-1] if heard else ""
 
     @property
     def said_before(self) -> str:
-        """The model's last text before the last message; empty without one."""
+        """The model's last text before the last message, or an empty string if there is none."""
         texts = [said.text for said in self._until_last() if said.role == "assistant" and said.text]
         return texts[-1] if texts else ""
 
@@ -95,25 +95,25 @@ class Asked:
 
     @property
     def facts(self) -> str:
-        """All texts with possible facts: people's messages, and summaries of them."""
+        """All texts that may contain facts: people's messages, and summaries of them."""
         return "\n".join(_FENCE.sub("", said.text) for said in self.messages if said.role in ("system", "user"))
 
     def _until_last(self) -> Sequence[Said]:
-        """Returns the messages up to the last one of a person."""
+        """Returns the messages up to a person's last message."""
         places = [place for place, said in enumerate(self.messages) if said.role == "user"]
         return self.messages[: places[-1] + 1] if places else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
-    """The answer is written."""
+    """A reply with text."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calls:
-    """Tools are called, all of them at once."""
+    """A reply that calls tools, all at once."""
 
     calls: tuple[Call, ...]
 

@@ -1,4 +1,5 @@
-"""The rules of the demo's model for an assistant: remembers, calculates, looks things up, and introduces itself."""
+"""The rules of the demo's model for an assistant, which remembers, calculates, looks things up and introduces
+itself."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTAL
 
 
 def remembered(asked: Asked) -> Reply | None:
-    """Answers a question about the person, or a statement of the person; None for other messages."""
+    """Replies to a question about the person or to a statement by the person. Returns None for other messages."""
     if _ALL.search(asked.last):
         return Text(text=_listed(_facts_in(asked.facts)))
     if question := _ASKED.search(asked.last):
@@ -32,7 +33,7 @@ def remembered(asked: Asked) -> Reply | None:
 
 
 def _told_now(asked: Asked) -> Reply | None:
-    """Replies to a person's new statement; None without one."""
+    """Replies to a person's new statement. Returns None if there is none."""
     new = _facts_in(asked.last)
     if not new:
         return None
@@ -42,20 +43,21 @@ def _told_now(asked: Asked) -> Reply | None:
 
 
 def known(asked: Asked, what: str) -> str:
-    """Returns the latest statement about a subject; empty without one."""
+    """Returns the latest statement about a subject, or an empty string if there is none."""
     told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
     return told[-1] if told else ""
 
 
 def _facts_in(text: str) -> Sequence[str]:
-    """Returns a text's statements of a person, each once, in the order of their last mention."""
+    """Returns the statements that a person makes in a text, each once, in the order of their last mention."""
     notes = [found["note"].strip() for found in _NOTE.finditer(text) if not _FACT.search(found["note"])]
     latest = {found["what"].strip().lower(): found["value"].strip() for found in _FACT.finditer(text)}
     return [*(f"my {what} is {value}" for what, value in latest.items()), *dict.fromkeys(notes)]
 
 
 def summary(conversation: str) -> str:
-    """Summarises a conversation, given as a paragraph for each message: the facts, and the last question."""
+    """Summarises a conversation in which each message is a paragraph. The summary has the facts and the last
+    question."""
     facts = _facts_in(conversation)
     asked = [found for part in conversation.split("\n\n") if (found := _question(part))]
     listed = "\n".join(f"- remember: {fact}" if not fact.startswith("my ") else f"- {fact}" for fact in facts)
@@ -68,18 +70,18 @@ def summary(conversation: str) -> str:
 def _recalled(asked: Asked, what: str) -> Reply:
     value = known(asked, what)
     if value:
-        return Text(text=f"Your {what} is **{value}**, as you have told me.")
+        return Text(text=f"Your {what} is **{value}**, as you told me.")
     return Text(text=f"You have not told me what your {what} is. Tell me, and I will remember it.")
 
 
 def _listed(facts: Sequence[str]) -> str:
     if not facts:
-        return "You have told me nothing about yourself yet. `my name is Ada`, for example, is something I would keep."
-    return "This is what you have told me:\n\n" + "\n".join(f"- {fact}" for fact in facts)
+        return "You have told me nothing about yourself yet. For example, I would remember `my name is Ada`."
+    return "You have told me this:\n\n" + "\n".join(f"- {fact}" for fact in facts)
 
 
 def _question(paragraph: str) -> str:
-    """Returns the question in a paragraph of a conversation; empty without one."""
+    """Returns the question in a paragraph of a conversation, or an empty string if there is none."""
     found = _AUTHOR.match(paragraph.strip())
     if found is None or found["author"] in ("assistant", "system") or not found["text"].rstrip().endswith("?"):
         return ""
@@ -88,7 +90,7 @@ def _question(paragraph: str) -> str:
 
 PARAGRAPHS_OF_ONE: Final = 3
 PARAGRAPHS_OF_SEVERAL: Final = 2
-"""The quoted part of each document."""
+"""The number of paragraphs quoted from each document when several are quoted."""
 
 _QUESTION: Final = re.compile(
     r"^\W*(?:what|who|how|where|when|which|why|tell me|explain|describe|compare|show me|find|search|look up)\b",
@@ -105,7 +107,7 @@ _FILLING: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """A document that was read."""
+    """A document that has been read."""
 
     id: str
     title: str
@@ -113,7 +115,7 @@ class Page:
 
 
 def look_up(asked: Asked) -> Reply | None:
-    """Returns the searches for a question; None for other messages, and without a search tool."""
+    """Returns the searches for a question. Returns None for other messages, or if there is no search tool."""
     if "search" not in asked.tools or not _QUESTION.search(asked.last):
         return None
     queries = _queries(asked.last)
@@ -121,7 +123,7 @@ def look_up(asked: Asked) -> Reply | None:
 
 
 def _from_documents(asked: Asked) -> Reply:
-    """Returns the step after searches: read the best document of each, and then quote them."""
+    """Returns the next step after searches: to read the best document of each, and then to quote the documents."""
     pages = [page for result in asked.answered if result.call.tool == "fetch_document" and (page := _page(result.text))]
     if pages:
         return Text(text=_quoted(pages))
@@ -130,13 +132,13 @@ def _from_documents(asked: Asked) -> Reply:
     if wanted and "fetch_document" in asked.tools and not _has_fetched(asked):
         return Calls(calls=tuple(Call(tool="fetch_document", arguments={"id": each}) for each in wanted))
     return Text(
-        text="I have searched the documents and found nothing about that. I only tell what stands in them: "
-        "I follow rules, and know nothing by myself."
+        text="I have searched the documents and found nothing about that. I only quote the documents: I follow "
+        "rules, and know nothing myself."
     )
 
 
 def _queries(question: str) -> Sequence[str]:
-    """Returns keywords; for a comparison, those of each side."""
+    """Returns search keywords. For a comparison, returns the keywords of each side."""
     if compared := _COMPARED.search(question):
         about = _keywords(compared["about"])
         return [" ".join([compared[name].lower(), *about]) for name in ("one", "other")]
@@ -149,7 +151,7 @@ def _keywords(text: str) -> Sequence[str]:
 
 
 def _best(answer: str) -> str:
-    """Returns the id of the first document of a search; empty without results."""
+    """Returns the id of the first document found by a search, or an empty string if there are no results."""
     documents = _parsed(answer).get("documents") or [{}]
     return str(documents[0].get("id") or "")
 
@@ -184,7 +186,7 @@ def _quoted(pages: Sequence[Page]) -> str:
 
 
 def _paragraphs(text: str, most: int) -> Iterator[str]:
-    """Yields the first paragraphs of a Markdown text in a line each, without headings and introductions of lists."""
+    """Yields the first paragraphs of a Markdown text, each as one line, without headings and lead-ins to lists."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", text)]
     lines = (block if block.startswith("-") else " ".join(block.split()) for block in blocks)
     told = (line for line in lines if line and not line.startswith("#") and not line.endswith(":"))
@@ -193,9 +195,9 @@ def _paragraphs(text: str, most: int) -> Iterator[str]:
 
 
 WHAT_I_AM: Final = (
-    "I am no language model, although I sit in the place of one: a small program that follows a few rules and speaks "
-    "the protocol of a model, so that this demo needs neither a key nor a network. What is around me is real: the "
-    "memory, the tools, the search. Set `LLM_MODEL` and a key, and a real model answers in my place."
+    "I am not a language model, although I take the place of one. I am a small program that follows a few rules and "
+    "uses a model's protocol, so that this demo needs neither a key nor a network. Everything around me is real: "
+    "the memory, the tools, the search. Set `LLM_MODEL` and a key, and a real model answers instead of me."
 )
 
 _JOKES: Final = (
@@ -217,7 +219,7 @@ _ENDLESS: Final = r"\b(search|look) (for ever|forever|endlessly|without end)\b"
 
 
 def answer(asked: Asked) -> Reply:
-    """Returns the next step: words, or calls of tools."""
+    """Returns the next step: text, or tool calls."""
     if re.search(_ENDLESS, asked.last, re.IGNORECASE) and "search" in asked.tools:
         return Calls(calls=(Call(tool="search", arguments={"query": f"attempt {len(asked.answered) + 1}"}),))
     if asked.answered:
@@ -229,7 +231,7 @@ def answer(asked: Asked) -> Reply:
 
 
 def abilities(asked: Asked) -> str:
-    """Lists the possible requests, which depend on the tools."""
+    """Lists the requests that the assistant understands, which depend on the tools."""
     can = [
         "tell you a **joke**",
         "**remember** what you tell me about yourself: `my name is Ada`, later `what is my name?`",
@@ -241,11 +243,11 @@ def abilities(asked: Asked) -> str:
     if "git" in asked.tools:
         can.append("show the **`git status`** of the work tree that I was given")
     listed = "\n".join(f"- {one}" for one in can)
-    return f"I follow rules, and am no language model, so I understand little. I can\n\n{listed}"
+    return f"I follow rules and am not a language model, so I do not understand much. I can\n\n{listed}"
 
 
 def _with_results(asked: Asked) -> Reply:
-    """Returns the step after tools have answered."""
+    """Returns the next step after tools have answered."""
     results = asked.answered
     tools = {result.call.tool for result in results}
     if tools <= {"search", "fetch_document"}:

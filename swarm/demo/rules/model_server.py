@@ -1,6 +1,6 @@
-"""The demo's model as a server on this machine with OpenAI's chat completions, streamed and whole.
+"""The demo's model as a server on this machine. It offers OpenAI's chat completions, streamed or complete.
 
-Source: https://platform.openai.com/docs/api-reference/chat and …/chat-streaming. Any of their clients works.
+Source: https://platform.openai.com/docs/api-reference/chat and …/chat-streaming. Any client for that API works.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from swarm.demo.rules.asked import MODEL, Asked, Call, Calls, Reply, Said, Text
 from swarm.demo.rules.assistant_rules import summary
 
 _CONVERSATION: Final = "The conversation"
-"""The title of a conversation to summarise."""
+"""The title of a conversation that is to be summarised."""
 
 _ONE_WORD: Final = re.compile(r"\bsingle word (\w+)", re.IGNORECASE)
 
 
 def reply(asked: Asked) -> Reply:
-    """Returns the model's reply; there always is one."""
+    """Returns the model's reply to any request."""
     if router_rules.REFUSE in asked.tools:
         return router_rules.decide(asked)
     if not asked.tools and router_rules.RESULTS in asked.data:
@@ -43,12 +43,12 @@ def reply(asked: Asked) -> Reply:
 
 WORD_SECONDS: Final = 0.04
 LONGEST_TEXT_SECONDS: Final = 6.0
-"""A long text comes in larger pieces."""
+"""The time limit for streaming a text. A long text is sent in larger pieces."""
 
 STOP_SECONDS: Final = 2
 
 _CHARACTERS_PER_TOKEN: Final = 4
-_ARGUMENT_CHARACTERS: Final = 8  # of the arguments of a call, in one piece
+_ARGUMENT_CHARACTERS: Final = 8  # characters of a call's arguments in one piece
 _WORDS: Final = re.compile(r"\s*\S+\s*")
 _CREATED: Final = 1_790_000_000
 
@@ -68,7 +68,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
         return JSONResponse(_whole(body, answer, used))
 
     async def alive(request: Request) -> Response:
-        return PlainTextResponse("Rules in place of a model. POST /v1/chat/completions.")
+        return PlainTextResponse("Rules instead of a model. POST /v1/chat/completions.")
 
     return Starlette(
         routes=[Route("/v1/chat/completions", complete, methods=["POST"]), Route("/", alive, methods=["GET"])]
@@ -95,7 +95,7 @@ def _said(message: Mapping[str, Any]) -> Said:
 
 
 def _text(content: object) -> str:
-    """Returns the text of a message, which may come in parts."""
+    """Returns the text of a message, whose content may consist of parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
@@ -139,7 +139,8 @@ async def _streamed(
 
 
 def pieces(text: str, word_seconds: float = WORD_SECONDS) -> Iterator[str]:
-    """Yields words, or several at once where single ones would take too long. Joined they are the text."""
+    """Yields single words, or several words at once if single words would take too long. The pieces joined together are
+    the text."""
     split = _WORDS.findall(text)
     at_once = max(1, round(len(split) * word_seconds / LONGEST_TEXT_SECONDS))
     for start in range(0, len(split), at_once):
@@ -147,7 +148,7 @@ def pieces(text: str, word_seconds: float = WORD_SECONDS) -> Iterator[str]:
 
 
 def _call_deltas(answer: Calls) -> Iterator[Mapping[str, Any]]:
-    """Yields each call: its name, then its arguments piece by piece."""
+    """Yields the deltas of each call: its name, then its arguments piece by piece."""
     for index, (id, call) in enumerate(_named(answer)):
         yield {"index": index, **_function(id, call, "")}
         text = _arguments(call)
@@ -202,7 +203,7 @@ def _refused(message: str) -> Response:
 
 
 def main() -> None:
-    """Serves at the port given by MODEL_PORT."""
+    """Serves on the port given by MODEL_PORT."""
     port = int(os.environ["MODEL_PORT"])
     uvicorn.run(application(), host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
 

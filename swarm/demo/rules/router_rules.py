@@ -1,4 +1,4 @@
-"""The rules of the demo's model for a tool router: decides on calls of tools, and words their results."""
+"""The rules of the demo's model for a tool router, which decides on tool calls and puts their results into words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REFUSE: Final = "swarm_refuse"
 STOP: Final = "swarm_stop"
 
 RESULTS: Final = "What the tools said"
-"""The title of results to be worded."""
+"""The title of results that are to be put into words."""
 
 _STOP: Final = re.compile(
     r"\b(never ?mind|forget (it|about it|that)|cancel|stop|leave it|vergiss es|abbrechen|laisse tomber|olvídalo)\b",
@@ -40,13 +40,14 @@ def decide(asked: Asked) -> Reply:
 
 
 def word(asked: Asked) -> Reply:
-    """Words the results of a request, in a sentence each."""
+    """Puts the results of a request into words, with one sentence for each result."""
     lines = [_worded(found, asked.last) for found in _RESULT.finditer(asked.data[RESULTS])]
-    return Text(text="\n".join(lines) or "The tools have said nothing.")
+    return Text(text="\n".join(lines) or "The tools returned nothing.")
 
 
 def wanted(asked: Asked) -> Sequence[Sum]:
-    """Returns the requested sums: all of a message, or one that continues after the router's question."""
+    """Returns the requested sums: all sums in a message, or one sum that the message completes after the router's
+    question."""
     found = sums_in(asked.last)
     if found and (len(found) > 1 or found[0].is_complete):
         return found

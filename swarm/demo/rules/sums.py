@@ -1,4 +1,5 @@
-"""Sums in words, in a few languages: the numbers, the tool for the calculation, and the wording of the result."""
+"""Sums expressed in words, in a few languages: finds the numbers and the tool for the calculation, and words the
+result."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Language:
-    """The words of a language for sums."""
+    """The words that a language uses for sums."""
 
     marks: str  # words that identify the language
     wanted: Mapping[Kind, str]  # words that identify the sum
-    told: Mapping[Kind, str]  # between the numbers
+    told: Mapping[Kind, str]  # words between the numbers
     equals: str
     other_number: str
     both_numbers: str
@@ -125,7 +126,7 @@ _AND: Final = re.compile(r"\s*[,;?]\s+|\s+(?:and|und|et|y)\s+", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sum:
-    """A sum, possibly incomplete."""
+    """A sum, which may be incomplete."""
 
     kind: Kind
     numbers: tuple[Number, ...]
@@ -143,7 +144,7 @@ class Sum:
         return self.language.other_number.format(known=shown(self.numbers[0]))
 
     def told(self, result: str) -> str:
-        """Returns the sum with its result."""
+        """Returns a sentence with the sum and its result."""
         first, second = (shown(number) for number in self.numbers)
         return f"{first} {self.language.told[self.kind]} {second} {self.language.equals} **{result}**."
 
@@ -153,7 +154,7 @@ class Sum:
         return next(fitting, None)
 
     def call(self, tools: Mapping[str, Mapping[str, Any]]) -> Call | None:
-        """Returns the call that calculates the sum, if complete and a tool exists."""
+        """Returns the call that calculates the sum, or None if the sum is incomplete or no tool exists."""
         name = self.tool_in(tools)
         if name is None or not self.is_complete:
             return None
@@ -161,7 +162,7 @@ class Sum:
 
 
 def sums_in(text: str) -> Sequence[Sum]:
-    """Returns the sums in a text; an incomplete one only if it is the only one."""
+    """Returns the sums in a text. An incomplete sum is returned only if the text contains no other sum."""
     parts = [found for part in _AND.split(text) if (found := _sum(part))]
     if len(parts) > 1 and all(part.is_complete for part in parts):
         return parts
@@ -179,14 +180,14 @@ def continued(text: str, begun: str) -> Sequence[Sum]:
 
 
 def sum_of(tool: str, arguments: Mapping[str, object], language: Language) -> Sum | None:
-    """Returns the sum calculated by a call; None for other calls."""
+    """Returns the sum that a call calculates, or None for other calls."""
     numbers = tuple(value for value in arguments.values() if isinstance(value, int | float))
     kind = next((kind for kind in Kind if re.search(_TOOLS[kind], tool)), None)
     return Sum(kind=kind, numbers=numbers, language=language) if kind and len(numbers) == 2 else None
 
 
 def _numbers_in(text: str) -> tuple[Number, ...]:
-    """Returns the numbers in a text, in their order, in digits or words."""
+    """Returns the numbers in a text in order of appearance, whether written in digits or words."""
     return tuple(_number(found) for found in _NUMBER.findall(_SPELT_WORD.sub(_digits, text)))
 
 

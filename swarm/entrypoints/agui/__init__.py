@@ -1,1 +1,1 @@
-"""AG-UI: built-in agents for web pages, terminals and other coordinators."""
+"""The AG-UI entry point: built-in agents for web pages, terminals and other coordinators."""

@@ -1,10 +1,11 @@
-"""The built-in agents over AG-UI, for web pages, terminals, and other coordinators: in AG-UI's dialect and CAIPE's.
+"""Serves the built-in agents over AG-UI to web pages, terminals and other coordinators, in the dialects of AG-UI and
+CAIPE.
 
-A run is an event stream during the run, or one answer at its end. The listener of a run is the request that began it.
-When the client goes away, or is stuck for too long, the run is left, and so ends.
+A run is either streamed as events or answered once at its end. The request that starts a run is its only listener. If
+the client disconnects, or stops reading for too long, the run is abandoned and ends.
 
-Loaded only if there are built-in agents: the protocol's types take a while. The client's side is
-`swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
+This module is loaded only if there are built-in agents, because loading the protocol's types takes a while. The
+client's side is `swarm.agents.remote.agui`. docs/agui-agents.md compares both dialects.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ from swarm.services.builtin.agent_runs import AgentRun, AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationKey
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
-"""After so long a silence a comment is sent, so that no proxy takes the connection for dead."""
+"""After this period of silence a comment is sent, so that proxies keep the connection open."""
 
 _STALLED_SECONDS: Final = 60.0
-"""A client that takes nothing for so long is given up."""
+"""A client that reads nothing for this long is disconnected."""
 
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 _CHAT: Final = "/api/v1/chat"
 
 _EVENTS: Final[dict[str, Any]] = {
-    "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
+    "description": "Server-sent events of AG-UI 1.0; the last event is RUN_FINISHED or RUN_ERROR.",
     "content": {
-        "text/event-stream": {  # in FastAPI's own form: one event, not the whole text
+        "text/event-stream": {  # the format that FastAPI uses itself: one event, not the complete text
             "itemSchema": {
                 "type": "object",
                 "properties": {
@@ -88,7 +89,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WholeAnswer(TypedDict):
-    """``content`` of a finished run, else the ``error`` as a sentence and its ``code``."""
+    """The ``content`` of a finished run, or else the ``error`` as a sentence, with its ``code``."""
 
     success: bool
     content: NotRequired[str]
@@ -101,13 +102,13 @@ class WholeAnswer(TypedDict):
 
 
 class CancelledShape(TypedDict):
-    """Whether a run was cancelled."""
+    """The response to a cancellation: whether a run was cancelled."""
 
     cancelled: bool
 
 
 class BuiltInAgent(TypedDict):
-    """An agent, and whether it could answer now."""
+    """An agent, and whether it can answer now."""
 
     name: str
     default: bool
@@ -116,13 +117,13 @@ class BuiltInAgent(TypedDict):
 
 
 class BuiltInAgents(TypedDict):
-    """The default first."""
+    """The built-in agents, the default agent first."""
 
     agents: list[BuiltInAgent]
 
 
 class _RunStream(StreamingResponse):
-    """The events of a run, one by one. A client that does not read holds up the agent, so nothing piles up."""
+    """The events of a run, one by one. A client that does not read slows the agent down, so no events accumulate."""
 
     media_type = "text/event-stream"
 
@@ -146,7 +147,7 @@ class _RunStream(StreamingResponse):
             self._run.leave()
 
     async def stream_response(self, send: Send) -> None:
-        """Send until the run is over; cancelled when the client has gone."""
+        """Sends events until the run ends. Cancelled when the client disconnects."""
 
         async def patiently(message: Message) -> None:
             async with asyncio.timeout(self._stalled_seconds):
@@ -155,8 +156,8 @@ class _RunStream(StreamingResponse):
         try:
             async with aclosing(self._pieces):
                 await super().stream_response(patiently)
-        except TimeoutError:  # the server cuts the connection, since the answer is not complete
-            _log.warning("A client takes nothing of an answer.", action="agent_run_stalled", run_id=self._run.id)
+        except TimeoutError:  # the server closes the connection, since the answer is incomplete
+            _log.warning("A client does not read its answer.", action="agent_run_stalled", run_id=self._run.id)
 
 
 async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: float) -> AsyncGenerator[bytes, None]:
@@ -175,7 +176,7 @@ async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: fl
 
 
 async def _end_of(run: AgentRun, receive: Receive) -> RunEnd:
-    """The end of a run. The run is left if the client goes away meanwhile."""
+    """Returns the end of a run. The run is abandoned if the client disconnects meanwhile."""
     watch = asyncio.create_task(_leave_when_gone(run, receive))
     try:
         while not isinstance(event := await run.next(), RunEnd):
@@ -193,9 +194,9 @@ async def _leave_when_gone(run: AgentRun, receive: Receive) -> None:
 
 
 class AguiDoor:
-    """The endpoints, for the operator and for the agents that each built-in agent's policy allows.
+    """The AG-UI endpoints, for the operator and for the agents that each built-in agent's policy allows.
 
-    For all others an agent does not exist. Conversations of different clients never meet.
+    To all other callers an agent appears not to exist. Conversations of different clients are separate.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class AguiDoor:
         self._stalled_seconds = stalled_seconds
 
     def routes(self) -> list[BaseRoute]:
-        """The routes for the application, with their parts of its OpenAPI document."""
+        """Returns the routes for the application, with their parts of its OpenAPI document."""
         router = APIRouter(tags=["built-in agents"])
         add = router.add_api_route
         runs = problems(400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -236,31 +237,33 @@ class AguiDoor:
         return list(router.routes)
 
     async def start(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Ask a built-in agent, and get its answer as a stream."""
+        """Ask a built-in agent and get its answer as a stream."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, Start)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
         return await self._streamed(client, conversation, of_start(body, source), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
-        """Answer the agent's question, with which its last run in this conversation was interrupted."""
+        """Answer the question that interrupted the agent's last run in this conversation."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, Resume)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
         asked = self._runs.questions(conversation)
         if not asked:
-            raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {_CHAT}/stream/start.")
+            raise Conflict(
+                "The agent is not waiting for an answer in this conversation.", hint=f"Ask by {_CHAT}/stream/start."
+            )
         return await self._streamed(client, conversation, of_resume(body, source, asked), Dialect.CAIPE)
 
     async def cancel(self, request: Request) -> Response:
-        """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
+        """End one of your runs in a conversation. The run's stream ends with the outcome "cancelled"."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, AguiCancellation)
         agent = self._runs.named(body.agent_id, client.agent) if body.agent_id else None
         return Answer({"cancelled": self._runs.cancel(client.id, body.conversation_id, agent)})
 
     async def invoke(self, request: Request) -> Response:
-        """Ask a built-in agent, and get the whole answer within 60 seconds."""
+        """Ask a built-in agent and get the complete answer within 60 seconds."""
         client = await self._identities.client(request.scope)
         body = await read_model(request, Start)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
@@ -275,7 +278,7 @@ class AguiDoor:
         return Answer(whole_answer(end) | ids)
 
     async def run(self, request: Request, agent: str) -> Response:
-        """Run a built-in agent by a RunAgentInput of AG-UI 1.0. The last messages of people are new."""
+        """Run a built-in agent with a RunAgentInput of AG-UI 1.0. People's last messages count as new."""
         client = await self._identities.client(request.scope)
         name = self._runs.named(agent, client.agent)
         body = await read_model(request, RunAgentInput)
@@ -286,7 +289,7 @@ class AguiDoor:
         return await self._streamed(client, conversation, run_input, Dialect.AGUI, body.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
-        """Whether a built-in agent could answer now; 503 if not."""
+        """Check whether a built-in agent can answer now. The status is 503 if not."""
         client = await self._identities.client(request.scope)
         shown = await self._shown(client, self._runs.named(agent, client.agent))
         if not shown["reachable"]:
@@ -294,7 +297,7 @@ class AguiDoor:
         return Answer(shown)
 
     async def everyone(self, request: Request) -> Response:
-        """The built-in agents that you may call, and whether each could answer now."""
+        """List the built-in agents that you may call, and whether each of them can answer now."""
         client = await self._identities.client(request.scope)
         shown = (self._shown(client, name) for name in self._runs.callable_by(client.agent))
         return Answer({"agents": await asyncio.gather(*shown)})
@@ -307,7 +310,7 @@ class AguiDoor:
         dialect: Dialect,
         run_id: str | None = None,
     ) -> _RunStream:
-        """Begin a run and stream its events. ``run_id`` is the client's id of the run, if given."""
+        """Starts a run and streams its events. ``run_id`` is the client's id for the run, if given."""
         run = await self._runs.begin(conversation, run_input)
         if client.call:
             client.call.on_end(partial(run.stop, _TOKEN_ENDED, tell_rest=False))

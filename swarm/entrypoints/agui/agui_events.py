@@ -1,9 +1,9 @@
-"""A built-in agent's events as events of AG-UI 1.0; the counterpart of `swarm.agents.remote.translation`.
+"""Writes a built-in agent's events as AG-UI 1.0 events; the counterpart of `swarm.agents.remote.translation`.
 
-The last event, or a whole answer, is the run's end.
+This module also writes the last event of a run, and complete answers for clients that do not stream.
 
-Every message, tool, step and sub-agent is closed before the run ends, and ids are unique; but in caipe's dialect, the
-end of a call means that its tool has answered.
+Every message, tool, step and sub-agent is closed before the run ends, and ids are unique. In caipe's dialect, however,
+the end of a call means that its tool has answered.
 
 https://docs.ag-ui.com/concepts/events
 """
@@ -66,15 +66,16 @@ from swarm.domain.text.secrets import without_secrets
 
 _SUCCEEDED: Final = "done"
 _FAILED: Final = '{"error": "The tool failed."}'
-"""A tool's result for clients, unless the settings allow details: success or failure."""
+"""The result of a failed tool that clients see unless the settings allow details."""
 _ERROR_CHARACTERS: Final = 2_000
-"""Many clients look for errors in short results only."""
+"""The maximum length of an error; many clients look for errors only in short results."""
 
 _ENCODER: Final = EventEncoder()
 
 
 class AguiEventWriter:
-    """Writes one run's events. ``thread_id`` and ``run_id`` are the client's ids of the conversation and the run."""
+    """A writer for one run's events. ``thread_id`` and ``run_id`` are the client's ids for the conversation and the
+    run."""
 
     def __init__(
         self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI, *, tool_details: bool = False
@@ -84,18 +85,18 @@ class AguiEventWriter:
         self._thread_id = thread_id
         self._run_id = run_id
         self._count = 0
-        self._message: tuple[str, str] | None = None  # the open message: our id, and the agent's
-        self._visible = Visible()  # of the open message's text
-        self._calls: dict[str, bool] = {}  # by the id of the call, whether a tool has answered
+        self._message: tuple[str, str] | None = None  # the open message: our id and the agent's
+        self._visible = Visible()  # length of the open message's text
+        self._calls: dict[str, bool] = {}  # whether each tool has answered, by call id
         self._step = ""
-        self._sub_agent: tuple[str, str] | None = None  # the speaking sub-agent: the id of its run, and its name
+        self._sub_agent: tuple[str, str] | None = None  # the sub-agent that is writing: the id of its run, and its name
 
     def started(self) -> BaseEvent:
-        """The first event."""
+        """Returns the first event of the run."""
         return RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL_VERSION)
 
     def write(self, event: AgentEvent) -> Iterator[BaseEvent]:
-        """The AG-UI events for an agent's event: often one, sometimes none."""
+        """Yields the AG-UI events for an agent's event: usually one, sometimes none."""
         match event:
             case TextDelta():
                 yield from self._text(event)
@@ -118,7 +119,8 @@ class AguiEventWriter:
                 yield from self._end(event)
 
     def _text(self, delta: TextDelta) -> Iterator[BaseEvent]:
-        """Write a piece of text, under our ids: agents may repeat ids in runs, and clients keep messages by id."""
+        """Writes a piece of text with our own ids, since agents may repeat ids in later runs and clients store messages
+        by id."""
         if not delta.text:
             return
         sub_agent = self._sub_agent[0] if self._sub_agent else None
@@ -141,7 +143,7 @@ class AguiEventWriter:
             self._message = None
 
     def _start_tool(self, tool: ToolStarted) -> Iterator[BaseEvent]:
-        """Begin a tool's call. Text after it is a message of its own."""
+        """Begins a tool call. Text after the call becomes a separate message."""
         yield from self._end_text()
         if tool.id not in self._calls:
             self._calls[tool.id] = False
@@ -150,8 +152,8 @@ class AguiEventWriter:
             yield ToolCallArgsEvent(tool_call_id=tool.id, delta=arguments or "{}")
 
     def _end_tool(self, tool: ToolEnded) -> Iterator[BaseEvent]:
-        """``TOOL_CALL_END`` comes only now: many clients may take it for the end of the tool. Clients of caipe do: for
-        them it comes last, and never for a tool without an answer.
+        """Ends a tool call. ``TOOL_CALL_END`` is sent only now, since many clients may treat it as the end of the tool.
+        Clients of caipe do, so for them the event comes last, and is never sent for a tool without an answer.
         """
         if self._calls.get(tool.id) is False:
             self._calls[tool.id] = True
@@ -165,7 +167,8 @@ class AguiEventWriter:
             yield from (result, end) if self._is_caipe else (end, result)
 
     def _result(self, tool: ToolEnded) -> str:
-        """A tool's result. AG-UI has no field for a failed tool; an object with only an error shows the failure."""
+        """Returns a tool's result. AG-UI has no field for a failed tool, so an object with only an error represents the
+        failure."""
         result = without_secrets(tool.result) if self._tool_details else ""
         if tool.failed:
             return json.dumps({"error": result[:_ERROR_CHARACTERS]}, ensure_ascii=False) if result else _FAILED
@@ -203,7 +206,8 @@ class AguiEventWriter:
 
 
 def encoded(event: BaseEvent) -> bytes:
-    """One server-sent event, without invisible characters. `AguiEventWriter` has cleaned pieces of text already."""
+    """Returns one server-sent event without invisible characters. `AguiEventWriter` has already cleaned pieces of
+    text."""
     if isinstance(event, TextMessageContentEvent):
         return _ENCODER.encode(event).encode()
     data = data_for_model(event.model_dump(by_alias=True, exclude_none=True))
@@ -211,15 +215,15 @@ def encoded(event: BaseEvent) -> bytes:
 
 
 def _plan(plan: PlanShown) -> dict[str, object]:
-    """The plan as the agent's state, whose only part it is."""
+    """Returns the plan as the agent's state, which has no other part."""
     steps = [{"id": step.id, "title": step.title, "status": step.status.value} for step in plan.steps]
     return {"plan": {"title": plan.title, "steps": steps}}
 
 
 _BROKEN: Final = "broken"
-"""The code of a run that broke off; a failed run has the agent's own."""
+"""The error code of an interrupted run; a failed run has the agent's own code."""
 
-_NOTHING_ASKED: Final = Failed(message="The agent waits for an answer, but did not say to which question.")
+_NOTHING_ASKED: Final = Failed(message="The agent is waiting for an answer, but has not asked a question.")
 
 _SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
     AnswerKind.TEXT: {"type": "string"},
@@ -234,7 +238,7 @@ _SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
 
 
 def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]) -> BaseEvent:
-    """The event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
+    """Returns the event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
     match end:
         case Finished(result=result):
             return RunFinishedEvent(thread_id=thread_id, run_id=run_id, result=result)
@@ -250,7 +254,8 @@ def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]
 
 
 def whole_answer(end: RunEnd) -> dict[str, object]:
-    """``{"success": true, "content"}``, or ``{"success": false, "error", "code"}`` with the reason as a sentence."""
+    """Returns ``{"success": true, "content"}``, or ``{"success": false, "error", "code"}`` with the reason as a
+    sentence."""
     match end:
         case Finished(result=str(text)) if text:
             return {"success": True, "content": text}
@@ -258,7 +263,7 @@ def whole_answer(end: RunEnd) -> dict[str, object]:
             return _refused("The agent finished without an answer.", "empty")
         case Interrupted(asked=asked):
             prompts = " ".join(one.prompt for one in asked if one.prompt)
-            return _refused(f"The agent has a question first: {prompts}".rstrip(": "), "interrupt")
+            return _refused(f"The agent has a question: {prompts}".rstrip(": "), "interrupt")
         case Cancelled():
             return _refused("The run was cancelled.", "cancelled")
         case Failed() | Broken():
@@ -281,7 +286,8 @@ def _words(end: Failed | Broken) -> tuple[str, str]:
 
 
 def _interrupt(asked: Asked, calls: Collection[str]) -> Interrupt:
-    """The question in both forms: AG-UI 1.0's, and under ``payload`` the fields that CAIPE's clients read."""
+    """Returns the question in both dialects: in AG-UI 1.0's form, and under ``payload`` with the fields that CAIPE's
+    clients read."""
     call = asked.raw.get(TOOL_CALL)
     call_id = call.get("id") if isinstance(call, Mapping) else None
     payload: dict[str, object] = {"prompt": asked.prompt}

@@ -1,4 +1,4 @@
-"""Requests of built-in agents' clients, in both dialects, as the input of a run: its person and its content."""
+"""Converts requests from built-in agents' clients, in both dialects, to the input of a run: its person and content."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ _CONTEXT_BYTES: Final = 64 * 1024
 _THREAD_CHARACTERS: Final = 1_000_000
 _ID_CHARACTERS: Final = 200
 _TERMINAL: Final = "cli:"
-"""The prefix of conversations of the operator's terminal."""
+"""The prefix of the ids of conversations in the operator's terminal."""
 
 _SOURCE: Final = "agui"
-"""The source of a message whose client names none, but sends a context."""
+"""The source of a message whose client sends a context without a source."""
 
 _ConversationId = Annotated[str, Field(min_length=1, max_length=_ID_CHARACTERS)]
-_AgentName = Annotated[str | None, Field(max_length=_ID_CHARACTERS, description="A built-in agent; else the first.")]
+_AgentName = Annotated[
+    str | None, Field(max_length=_ID_CHARACTERS, description="A built-in agent; by default the first one.")
+]
 
 
 class ClientContext(BaseModel):
-    """Where the message comes from, at most 64 KiB; keys beside ``source`` are the client's own, and are kept.
+    """Where the message comes from, at most 64 KiB; keys other than ``source`` are defined by the client and are kept.
 
-    ``thread_context`` is the earlier text of a thread that the agent does not know; it may be longer.
+    ``thread_context`` contains earlier messages of a thread that the agent does not know, and may be longer.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -68,13 +70,16 @@ class Asking(BaseModel):
 
 
 class Start(Asking):
-    message: Annotated[str, Field(min_length=1, description="What the person said, as it is.")]
+    message: Annotated[str, Field(min_length=1, description="The person's message, unchanged.")]
 
 
 class Resume(Asking):
     form_data: Annotated[
         str | dict[str, Any],
-        Field(description="What the person filled in: an object, also as JSON text. Any other text is the answer."),
+        Field(
+            description="The values that the person entered, as an object or as JSON text. Any other text is the "
+            "answer itself."
+        ),
     ]
 
 
@@ -84,15 +89,18 @@ class AguiCancellation(BaseModel):
 
 
 def origin(client: Client, conversation_id: str) -> Origin:
-    """The origin of a run's messages. Raises Forbidden for a terminal's conversation of anyone but the operator."""
+    """Returns the origin of a run's messages. Raises Forbidden for a terminal conversation unless the client is the
+    operator."""
     is_terminal = conversation_id.startswith(_TERMINAL)
     if is_terminal and client.agent:
-        raise Forbidden(f"Conversations that begin with '{_TERMINAL}' are the operator's.", hint="Choose another id.")
+        raise Forbidden(
+            f"Only the operator may use conversations whose ids begin with '{_TERMINAL}'.", hint="Choose another id."
+        )
     return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client.id, client_name=client.name)
 
 
 def of_start(body: Start, origin: Origin) -> RunInput:
-    """A run for one new message. Raises Invalid for an empty one."""
+    """Returns the input of a run for one new message. Raises Invalid for an empty message."""
     if not body.message.strip():
         raise Invalid("The message is empty.", fields={"message": "text"})
     new = InputMessage(id=new_id(), speaker=Speaker.USER, text=body.message)
@@ -102,21 +110,20 @@ def of_start(body: Start, origin: Origin) -> RunInput:
 
 
 def of_resume(body: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """A run that goes on with people's answers to all these questions."""
+    """Returns the input of a run that continues with the answers to all of these questions."""
     return _run_input(body, origin, decided=tuple(_decided(body.form_data, one) for one in asked))
 
 
 def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """A run of AG-UI: people's last messages are new. Raises Invalid for input without a new message or an answer.
+    """Returns the input of an AG-UI run, in which people's last messages are new. Raises Invalid for input without a
+    new message or an answer.
 
-    A run that goes on after a question has no new messages: the last one led to the question.
+    A run that continues after a question has no new messages, since the last message led to the question.
     """
     props = body.forwarded_props if isinstance(body.forwarded_props, dict) else {}
     history, new = _split(body.messages, is_resumed=bool(body.resume))
     if not new and not body.resume:
-        raise Invalid(
-            "There is no new message.", fields={"messages": "at least one message of a user, with text, at the end"}
-        )
+        raise Invalid("There is no new message.", fields={"messages": "at least one user message with text at the end"})
     raw = {one.id: one.raw for one in asked}
     trace_id = props.get("trace_id")
     return RunInput(
@@ -140,17 +147,18 @@ def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
 
 
 def check_tools(body: RunAgentInput) -> None:
-    """Raises Invalid for tools of the client: no run ends with a call of one, so they would never be called."""
+    """Raises Invalid if the client sends tools. No run ends with a call to a client's tool, so they would never be
+    called."""
     if body.tools:
         raise Invalid(
-            "The agents here call tools of their own only, so a client's tools would never be called.",
-            hint="Send an empty list of tools; the operator gives agents tools (docs/built-in-agents.md).",
+            "These agents call only their own tools, so a client's tools would never be called.",
+            hint="Send an empty list of tools; the operator configures agents' tools (docs/built-in-agents.md).",
             fields={"tools": "[]"},
         )
 
 
 def check_ids(body: RunAgentInput) -> None:
-    """Raises Invalid for ids of a wrong length."""
+    """Raises Invalid for ids that are too short or too long."""
     expected = f"1 to {_ID_CHARACTERS} characters"
     named = {"threadId": body.thread_id, "runId": body.run_id}
     if problems := {name: expected for name, id in named.items() if not 0 < len(id) <= _ID_CHARACTERS}:
@@ -179,7 +187,7 @@ def _run_input(
 
 
 def _decided(form_data: str | Mapping[str, Any], asked: Asked) -> Decided:
-    """One answer of a form with answers to all questions: each question gets the values of its own fields."""
+    """Splits the values of a form among the questions. Each question gets the values of its own fields."""
     values = _filled_in(form_data, asked)
     if values is not None and asked.fields:
         names = {field.name for field in asked.fields}
@@ -196,7 +204,7 @@ def _filled_in(form_data: str | Mapping[str, Any], asked: Asked) -> Mapping[str,
         values = orjson.loads(form_data)
     except orjson.JSONDecodeError:
         values = form_data
-    # A text answers the only question.
+    # A plain text answers the only question.
     only = asked.fields[0].name if len(asked.fields) == 1 else "answer"
     return values if isinstance(values, dict) else {only: form_data}
 
@@ -210,7 +218,7 @@ def _values(payload: object) -> Mapping[str, object]:
 def _split(
     messages: Sequence[Message], *, is_resumed: bool
 ) -> tuple[tuple[InputMessage, ...], tuple[InputMessage, ...]]:
-    """The earlier messages, and the new ones."""
+    """Returns the earlier messages and the new ones."""
     texts = tuple(_texts(messages))
     if is_resumed:
         return texts, ()
@@ -219,7 +227,8 @@ def _split(
 
 
 def _texts(messages: Sequence[Message]) -> Iterator[InputMessage]:
-    """The texts of people and the agent; all other messages are internal to the agent, or settings of a client."""
+    """Yields the texts of people and the agent. All other messages are internal to the agent, or are a client's
+    settings."""
     for message in messages:
         match message:
             case UserMessage(content=content, name=name):
@@ -240,7 +249,7 @@ def _text(content: str | Sequence[object]) -> str:
 
 
 def _context_of(body: RunAgentInput, props: Mapping[str, Any]) -> Mapping[str, object]:
-    """``forwardedProps.client_context``, as our own client sends it, or else the standard ``context``."""
+    """Returns ``forwardedProps.client_context``, which our own client sends, or else the standard ``context``."""
     given = props.get("client_context")
     if given is None and body.context:
         given = {"source": _SOURCE} | {entry.description: entry.value for entry in body.context}

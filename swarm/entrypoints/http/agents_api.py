@@ -1,4 +1,4 @@
-"""Agents over HTTP: registering and managing them, and what an agent asks about itself."""
+"""Agents over HTTP: routes to register and manage agents, and routes for an agent's own data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from swarm.services.operate.agents import Present
 from swarm.services.use_cases import Services
 
 Warnings = Callable[[str], Sequence[str]]
-"""Returns warnings for removing an agent of this name: the settings that name it, and the consequences."""
+"""Returns warnings about removing the agent with this name: the settings that name it, and the consequences."""
 
 
 class RemovedShape(TypedDict):
@@ -38,12 +38,12 @@ class RemovedShape(TypedDict):
 
 
 def no_warnings(agent: str) -> Sequence[str]:
-    """No warnings, for settings that name no agent."""
+    """Returns no warnings, for settings that name no agent."""
     return ()
 
 
 def agent_router(services: Services, identities: Identities, warnings: Warnings = no_warnings) -> APIRouter:
-    """``/agents``, ``/me`` and ``/tray``."""
+    """Returns the routes ``/agents``, ``/me`` and ``/tray``."""
     routes = _AgentRoutes(services, identities, warnings)
     router = APIRouter()
     add = router.add_api_route
@@ -71,7 +71,7 @@ def agent_router(services: Services, identities: Identities, warnings: Warnings 
 
 
 class _AgentRoutes:
-    """The endpoints. ``agent`` in a path is an id or a name."""
+    """The endpoints for agents. ``agent`` in a path is an id or a name."""
 
     def __init__(self, services: Services, identities: Identities, warnings: Warnings) -> None:
         self._agents = services.agents
@@ -80,22 +80,22 @@ class _AgentRoutes:
         self._warnings = warnings
 
     async def me(self, request: Request) -> Response:
-        """The calling agent."""
+        """Return the calling agent."""
         agent = await self._identities.agent(request.scope)
         return Answer(_agent_row(await self._present(agent.id)))
 
     async def tray(self, request: Request) -> Response:
-        """The calling agent's tray: what waits, in brief."""
+        """Return the calling agent's tray: a summary of its pending work."""
         agent = await self._identities.agent(request.scope)
         return Answer(tray_shape(await self._trays.of(agent)))
 
     async def everyone(self, request: Request) -> Response:
-        """All agents, oldest first."""
+        """List all agents, oldest first."""
         await self._identities.operator(request.scope)
         return Answer({"agents": [_agent_row(present) for present in await self._agents.present()]})
 
     async def register(self, request: Request) -> Response:
-        """Register an agent. Its token is shown only now. An enrolment key registers workers only."""
+        """Register an agent. Its token is not shown again. An enrolment key registers only workers."""
         office = await self._identities.registrar(request.scope)
         said = await read_model(request, NewAgent)
         if office is Office.ENROLMENT and said.role is not Role.WORKER:
@@ -113,8 +113,9 @@ class _AgentRoutes:
         return Answer(_agent_row(await self._present(changed.id)))
 
     async def revoke(self, request: Request, agent: str) -> Response:
-        """Remove an agent: its tokens end at once, its work goes to the default lead. 204; 200 with warnings if the
-        settings name it: one that they declare comes back with the next reload.
+        """Remove an agent. Its tokens become invalid at once, and its work goes to the default lead. The status is 204,
+        or 200 with warnings if the settings name the agent. An agent that the settings declare is registered again at
+        the next reload.
         """
         await self._identities.operator(request.scope)
         removed = await self._agents.revoke(agent)
@@ -123,7 +124,7 @@ class _AgentRoutes:
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def rotate(self, request: Request, agent: str) -> Response:
-        """A new token for an agent; the old ones end at once."""
+        """Create a new token for an agent. The old tokens become invalid at once."""
         await self._identities.operator(request.scope)
         rotated = await self._agents.rotate(agent)
         return Answer(shape(RegisteredShape, rotated, rotated.agent))

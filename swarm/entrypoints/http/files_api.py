@@ -1,6 +1,6 @@
-"""The content of files over HTTP, outside JSON: streamed through the coordinator, never held in memory.
+"""File contents over HTTP, streamed through the coordinator and never held in memory.
 
-An agent downloads an attachment of a thread it takes part in, and uploads a file under its lease. Slack needs an
+An agent downloads attachments of threads in which it takes part, and uploads files under its lease. Slack needs an
 upload's size before its first byte, so a request must have a Content-Length.
 """
 
@@ -42,7 +42,7 @@ _Id = Annotated[str | None, Field(min_length=1, max_length=200)]
 
 
 class AboutQuery(Input):
-    """Exactly one of these."""
+    """The subject of a download: exactly one of these fields."""
 
     inbox_message_id: _Id = None
     task_id: _Id = None
@@ -52,16 +52,16 @@ class AboutQuery(Input):
 class UploadQuery(Input):
     inbox_message_id: _Id = None
     task_id: _Id = None
-    name: Annotated[str, Field(max_length=1000, description="What the file is called; no path.")]
+    name: Annotated[str, Field(max_length=1000, description="The file's name, without a path.")]
     title: Annotated[str | None, Field(max_length=1000)] = None
-    comment: Annotated[str | None, Field(max_length=10_000, description="What to say with it.")] = None
+    comment: Annotated[str | None, Field(max_length=10_000, description="The text to post with the file.")] = None
     request_id: Annotated[
-        str | None, Field(min_length=1, max_length=200, description="A repeat with the same id does nothing.")
+        str | None, Field(min_length=1, max_length=200, description="A repeated request with the same id does nothing.")
     ] = None
 
 
 def file_router(services: Services, identities: Identities) -> APIRouter:
-    """``GET /files/{file_id}`` and ``POST /files``."""
+    """Returns the routes ``GET /files/{file_id}`` and ``POST /files``."""
     routes = _FileRoutes(services, identities)
     router = APIRouter(tags=["agent"])
     router.add_api_route(
@@ -77,7 +77,7 @@ def file_router(services: Services, identities: Identities) -> APIRouter:
 
 
 class _FileRoutes:
-    """The endpoints."""
+    """The endpoints for files."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._files = services.files
@@ -85,13 +85,13 @@ class _FileRoutes:
         self._identities = identities
 
     async def download(self, request: Request, file_id: str, query: Annotated[AboutQuery, Query()]) -> Response:
-        """The content of an attachment of a thread that the calling agent takes part in."""
+        """Download an attachment of a thread in which the calling agent takes part."""
         agent = await self._identities.agent(request.scope)
         info, opened = await self._files.open(agent, ThreadReference(**query.model_dump()), file_id)
         return _Passing(info, opened)
 
     async def upload(self, request: Request, query: Annotated[UploadQuery, Query()], lease: _Lease = None) -> Response:
-        """Put the body, as a file, into the thread of an inbox message or a task. The message stays unanswered."""
+        """Upload the body as a file to the thread of an inbox message or a task. The message remains unanswered."""
         agent = await self._identities.agent(request.scope)
         refuse_unstorable(query.model_dump())
         shared = await self._uploads.upload(
@@ -107,7 +107,7 @@ class _FileRoutes:
 
 
 class _Passing(StreamingResponse):
-    """A file streamed through. Browsers save it and run none of its content."""
+    """The response for a download, streamed from Slack. Browsers save the file and do not run its content."""
 
     def __init__(self, info: FileInfo, opened: OpenFile) -> None:
         self._opened = opened
@@ -132,23 +132,23 @@ class _Passing(StreamingResponse):
 
 
 def _media_type(info: FileInfo) -> str:
-    """The file's own media type, if valid in a header."""
+    """Returns the file's own media type if it is valid in a header."""
     told = info.mimetype or ""
     return told if told.isascii() and told.isprintable() and "/" in told else "application/octet-stream"
 
 
 def _size(request: Request) -> int:
-    """The size of the body. Raises BadRequest for a request without it."""
+    """Returns the size of the body. Raises BadRequest for a request without a size."""
     declared = request.headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
-        raise BadRequest("The request does not say how large the file is.", hint="Send the header Content-Length.")
+        raise BadRequest("The request does not specify the size of the file.", hint="Send the header Content-Length.")
     if len(declared) > _MAX_DIGITS:
         raise TooLarge()
     return int(declared)
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
-    """The body, piece by piece. Raises BadRequest if the client goes away meanwhile."""
+    """Yields the body, piece by piece. Raises BadRequest if the client disconnects meanwhile."""
     try:
         async for chunk in request.stream():
             yield chunk

@@ -21,16 +21,16 @@ from swarm.entrypoints.web.openapi import problems
 from swarm.services.operate.overview import Backlog, Overview
 
 Readiness = Callable[[], Mapping[str, bool]]
-"""The coordinator's needs beside its database, by name, and whether each is met: ``{"slack": True}``."""
+"""Whether each of the coordinator's needs other than the database is met, by name: ``{"slack": True}``."""
 
 _DATABASE_SECONDS: Final = 5.0
 
 _PROBLEMS: Final = {
     "database": f"The database cannot be read, or does not answer within {_DATABASE_SECONDS:g} seconds.",
-    "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored three times more.",
-    "slack": "There is no connection to Slack, so no events come in; it is tried again and again.",
+    "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored up to three more times.",
+    "slack": "There is no connection to Slack, so no events arrive; the connection is retried continuously.",
 }
-_ELSE: Final = "It is not there."
+_ELSE: Final = "It is not available."
 
 _log = structlog.get_logger(__name__)
 
@@ -40,9 +40,9 @@ class Alive(TypedDict):
 
 
 class Ready(TypedDict):
-    """Each need and whether it is met, the problems, and the backlog (null without an answer of the database).
+    """Each need and whether it is met, the problems, and the backlog (null if the database does not answer).
 
-    ``gap_seconds``: how long ago events began to be missed that are being read from Slack now; 0 if none are.
+    ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none.
     """
 
     ready: bool
@@ -53,7 +53,8 @@ class Ready(TypedDict):
 
 
 def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
-    """``/healthz`` and ``/readyz``, open to all callers: their answers hold no secrets."""
+    """Returns the routes ``/healthz`` and ``/readyz``, which are open to all callers, since their answers contain no
+    secrets."""
     routes = _HealthRoutes(overview, readiness)
     router = APIRouter(tags=["health"])
     router.add_api_route("/healthz", routes.healthz, response_model=Alive)
@@ -62,7 +63,7 @@ def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
 
 
 class _HealthRoutes:
-    """The endpoints."""
+    """The health endpoints."""
 
     def __init__(self, overview: Overview, readiness: Readiness) -> None:
         self._overview = overview
@@ -70,11 +71,12 @@ class _HealthRoutes:
         self._missing_before: list[str] = []
 
     async def healthz(self, request: Request) -> Response:
-        """The process lives."""
+        """Report that the process is alive."""
         return Answer({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """All needs are met and the database can store; else 503, with the unmet needs."""
+        """Report whether all needs are met and the database can store data. If not, the status is 503, with the unmet
+        needs."""
         (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)
@@ -97,10 +99,10 @@ class _HealthRoutes:
                 return await self._overview.backlog(), await self._overview.gap_seconds()
         except (Unavailable, TimeoutError) as error:
             _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
-            return None, None  # the answer shows the failure
+            return None, None  # the response shows the failure
 
     def _log_change(self, missing: list[str], not_stored: str | None) -> None:
-        """Log a change. Probes ask every few seconds, so only a change is worth a line."""
+        """Logs a change of readiness. Probes ask every few seconds, so only changes are logged."""
         if missing and missing != self._missing_before:
             _log.warning("Not ready.", action="not_ready", missing=missing, not_stored=not_stored)
         if self._missing_before and not missing:

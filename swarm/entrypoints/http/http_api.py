@@ -1,7 +1,8 @@
-"""The HTTP API: one application out of its routes, with ``/docs``, the OpenAPI document as a page without any script.
+"""The HTTP API: combines all routes in one application, with ``/docs``, which shows the OpenAPI document without
+scripts.
 
-Document and page are open to everyone who can reach the server: they describe the program, which is public, and none of
-its data.
+The document and the page are open to anyone who can reach the server, since they describe only the program, which is
+public.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
 """Prefixes of the paths that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
 
 _Running = Callable[[], AbstractAsyncContextManager[None]]
-"""A context that is open for the application's run time."""
+"""A context that stays open while the application runs."""
 
 
 class Api(FastAPI):
-    """FastAPI with the hot routes ahead of it, and our parts of the OpenAPI document."""
+    """FastAPI, with the hot routes handled first, and with our own parts of the OpenAPI document."""
 
     def __init__(self, hot: HotRoutes, access: Access, **settings: Any) -> None:
         super().__init__(**settings)
@@ -62,7 +63,7 @@ class Api(FastAPI):
 
     @property
     def plain_paths(self) -> frozenset[str]:
-        """The paths of all routes without parameters: each is its own template."""
+        """The paths of all routes without parameters. Each such path is its own template."""
         paths = {route.path for route in self.routes if isinstance(route, Route)}
         return self._hot_paths | {path for path in paths if "{" not in path}
 
@@ -84,12 +85,12 @@ def create_app(
     access: Access | None = None,
     version: str = "development",
 ) -> Api:
-    """The application with all routes under one origin.
+    """Returns the application with all routes under one origin.
 
-    ``routes`` are those of further entry points (MCP, Slack over HTTP); ``running`` is entered at the start and left at
-    the end; ``reload`` reads the settings again; ``warnings`` returns the consequences of removing an agent that the
-    settings name; ``access`` has the accepted hosts and origins, by default those of a server on loopback. At shutdown
-    close the wakeups of the database first: the waiting polls then answer with an empty list.
+    ``routes`` are the routes of additional entry points (MCP, Slack over HTTP); ``running`` is entered at the start and
+    exited at the end; ``reload`` reads the settings again; ``warnings`` returns the consequences of removing an agent
+    that the settings name; ``access`` has the accepted hosts and origins, by default those of a server on loopback. At
+    shutdown, close the wakeups of the database first, so that waiting polls return an empty list.
     """
     app = Api(
         HotRoutes(services, identities),
@@ -100,7 +101,7 @@ def create_app(
         lifespan=_lifespan([services.agents.credentials.running, *running]),
         middleware=[Middleware(Guard)],
         redirect_slashes=False,
-        docs_url=None,  # FastAPI's pages run scripts of other sites
+        docs_url=None,  # FastAPI's pages run scripts from other sites
         redoc_url=None,
     )
     translate(app)
@@ -144,7 +145,7 @@ _PAGE_HEADERS: Final = {
 
 
 def _reference_route(document: Callable[[], dict[str, Any]]) -> Route:
-    """``/docs`` for an application's document, which is read on the first request."""
+    """Returns the route ``/docs`` for an application's document, which is rendered on the first request."""
     made: list[str] = []
 
     async def page(request: Request) -> Response:
@@ -156,7 +157,7 @@ def _reference_route(document: Callable[[], dict[str, Any]]) -> Route:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """An OpenAPI document as HTML, by the first tag of each operation."""
+    """Returns an OpenAPI document as HTML, grouped by the first tag of each operation."""
     environment = Environment(autoescape=True, trim_blocks=True)
     environment.filters |= {"json": _json, "pretty": _pretty}
     groups: dict[str, list[dict[str, Any]]] = {}

@@ -1,8 +1,8 @@
-"""``/metrics`` for Prometheus, and the count of HTTP requests.
+"""Serves ``/metrics`` for Prometheus, and counts HTTP requests.
 
-The page needs a bearer token, the operator's or one for metrics alone (``SWARM_METRICS_TOKEN``): a team's amount of
-work and its tools are private. If the network keeps strangers out, ``SWARM_METRICS_OPEN`` opens the page. The client's
-address is no proof: behind a proxy all clients come from loopback.
+The page needs a bearer token, either the operator's or one for metrics only (``SWARM_METRICS_TOKEN``), since a team's
+amount of work and its tools are private. ``SWARM_METRICS_OPEN`` opens the page for networks that strangers cannot
+reach. The client's address proves nothing: behind a proxy all clients connect from loopback.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from swarm.telemetry.metrics import Metrics
 _METRICS_PATH: Final = "/metrics"
 _NO_ROUTE: Final = "(none)"
 _CLIENT_GONE: Final = "gone"
-"""The status of a request whose client did not wait for the answer: the end of a poll whose agent is stopped."""
+"""The status of a request whose client did not wait for the answer, for example a poll whose agent was stopped."""
 
 _POLL: Final = "/poll"
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _DATABASE_SECONDS: Final = 5.0
 
 _Offices = Callable[[], Mapping[str, bool]]
-"""The offices of elections, and whether this process holds each: ``{"sender": True}``."""
+"""Whether this process holds each election office: ``{"sender": True}``."""
 
 _log = structlog.get_logger(__name__)
 
@@ -46,8 +46,8 @@ _log = structlog.get_logger(__name__)
 class MetricsDoor:
     """``GET /metrics``: :meth:`routes` for the application.
 
-    ``readiness`` and ``offices`` are asked at each scrape. Without an answer of the database, the gauges of the backlog
-    are missing, and all other figures are there.
+    ``readiness`` and ``offices`` are called at each scrape. If the database does not answer, only the gauges of the
+    backlog are missing.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class MetricsDoor:
         self._open_to_all = open_to_all
 
     def routes(self) -> list[Route]:
-        """``/metrics``."""
+        """Returns the route ``/metrics``."""
         return [Route(_METRICS_PATH, self.metrics, methods=["GET"], include_in_schema=False)]
 
     async def metrics(self, request: Request) -> Response:
-        """All figures, in the scraper's preferred format."""
+        """Return all metrics in the scraper's preferred format."""
         await self._check(request.scope)
         encode, content_type = _encoder(request.headers.get("accept", ""))
         figures, not_stored = await asyncio.gather(self._read(), self._overview.why_not_stored())
@@ -101,12 +101,12 @@ class MetricsDoor:
 
 
 class Measured:
-    """An application whose requests are counted, by the template of their route."""
+    """An application whose requests are counted by route template."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, plain_paths: Collection[str] = ()) -> None:
         self._app = app
         self._metrics = metrics
-        self._plain_paths = frozenset(plain_paths)  # of routes without parameters
+        self._plain_paths = frozenset(plain_paths)  # the paths of routes without parameters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -129,12 +129,12 @@ class Measured:
     def _route(self, scope: Scope) -> str:
         if scope["path"] in self._plain_paths:
             return str(scope["path"])
-        template = getattr(scope.get("route"), "path", None)  # FastAPI sets it, Starlette alone does not
+        template = getattr(scope.get("route"), "path", None)  # FastAPI sets this value, Starlette alone does not
         return template if isinstance(template, str) else _NO_ROUTE
 
 
 class _Answered:
-    """Sends, and records the status."""
+    """A ``send`` function that records the status of the response."""
 
     __slots__ = ("_send", "status")
 
@@ -149,7 +149,7 @@ class _Answered:
 
 
 class ScrapeCollector(Collector):
-    """All counters, and the gauges at the moment of a scrape."""
+    """A collector of all counters, and of the gauges at the time of a scrape."""
 
     def __init__(
         self,
@@ -165,14 +165,14 @@ class ScrapeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._counted.collect()
-        yield _gauge("swarm_ready", "1 where this part is there, as in /readyz.", "part", self._ready.items())
-        yield _gauge("swarm_elected", "1 where this process holds the office.", "role", self._offices.items())
+        yield _gauge("swarm_ready", "1 if this need is met, as in /readyz.", "part", self._ready.items())
+        yield _gauge("swarm_elected", "1 if this process holds the office.", "role", self._offices.items())
         if self._figures:
             yield from _backlog(self._figures)
 
 
 def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """The page's format for an ``Accept`` header; the oldest format for an invalid header."""
+    """Returns the page's format for an ``Accept`` header, or the oldest format for an invalid header."""
     try:
         return choose_encoder(accept)
     except (TypeError, ValueError):  # an invalid version
@@ -180,13 +180,15 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
 
 
 def _backlog(figures: Figures) -> Iterator[GaugeMetricFamily]:
-    yield _number("swarm_inbox_unread", "Inbox messages that nobody has claimed.", figures.inbox_unread)
-    yield _number("swarm_inbox_dead", "Inbox messages that were given up (dead letters).", figures.inbox_dead)
+    yield _number("swarm_inbox_unread", "Inbox messages that no agent has claimed.", figures.inbox_unread)
+    yield _number(
+        "swarm_inbox_dead", "Inbox messages set aside after their last attempt (dead letters).", figures.inbox_dead
+    )
     yield _number(
         "swarm_inbox_oldest_unread_seconds", "Age of the oldest unread inbox message.", figures.oldest_unread_seconds
     )
     yield _gauge("swarm_tasks", "Tasks that are open or dead.", "status", figures.tasks.items())
-    yield _gauge("swarm_deliveries_open", "Deliveries that are not over.", "status", figures.deliveries.items())
+    yield _gauge("swarm_deliveries_open", "Deliveries that have not ended.", "status", figures.deliveries.items())
     agents = GaugeMetricFamily("swarm_agents", "Registered agents.", labels=["role", "state"])
     for (role, online), count in figures.agents.items():
         agents.add_metric([role, "online" if online else "offline"], count)

@@ -32,17 +32,18 @@ from swarm.services.use_cases import Services
 from swarm.store.inbox.inbox import InboxMessage
 
 Reload = Callable[[], Awaitable[ReloadResult]]
-"""Reads the settings again; raises Invalid for unusable ones."""
+"""Reads the settings again. Raises Invalid for unusable settings."""
 
 
 class ForgetPerson(Input):
-    """The options of forgetting a person."""
+    """The options for forgetting a person."""
 
-    dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
+    dry_run: Annotated[bool, Field(description="Only count the data that would be removed.")] = False
 
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
-    """``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``, ``/reload``."""
+    """Returns the routes ``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``,
+    ``/reload``."""
     routes = _OperatorRoutes(services, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -68,20 +69,21 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
 
 
 class _ReloadRoute:
-    """The endpoint ``POST /reload``, which needs the settings."""
+    """The endpoint ``POST /reload``, which exists only if the settings can be reloaded."""
 
     def __init__(self, reload: Reload, identities: Identities) -> None:
         self._reload = reload
         self._identities = identities
 
     async def reload(self, request: Request) -> Response:
-        """Reload the settings of this process. Invalid settings change nothing, and 422 names their keys."""
+        """Reload the settings of this process. Invalid settings change nothing; the status is then 422, and the error
+        names their keys."""
         await self._identities.operator(request.scope)
         return Answer(asdict(await self._reload()))
 
 
 class _OperatorRoutes:
-    """The endpoints."""
+    """The operator's endpoints."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._inbox = services.inbox
@@ -91,30 +93,31 @@ class _OperatorRoutes:
         self._identities = identities
 
     async def forget(self, request: Request, person: str, wanted: ForgetPerson) -> Response:
-        """Remove a person's texts and all mentions of their name, by a Slack user's id or ``@name``, for good."""
+        """Permanently remove a person's texts and all mentions of their name. The person is given by Slack user id or
+        ``@name``."""
         await self._identities.operator(request.scope)
         return Answer(asdict(await self._people.forget(person, dry_run=wanted.dry_run)))
 
     async def inbox(self, request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
-        """The newest inbox messages, of one status or of all."""
+        """List the newest inbox messages, optionally of one status."""
         await self._identities.operator(request.scope)
         names = await self._overview.agent_names()
         inbox_messages = await self._inbox.latest(query.status, query.limit)
         return Answer({"inbox_messages": [_row(inbox_message, names) for inbox_message in inbox_messages]})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
-        """Bring a dead message back, with its attempts set to zero."""
+        """Bring back a dead message, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         inbox_message = await self._inbox.redrive(inbox_message_id)
         return Answer(_row(inbox_message, await self._overview.agent_names()))
 
     async def thread(self, request: Request, thread_id: str) -> Response:
-        """A thread's owner and timeline."""
+        """Return a thread's owner and timeline."""
         await self._identities.operator(request.scope)
         return Answer(await self._overview.timeline(thread_id))
 
     async def deliveries(self, request: Request, query: Annotated[DeliveriesQuery, Query()]) -> Response:
-        """The newest deliveries to Slack, of one status or of all."""
+        """List the newest deliveries to Slack, optionally of one status."""
         await self._identities.operator(request.scope)
         rows = await self._overview.deliveries(query.status, query.limit)
         return Answer(shape(Deliveries, deliveries=rows))

@@ -1,8 +1,8 @@
-"""Polling and leases over HTTP: the hot routes, as plain ASGI endpoints.
+"""Polling and leases over HTTP: the hot routes, implemented as plain ASGI endpoints.
 
-Thousands of polls wait at once, so a poll costs a task for its request, one that watches for the client's departure,
-and no other machinery: these paths are taken before the framework's layers, each of which would hold a frame and an
-exit stack while the poll waits. The OpenAPI document describes them by hand (`openapi.py`).
+Thousands of polls wait at once. A poll therefore uses only two tasks: one for its request, and one that watches for the
+client's disconnection. These paths bypass the framework's layers, each of which would keep a frame and an exit stack
+while the poll waits. The OpenAPI descriptions of these routes are written by hand (`openapi.py`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class HotRoutes:
 
 
 class PollRoute:
-    """``GET /poll``. A client that leaves while waiting claims nothing."""
+    """``GET /poll``. A client that disconnects while waiting claims nothing."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._polls = services.polls
@@ -89,7 +89,8 @@ class PollRoute:
         await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
 
     async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
-        """The triggers, or None if the client left first: then the poll was cancelled, which leaves no claim."""
+        """Returns the triggers, or None if the client disconnected first. In that case the poll was cancelled and
+        claimed nothing."""
         poll = asyncio.current_task()
         assert poll is not None
         watch = asyncio.create_task(_cancel_when_gone(poll, receive))
@@ -97,13 +98,14 @@ class PollRoute:
             return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
         except asyncio.CancelledError:
             if not watch.done() or poll.uncancel() > 0:
-                raise  # another cancellation ends this task
+                raise  # any other cancellation ends this task
             return None
         finally:
             watch.cancel()
 
     async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
-        """Give back the triggers if the client has left, or its token has ended. Returns whether it did."""
+        """Releases the triggers if the client has disconnected or its token has ended. Returns whether they were
+        released."""
         has_gone = True
         try:
             has_gone = bool(triggers) and await _has_gone(scope, receive)
@@ -148,12 +150,12 @@ def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
 
 
 def _parse_poll(query: bytes) -> PollRequest:
-    """The query of a poll. Raises Invalid, naming every wrong or unknown parameter."""
+    """Parses the query of a poll. Raises Invalid, which names every wrong or unknown parameter."""
     if not query:
         return PollRequest()
     said = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     given = dict(said)
-    problems = {name: "there is no such parameter" for name in given if name not in _EXPECTED}
+    problems = {name: "this parameter does not exist" for name in given if name not in _EXPECTED}
     if len(given) < len(said):
         problems |= {name: "once only" for name, _ in said if sum(other == name for other, _ in said) > 1}
     problems |= {name: _EXPECTED[name] for name, value in given.items() if name in _EXPECTED and not _fits(name, value)}
@@ -181,12 +183,12 @@ def _poll_request(given: Mapping[str, str]) -> PollRequest:
 
 
 async def _cancel_when_gone(poll: asyncio.Task[object], receive: Receive) -> None:
-    """Cancel a poll as soon as its client has left, unless this watch is cancelled first."""
+    """Cancels a poll as soon as its client disconnects, unless this watch is cancelled first."""
     while (await receive())["type"] != "http.disconnect":
         pass
     poll.cancel()
 
 
 async def _has_gone(scope: Scope, receive: Receive) -> bool:
-    """Whether the client has left, without waiting."""
+    """Whether the client has disconnected. Does not wait."""
     return await Request(scope, receive).is_disconnected()

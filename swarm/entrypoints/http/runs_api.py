@@ -1,4 +1,4 @@
-"""The operator's view of built-in agents' runs over HTTP: the single runs, and their total usage."""
+"""The operator's view of built-in agents' runs over HTTP: individual runs, and their total usage."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from swarm.services.builtin.model_usage import MOST_DAYS, ModelUsageLog
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 _Purpose = Annotated[
-    UsagePurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")
+    UsagePurpose | None, Field(description="Only runs for this purpose: an answer, or a summary of a session.")
 ]
 
 
 class RunsQuery(Input):
     agent: Annotated[Name | None, Field(description="Only runs of the agent with this name.")] = None
     limit: Limit = 100
-    before: Annotated[Name | None, Field(description="Only runs that ended before the one with this id.")] = None
+    before: Annotated[Name | None, Field(description="Only runs that ended before the run with this id.")] = None
     purpose: _Purpose = None
 
 
 class UsageQuery(Input):
-    days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="So many days in UTC, today included.")] = 30
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="The number of days in UTC, including today.")] = 30
     purpose: _Purpose = None
 
 
 class UsageShape(TypedDict):
-    """Usage. Costs are millionths of a US dollar, null without a known price."""
+    """Usage. Costs are in millionths of a US dollar, or null if the price is not known."""
 
     requests: int
     input_tokens: int
@@ -66,7 +66,7 @@ class RunRow(UsageShape):
 
 
 class UsageRow(UsageShape):
-    """The usage of an agent's runs of one day with one model; the cost is that of the runs with a known cost."""
+    """The usage of an agent's runs on one day with one model. The cost includes only runs with a known cost."""
 
     day: str
     agent: str
@@ -84,7 +84,7 @@ class Usage(TypedDict):
 
 
 def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
-    """``/runs`` and ``/usage``."""
+    """Returns the routes ``/runs`` and ``/usage``."""
     routes = _RunRoutes(model_usage, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -94,20 +94,20 @@ def run_router(model_usage: ModelUsageLog, identities: Identities) -> APIRouter:
 
 
 class _RunRoutes:
-    """The endpoints."""
+    """The endpoints for runs and their usage."""
 
     def __init__(self, model_usage: ModelUsageLog, identities: Identities) -> None:
         self._model_runs = model_usage
         self._identities = identities
 
     async def runs(self, request: Request, query: Annotated[RunsQuery, Query()]) -> Response:
-        """The latest runs of built-in agents, newest first, each with its usage: answers and summaries."""
+        """List the latest runs of built-in agents (answers and summaries), newest first, each with its usage."""
         await self._identities.operator(request.scope)
         runs = await self._model_runs.latest(query.agent, query.limit, query.before, purpose=query.purpose)
         return Answer({"runs": [_run_row(run) for run in runs]})
 
     async def usage(self, request: Request, query: Annotated[UsageQuery, Query()]) -> Response:
-        """The usage of built-in agents, by day, agent and model, newest day first."""
+        """Return the usage of built-in agents by day, agent and model, newest day first."""
         await self._identities.operator(request.scope)
         totals = await self._model_runs.usage(query.days, purpose=query.purpose)
         return Answer({"usage": [_usage_row(total) for total in totals]})

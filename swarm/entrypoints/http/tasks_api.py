@@ -28,8 +28,10 @@ _TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], 
 class NewTask(Input):
     title: Annotated[str | None, Field(max_length=200, description="By default the description's first line.")] = None
     description: str
-    agent: Annotated[str | None, Field(description="A worker's name or id; null: assigned later.")] = None
-    priority: Annotated[int, Field(ge=0, le=100, description="50 is the rank of a message from Slack.")] = 50
+    agent: Annotated[str | None, Field(description="A worker's name or id; null to assign the task later.")] = None
+    priority: Annotated[
+        int, Field(ge=0, le=100, description="Tasks with a higher priority come first; messages from Slack have 50.")
+    ] = 50
     depends_on: _TaskIds = ()
     parent_id: str | None = None
 
@@ -48,7 +50,7 @@ class TasksQuery(Input):
 
 
 def task_router(services: Services, identities: Identities) -> APIRouter:
-    """``/tasks`` and below."""
+    """Returns the route ``/tasks`` and the routes below it."""
     routes = _TaskRoutes(services, identities)
     router = APIRouter(tags=["tasks"])
     add = router.add_api_route
@@ -72,14 +74,14 @@ def task_router(services: Services, identities: Identities) -> APIRouter:
 
 
 class _TaskRoutes:
-    """The endpoints."""
+    """The endpoints for tasks."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._tasks = services.tasks
         self._identities = identities
 
     async def create(self, request: Request) -> Response:
-        """Create a task. A lead's is of the thread of the lease in X-Swarm-Lease, if it names one."""
+        """Create a task. If a lead passes a lease in X-Swarm-Lease, the task belongs to that lease's thread."""
         caller = await self._caller(request)
         said = await read_model(request, NewTask)
         wording = brief(said.description, said.title, said.priority, said.depends_on)
@@ -87,12 +89,12 @@ class _TaskRoutes:
         return Answer(shape(TaskShape, task), HTTPStatus.CREATED)
 
     async def latest(self, request: Request, query: Annotated[TasksQuery, Query()]) -> Response:
-        """The newest tasks, of one status or of all."""
+        """List the newest tasks, optionally of one status."""
         found = await self._tasks.latest(await self._reader(request), query.status, query.limit)
         return Answer(shape(FoundTasks, tasks=found))
 
     async def get(self, request: Request, task_id: str) -> Response:
-        """One task."""
+        """Return one task."""
         return Answer(shape(TaskShape, await self._tasks.get(await self._reader(request), task_id)))
 
     async def assign(self, request: Request, task_id: str) -> Response:
@@ -102,14 +104,14 @@ class _TaskRoutes:
         return Answer(shape(TaskShape, await self._tasks.assign(caller, task_id, said.agent)))
 
     async def cancel(self, request: Request, task_id: str) -> Response:
-        """Cancel a task that is not over; its run is told at once, its thread as well. The body may be left out."""
+        """Cancel a task that has not ended. Its run and its thread are notified at once. The body is optional."""
         caller = await self._caller(request)
         empty = request.headers.get("content-length", "0") == "0"
         said = Cancellation() if empty else await read_model(request, Cancellation)
         return Answer(shape(TaskShape, await self._tasks.cancel(caller, task_id, said.reason)))
 
     async def redrive(self, request: Request, task_id: str) -> Response:
-        """Bring a dead task back, with its attempts set to zero."""
+        """Bring back a dead task, with its attempts set to zero."""
         await self._identities.operator(request.scope)
         return Answer(shape(TaskShape, await self._tasks.redrive(task_id)))
 
@@ -117,6 +119,6 @@ class _TaskRoutes:
         return await self._identities.operator_or_lead(request.scope)
 
     async def _caller(self, request: Request) -> Caller | None:
-        """The calling lead, with its lease; None for the operator."""
+        """Returns the calling lead with its lease, or None for the operator."""
         agent = await self._identities.operator_or_lead(request.scope)
         return Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER)) if agent else None

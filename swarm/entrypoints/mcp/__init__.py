@@ -1,1 +1,1 @@
-"""MCP: the tools of `tools/` over streamable HTTP."""
+"""The MCP entry point: the tools of `tools/` over streamable HTTP."""

@@ -1,7 +1,7 @@
-"""The entry point for MCP. Callers are identified here; `swarm.entrypoints.mcp.mcp_server` handles their calls.
+"""The entry point for MCP, which identifies callers. `swarm.entrypoints.mcp.mcp_server` handles their calls.
 
-The first call loads that module, or a timer some seconds after the start: the protocol's types take a third of a
-coordinator's start, which should take events and polls as soon as possible.
+That module is loaded by the first call, or by a timer some seconds after the start. Loading the protocol's types would
+take a third of a coordinator's startup time, and the coordinator should accept events and polls as soon as possible.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ _BATCH: Final = {
     "id": None,
     "error": {
         "code": -32600,  # Invalid Request
-        "message": "This is a JSON-RPC batch, and MCP has had none since 2025-06-18. Send each message in a request of "
-        "its own.",
+        "message": "This is a JSON-RPC batch, which MCP has not supported since 2025-06-18. "
+        "Send each message in a separate request.",
     },
 }
 
 _LOAD_AFTER_SECONDS: Final = 5.0
-"""MCP is loaded so long after the start without a call, so that the first agent need not wait."""
+"""MCP is loaded this long after the start if no call comes earlier, so that the first agent does not have to wait."""
 
 
 class McpDoor:
-    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for the application's run time (once)."""
+    """The MCP endpoint. :meth:`routes` is for the application; :meth:`running` is entered once, while the application
+    runs."""
 
     def __init__(
         self,
@@ -61,13 +62,14 @@ class McpDoor:
         self._serving: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
-        """``/mcp`` and ``/mcp/``: a redirect would cost some clients their body or their token."""
+        """Returns the routes ``/mcp`` and ``/mcp/``. With a redirect between them, some clients would lose their body
+        or token."""
         methods = ["POST", "GET", "DELETE"]
         return [Route(path, self, methods=methods, include_in_schema=False) for path in (_MCP_PATH, f"{_MCP_PATH}/")]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve calls until the context ends."""
+        """Serves calls until the context ends."""
         loading_soon = asyncio.create_task(self._open_soon(), name="mcp loads")
         try:
             yield
@@ -82,11 +84,11 @@ class McpDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CALLER] = await self._identities.agent(scope)
-        if scope["method"] != "POST":  # there are no server streams, and no sessions to end
+        if scope["method"] != "POST":  # there are no server streams and no sessions to end
             await answer(MethodNotAllowed("POST"))(scope, receive, send)
             return
         body = await read_body(Request(scope, receive))
-        # The SDK would let lone surrogates pass, and fail on repeating them in an answer.
+        # The SDK accepts lone surrogates, but fails when it repeats them in a response.
         if isinstance(load_json(body), list):
             await Answer(_BATCH, HTTPStatus.BAD_REQUEST)(scope, receive, send)
             return
@@ -94,7 +96,7 @@ class McpDoor:
         await manager.handle_request(scope, _replay(body, receive), send)
 
     async def _opened(self) -> StreamableHTTPSessionManager:
-        """The MCP session manager, loaded by the first call. After a failure the next call tries again."""
+        """Returns the MCP session manager, which the first call loads. After a failure the next call tries again."""
         async with self._opening:
             if self._manager is None:
                 manager = await asyncio.to_thread(self._load)
@@ -106,22 +108,23 @@ class McpDoor:
 
 
 def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
-    """Load the protocol, which takes seconds, in a thread: leases are renewed meanwhile."""
+    """Loads the protocol in a thread. Loading takes seconds, and leases must be renewed meanwhile."""
     with loading.late():
-        from swarm.entrypoints.mcp.mcp_server import session_manager  # the late import
+        from swarm.entrypoints.mcp.mcp_server import session_manager  # imported late
 
     return session_manager(services, watcher)
 
 
 async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
-    """Serve until cancelled, in a task of its own: the SDK's resources must be closed by the task that opened them."""
+    """Serves until cancelled, in a separate task, since the SDK's resources must be closed by the task that opened
+    them."""
     async with manager.run():
         started.set()
         await asyncio.Event().wait()
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """``receive`` for a body that was read already."""
+    """Returns a ``receive`` function for a body that has already been read."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Message:

@@ -1,11 +1,13 @@
-"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that passed `swarm.entrypoints.mcp.mcp_door`.
+"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that have passed
+`swarm.entrypoints.mcp.mcp_door`.
 
-The server is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol.
-It is built on the low-level server: errors, unknown arguments and wrong types all become results for a model to read
-and act on.
+The server is stateless, so any process behind a load balancer can answer any call, in both generations of the protocol.
+The server uses the SDK's low-level API, so that errors, unknown arguments and wrong types all become results that a
+model can read and act on.
 
-``tools/list`` has one answer for each role, since a listed tool costs every run of an agent its tokens. A role's list
-has the tools of use for the role (`McpTool.roles`). The list is no guard: calls of other tools meet the same rules.
+``tools/list`` has one answer for each role, since every listed tool costs tokens in every run. A role's list contains
+the tools that are useful to the role (`McpTool.roles`). The list does not restrict calls; the same rules apply to calls
+of other tools.
 """
 
 from __future__ import annotations
@@ -36,37 +38,37 @@ from swarm.services.use_cases import Services
 from tools.tool import CallContext, McpTool, discover
 
 ERROR: Final = "swarm/error"
-"""The key of ``_meta`` for the data of an error, in a result with ``isError``: code, message, hint, fields."""
+"""The key in ``_meta`` for an error's data (code, message, hint, fields) in a result with ``isError``."""
 
 _INSTRUCTIONS: Final = (
-    "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
-    "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
-    "writes."
+    "The tools of a team that works behind one Slack app. You get work by polling, and answer people with slack-reply "
+    "or slack-stream. Pass the lease token from your prompt as lease_token to every tool that makes changes."
 )
 
 
 def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
-    """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
+    """Returns a server with every tool in the folder, over streamable HTTP, with one exchange per request and no
+    sessions."""
     return StreamableHTTPSessionManager(
         app=_create_server(services, watcher=watcher),
         json_response=True,
         stateless=True,
         security_settings=TransportSecuritySettings(
             enable_dns_rebinding_protection=False
-        ),  # `swarm.entrypoints.web.access` does this
+        ),  # `swarm.entrypoints.web.access` checks this
         max_request_body_size=MAX_BODY_BYTES,
     )
 
 
 def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
-    """A server with every tool of the folder."""
+    """Returns a server with every tool in the folder."""
     known = discover()
     listed = _listings(known.values())
 
     async def list_tools(
         context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        assert context.request is not None  # this server is reached over HTTP only
+        assert context.request is not None  # this server is only available over HTTP
         return listed[_caller(context.request).role]
 
     async def call_tool(
@@ -95,7 +97,7 @@ def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Ser
 async def run_tool(
     known: Mapping[str, McpTool[Any, Any]], call: CallContext, name: str, arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
-    """The result of a call. Never raises: every error is a result with ``isError``."""
+    """Returns the result of a call. Never raises; every error becomes a result with ``isError``."""
     try:
         tool = _find(known, name, call.agent)
         parsed = _parse(tool, arguments)
@@ -116,7 +118,7 @@ def _told(
     result: types.CallToolResult,
     seconds: float,
 ) -> ToolCall:
-    """A call for watchers. The name of an unknown tool, which may be any text, is not repeated."""
+    """Returns a call for watchers, without the name of an unknown tool, which may be any text."""
     arguments = params.arguments or {}
     about = arguments.get("inbox_message_id") or arguments.get("task_id")
     error = result.meta[ERROR] if result.is_error and result.meta else None
@@ -156,10 +158,10 @@ def _result(content: Any) -> types.CallToolResult:
 
 
 def _failure(error: SwarmError) -> types.CallToolResult:
-    """An error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
+    """Returns an error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
 
-    No structured content: it would have to fit the tool's output schema, even in an error. Otherwise clients on the
-    TypeScript SDK 1.x refuse the whole result.
+    The result has no structured content, which would have to match the tool's output schema even for an error.
+    Otherwise clients using the TypeScript SDK 1.x reject the complete result.
     """
     shown = data_for_model(describe(error))
     sentences = " ".join(part for part in (f"{shown['code']}: {shown['message']}", shown["hint"]) if part)
@@ -181,18 +183,19 @@ _Schema = Mapping[str, Any]
 
 
 def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
-    """The list of each role, with only the tools that the role uses, since each listed tool costs every run tokens.
+    """Returns the list of tools for each role. A list contains only tools that the role uses, since each listed tool
+    costs tokens in every run.
 
-    The list is no guard: the services check calls of all tools. Clients must not share a list, which is the protocol's
-    default ``cacheScope``.
+    The list does not restrict calls; the services check every call. Clients must not share a list, which is what the
+    protocol's default ``cacheScope`` specifies.
     """
     described = [(tool.roles, _describe_tool(tool)) for tool in tools]
     return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
-@cache  # the schemas of all tools take a quarter of a second
+@cache  # building the schemas of all tools takes a quarter of a second
 def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
-    """A tool in the protocol's form."""
+    """Returns a tool's description in the protocol's form."""
     return types.Tool(
         name=tool.name,
         description=tool.description,
@@ -203,9 +206,11 @@ def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
 
 
 def _short(schema: _Schema, *, takes_null: bool) -> dict[str, Any]:
-    """A pydantic schema without its noise: titles made of names, references, the notes of an enum.
+    """Returns a pydantic schema without unnecessary parts: titles derived from names, references, and enum
+    descriptions.
 
-    ``takes_null``: null is a value of its own, as in results. An argument is left out instead; null is taken as well.
+    If ``takes_null`` is set, null is a value of its own, as in results. In arguments, null is accepted but not listed,
+    since optional arguments can be left out.
     """
     definitions = schema.get("$defs", {})
 

@@ -1,11 +1,11 @@
 """The entry point for Slack's events, over Socket Mode or HTTP.
 
-An event is acknowledged after ``handle`` has returned, and so after its commit. If ``handle`` raises, there is no
-acknowledgement, and Slack sends the event again. Events without a listener are acknowledged at once: Slack would send
-them again, too, and in the end switch the app off.
+An event is acknowledged after ``handle`` has returned, and therefore after its commit. If ``handle`` raises, the event
+is not acknowledged, and Slack sends it again. Events without a listener are acknowledged at once; otherwise Slack would
+also send them again, and would finally disable the app.
 
-Bolt parses and dispatches. Two of its defaults are off: Bolt would ask Slack for our identity and acknowledge an event
-without authorisation, and would hide deletions of our own posts.
+Bolt parses and dispatches the events. Two of its defaults are switched off: Bolt would ask Slack for our identity and
+acknowledge an event without authorisation, and it would hide deletions of our own posts.
 """
 
 from __future__ import annotations
@@ -52,50 +52,50 @@ T = TypeVar("T")
 MAX_BODY_BYTES: Final = 1024 * 1024
 
 _WHISPER_SECONDS: Final = 1.5
-_DRAIN_SECONDS: Final = 1.5  # how long close() waits for events in progress
+_DRAIN_SECONDS: Final = 1.5  # time limit of close() for events in progress
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
-"""Bolt's errors for a payload that is not shaped like one of Slack's."""
+"""Bolt's errors for a payload that does not have the structure of Slack's payloads."""
 
 _log = structlog.get_logger(__name__)
 
 Handle = Callable[[SlackEvent], Awaitable[None]]
 
 Press = Callable[[ButtonPressed], Awaitable[str | None]]
-"""Handles a press of a button; the returned text is shown to the presser alone."""
+"""Handles a button press. The returned text is shown only to the person who pressed the button."""
 
 
 Stopped = Callable[[SessionStopped], Awaitable[None]]
-"""Handles a press of Slack's own Stop; the same press may arrive again."""
+"""Handles a press of Slack's own Stop button. The same press may arrive more than once."""
 
 
 class EventMonitor(Protocol):
     """An observer of Slack's events (`swarm.services.intake.event_watchdog`)."""
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
-        """An event has arrived."""
+        """Records that an event has arrived."""
         ...
 
     def missed(self, ts: str) -> None:
-        """An event about the message with timestamp ``ts`` could not be stored."""
+        """Records that an event about the message with timestamp ``ts`` could not be stored."""
         ...
 
     async def connected(self) -> None:
-        """Events arrive from now on: over a new Socket Mode connection, or over HTTP since the start."""
+        """Records that events arrive from now on: over a new Socket Mode connection, or over HTTP since the start."""
         ...
 
 
 async def ignore_press(press: ButtonPressed) -> str | None:
-    """The handler of an entry point without buttons."""
+    """Ignores a button press; the default handler for entry points without buttons."""
     return None
 
 
 class SlackDoor:
-    """Passes each of Slack's events to ``handle`` and acknowledges the event afterwards.
+    """The entry point that passes each of Slack's events to ``handle`` and acknowledges the event afterwards.
 
-    With ``app_token`` there is Socket Mode: :meth:`start` and :attr:`connected`. With ``signing_secret`` there is HTTP:
-    :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` gets every press of a button under
-    one of our messages, whatever its action; ``stopped`` every press of Slack's own Stop.
+    ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
+    :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
+    under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class SlackDoor:
 
     @property
     def connected(self) -> bool:
-        """Whether the Socket Mode connection stands; over HTTP, whether events may come."""
+        """Whether the Socket Mode connection is open or, over HTTP, whether events may arrive."""
         return self._takes_http or (self._socket is not None and self._socket.connected)
 
     @property
@@ -134,20 +134,20 @@ class SlackDoor:
         return self._socket is not None and self._socket.is_only_one
 
     async def replace(self) -> None:
-        """Connect Socket Mode anew, whatever the connection's state. Over HTTP, only read missed messages."""
+        """Reconnects Socket Mode, whatever the connection's state. Over HTTP, only has missed messages read."""
         if self._socket is not None:
             await self._socket.replace()
         elif self._hearing:
             _log.warning(
-                "Slack's events do not arrive at /slack/events: check the app's request URL and the proxy.",
+                "Slack's events are not arriving at /slack/events. Check the app's request URL and the proxy.",
                 action="slack_deaf",
             )
             await self._hearing.connected()
 
     async def start(self) -> None:
-        """Connect Socket Mode. Returns when connected, at once for HTTP only.
+        """Connects Socket Mode. Returns once connected, or immediately if only HTTP is used.
 
-        Tries until Slack can be reached. Raises ConfigurationError if Slack does not accept one of the tokens.
+        Retries until Slack can be reached. Raises ConfigurationError if Slack rejects one of the tokens.
         """
         await until_reachable(self._gateway.identify, backoff_seconds=self._backoff_seconds)
         if self._app_token:
@@ -162,7 +162,7 @@ class SlackDoor:
             await self._hearing.connected()
 
     async def close(self) -> None:
-        """Take no more events, let running handlers finish, and close the connection; done within three seconds."""
+        """Stops accepting events, lets running handlers finish, and closes the connection within three seconds."""
         self._closing = True
         if self._running:
             await asyncio.wait(set(self._running), timeout=_DRAIN_SECONDS)
@@ -170,12 +170,12 @@ class SlackDoor:
             await self._socket.close()
 
     def routes(self) -> list[Route]:
-        """``POST /slack/events`` for the HTTP mode; nothing without a signing secret."""
+        """Returns the route ``POST /slack/events`` for HTTP mode, or no route without a signing secret."""
         return [Route("/slack/events", self._on_http_request, methods=["POST"])] if self._verifier else []
 
     async def _on_socket_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         if self._closing:
-            return  # without an acknowledgement Slack sends the event again, to the next process
+            return  # without an acknowledgement Slack sends the event again, to another process
         task = asyncio.current_task()
         if task is not None:
             self._running.add(task)
@@ -187,11 +187,13 @@ class SlackDoor:
             )
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
-            response = BoltResponse(status=200)  # a repeated payload would be no better
+            response = BoltResponse(status=200)  # repeating the payload would not help
         try:
             await send_async_response(client, request, response, time.time())
-        except ConnectionError as error:  # stored events are safe, and Slack sends the event again
-            _log.warning("An acknowledgement was lost with its connection.", action="slack_ack_lost", error=str(error))
+        except ConnectionError as error:  # stored events are safe, and Slack sends the others again
+            _log.warning(
+                "An acknowledgement was lost because its connection closed.", action="slack_ack_lost", error=str(error)
+            )
 
     async def _on_http_request(self, request: Request) -> Response:
         try:
@@ -213,8 +215,8 @@ def _bolt_app(
         authorize=_OneWorkspace(gateway),
         logger=_bolt_logger(),
         process_before_response=True,  # before the acknowledgement
-        request_verification_enabled=False,  # done before Bolt, see swarm.slack.transport
-        ignoring_self_events_enabled=False,  # done here, and only for new posts
+        request_verification_enabled=False,  # done before Bolt; see swarm.slack.transport
+        ignoring_self_events_enabled=False,  # done here, only for new posts
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
@@ -223,7 +225,8 @@ def _bolt_app(
 
 
 class _OneWorkspace(AsyncAuthorize):
-    """Every event is for the workspace of our token, whatever team the event names (Slack Connect)."""
+    """Middleware that assigns every event to the workspace of our token, whichever team the event names (Slack
+    Connect)."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -248,10 +251,10 @@ class _OneWorkspace(AsyncAuthorize):
 
 
 class _Events(AsyncMiddleware):
-    """Hands over events about messages, buttons and Slack's Stop, and acknowledges all requests.
+    """Middleware that passes on events about messages, buttons and Slack's Stop button, and acknowledges all requests.
 
-    The middleware runs ahead of Bolt's listeners, which halves the cost of an event. There are no listeners so far;
-    Bolt would answer a request without a listener with 404, and Slack would send the request again.
+    The middleware runs before Bolt's listeners, which halves the cost of an event. There are no listeners yet. Bolt
+    would answer a request without a listener with 404, and Slack would send the request again.
     """
 
     def __init__(
@@ -278,13 +281,13 @@ class _Events(AsyncMiddleware):
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
-            # Over a socket the same payload would only come again.
+            # Over a socket, Slack would only send the same payload again.
             return BoltResponse(status=200) if req.mode == "socket_mode" else _refusal(error)
         self._note(event)
         if event is None or _is_known(event):
             return BoltResponse(status=200)
         response = await self._take(self._handle, event, req.body)
-        if response.status != HTTPStatus.OK and self._hearing:  # Slack sends the event again, but not for ever
+        if response.status != HTTPStatus.OK and self._hearing:  # Slack sends the event again, but not indefinitely
             self._hearing.missed(_message_of(event).ts)
         return response
 
@@ -300,20 +303,21 @@ class _Events(AsyncMiddleware):
     async def _take(self, handle: Callable[[T], Awaitable[None]], event: T, body: JsonObject) -> BoltResponse:
         try:
             await handle(event)
-        except Exception:  # noqa: BLE001  whatever the error: the event is not stored, so Slack must send it again
+        except Exception:  # noqa: BLE001  on any error the event is not stored, so Slack must send it again
             _log.exception("An event was not stored.", action="slack_event_failed", event_id=body.get("event_id"))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
     async def _pressed(self, press: ButtonPressed) -> BoltResponse:
-        """Handle a press, which Slack sends only once: without an acknowledgement Slack shows the person a warning."""
+        """Handles a button press. Slack sends a press only once, and shows the person a warning if it is not
+        acknowledged."""
         try:
             words = await self._press(press)
-        except Exception:  # noqa: BLE001  whatever the error: the person should see the failure
-            _log.exception("A press of a button was not handled.", action="slack_press_failed", button=press.action_id)
+        except Exception:  # noqa: BLE001  the person should see any failure
+            _log.exception("A button press was not handled.", action="slack_press_failed", button=press.action_id)
             return BoltResponse(status=500)
         if words:
-            with contextlib.suppress(TimeoutError):  # the acknowledgement is worth more
+            with contextlib.suppress(TimeoutError):  # the acknowledgement is more important
                 async with asyncio.timeout(_WHISPER_SECONDS):
                     await self._gateway.whisper(press.channel, press.user_id, words, press.thread_ts)
         return BoltResponse(status=200)
@@ -324,8 +328,10 @@ def _refusal(error: SwarmError) -> BoltResponse:
 
 
 def _without_command(command: str) -> BoltResponse:
-    """Answer a slash command of the Slack app: there are none so far, and silence would look like one."""
-    text = f"{safe(command)} does nothing: I have no commands. Mention me in a message, or write me a direct message."
+    """Answers a slash command. The app has no commands yet, and silence would look as if the command had worked."""
+    text = (
+        f"{safe(command)} does nothing, since I have no commands. Mention me in a message, or send me a direct message."
+    )
     return _json(200, {"response_type": "ephemeral", "text": text})
 
 
@@ -338,25 +344,27 @@ def _message_of(event: SlackEvent) -> SlackMessage | MessageDeleted:
 
 
 def _is_known(event: SlackEvent) -> bool:
-    """Whether the event is a new post of our own: such posts are stored when sent."""
+    """Whether the event is about a new post of our own. Such posts are stored when they are sent."""
     return isinstance(event, SlackMessage) and event.author.kind is AuthorKind.AGENT
 
 
 def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
-    """Raises BadRequest for a payload that Bolt cannot parse; later the error would be a 500."""
+    """Builds a request for Bolt. Raises BadRequest for a payload that Bolt cannot parse; later the error would become a
+    500."""
     try:
         request = build()
     except _MALFORMED_FOR_BOLT as error:
-        raise BadRequest("The body is not a payload of Slack's.") from error
+        raise BadRequest("The body is not a payload from Slack.") from error
     if not request.body:
         raise BadRequest("The body is empty.")
     if not isinstance(request.body.get("event", {}), dict):
-        raise BadRequest("The event in the body is no object.")
+        raise BadRequest("The event in the body is not an object.")
     return request
 
 
 async def _read_body(request: Request) -> bytes:
-    """Raises TooLarge as soon as the limit is passed, BadRequest if the client goes away meanwhile."""
+    """Returns the body. Raises TooLarge as soon as the limit is exceeded, and BadRequest if the client disconnects
+    meanwhile."""
     body = bytearray()
     try:
         async for chunk in request.stream():
@@ -369,7 +377,8 @@ async def _read_body(request: Request) -> bytes:
 
 
 def _bolt_logger() -> logging.Logger:
-    """Bolt's warnings are about set-ups unlike ours; and without a level Bolt builds the text of every debug line."""
+    """Returns a logger that hides Bolt's warnings, which concern other setups. Without a level, Bolt would build the
+    text of every debug line."""
     logger = logging.getLogger("swarm.slack.bolt")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)

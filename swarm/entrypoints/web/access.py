@@ -1,20 +1,21 @@
-"""The accepted Host and Origin headers: the guard against pages of other sites in a browser on this machine.
+"""Checks the Host and Origin headers, to protect against pages of other sites in a browser on this machine.
 
-The guard stops two attacks. A page of another site sends a request across origins: such a request has an ``Origin``, or
-the mark ``Sec-Fetch-Site``. Or the page's own name is made to resolve to our address (DNS rebinding): then the browser
-takes us for the other site, and only the ``Host`` header shows the attack. A bearer token is no exemption: the check
-comes before any token is read.
+The guard stops two attacks. In the first, a page of another site sends a cross-origin request, which has an ``Origin``
+or a ``Sec-Fetch-Site`` header. In the second, the page's own host name is made to resolve to our address (DNS
+rebinding). The browser then takes our server for the other site, and only the ``Host`` header reveals the attack.
+Requests with a bearer token are not exempt: the check is made before any token is read.
 
 Accepted hosts, with any port:
 
 - loopback addresses, ``localhost`` and names below it;
 - the name or address that the server listens on;
-- the hosts of the settings; ``*.example.org`` stands for every name below example.org;
-- for a server on more than loopback: every IP address, since an address cannot be rebound (probes of a container's
-  address), and every name without a dot, since nobody can own one in the public DNS (services of Compose, machines).
+- the hosts in the settings; ``*.example.org`` stands for every name below example.org;
+- for a server that listens on more than loopback: every IP address, since an address cannot be rebound (probes of a
+  container's address), and every name without a dot, since nobody can own one in the public DNS (services of Compose,
+  machines).
 
-Accepted origins: none at all (no browser), the same host and port as the request's, and the origins of the settings at
-the paths for pages, where the answers have CORS headers too. ``null`` is never accepted.
+Accepted origins: no origin (not a browser), the same host and port as the request's and, on the paths for pages, the
+origins in the settings. Answers on these paths also have CORS headers. ``null`` is never accepted.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ _OTHER_SITES: Final = (b"cross-site", b"same-site")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The hosts and origins that a server accepts. Refusals name the two options."""
+    """The hosts and origins that a server accepts. Refusals name the two settings."""
 
     bound_to: str = LOOPBACK  # the address or name that the server listens on
-    hosts: Sequence[str] = ()  # further ones, each as `checked_host` returns it
-    origins: Sequence[str] = ()  # of other pages, each as `checked_origin` returns it
+    hosts: Sequence[str] = ()  # additional hosts, each as returned by `checked_host`
+    origins: Sequence[str] = ()  # origins of other pages, each as returned by `checked_origin`
     origin_paths: tuple[str, ...] = ("/",)  # prefixes of the paths that these pages may call
     hosts_option: str = "http.allowed_hosts"
     origins_option: str = "http.allowed_origins"
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """The application, for allowed callers only."""
+        """Returns an application that serves only allowed callers."""
         if self.origins:
             app = CORSMiddleware(
                 app,
@@ -65,10 +66,11 @@ class Access:
         return AccessGuard(app, self)
 
     def refusal(self, scope: Scope) -> Refusal | None:
-        """The refusal of a request; None if the request may pass."""
+        """Returns the refusal of a request, or None if the request is allowed."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):  # a browser sends one, a probe may not
-            return _bad_request("A request has one Host header.")
+        # Browsers always send a Host header; probes with HTTP/1.0 may not.
+        if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
+            return _bad_request("A request must have exactly one Host header.")
         host = hosts[0].decode("latin-1").lower() if hosts else ""
         if hosts and not self._answers(host):
             return self._other_host()
@@ -95,7 +97,7 @@ class Access:
 
     def _other_host(self) -> Refusal:
         return _forbidden(
-            "The Host header names no host of this server.",
+            "The Host header does not name a host of this server.",
             f"Use an address that it listens on, or add the name to {self.hosts_option}.",
         )
 
@@ -122,12 +124,13 @@ class Access:
     def _other_path(self) -> Refusal:
         paths = " and ".join(f"{path}*" for path in self.origin_paths)
         return _forbidden(
-            f"Pages of {self.origins_option} may call {paths} only.", "Call this from a program, which sends no Origin."
+            f"Pages of {self.origins_option} may call {paths} only.",
+            "Call this route from a program, which sends no Origin header.",
         )
 
 
 class AccessGuard:
-    """ASGI: refuses requests and WebSockets by `Access`."""
+    """ASGI middleware that refuses requests and WebSockets according to `Access`."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -139,21 +142,23 @@ class AccessGuard:
 
 
 def checked_host(text: str) -> str:
-    """A host of a setting, in the form of `Access`. Raises ValueError for anything but a name, *.name or address."""
+    """Returns a host from the settings in the form that `Access` uses. Raises ValueError for anything but a name,
+    *.name or address."""
     host = text.strip().lower().removesuffix(".")
     bare = host.removeprefix("[").removesuffix("]")
     if _address(bare) is not None:
         return bare
     if not _NAME.fullmatch(host.removeprefix("*.")):
         raise ValueError(
-            f"'{text}' is no host; a name without scheme and port is expected, such as swarm.example.org "
+            f"'{text}' is not a valid host; a name without scheme and port is expected, such as swarm.example.org "
             "or *.example.org"
         )
     return host
 
 
 def checked_origin(text: str) -> str:
-    """An origin of a setting, in the browsers' form. Raises ValueError for anything but scheme://host[:port]."""
+    """Returns an origin from the settings in the form that browsers use. Raises ValueError for anything but
+    scheme://host[:port]."""
     origin = text.strip().lower()
     try:
         parts = urlsplit(origin)
@@ -165,21 +170,22 @@ def checked_origin(text: str) -> str:
     is_host = bool(_NAME.fullmatch(host)) or _address(bare) is not None
     if parts.scheme not in _DEFAULT_PORTS or not is_host or origin != f"{parts.scheme}://{parts.netloc}":
         raise ValueError(
-            f"'{text}' is no origin; scheme, host and port are expected, such as https://chat.example.org "
+            f"'{text}' is not a valid origin; scheme, host and port are expected, such as https://chat.example.org "
             "or http://localhost:3000"
         )
     return f"{parts.scheme}://{_without_default_port(parts.scheme, parts.netloc)}"
 
 
 def _may_lack_origin(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """Whether the request comes from no browser, a page of ours, or a followed link."""
+    """Whether the request comes from a program other than a browser, from one of our pages, or from a followed link."""
     if headers.get(b"sec-fetch-site") not in _OTHER_SITES:
         return True
     return scope.get("method") in ("GET", "HEAD") and headers.get(b"sec-fetch-mode") == b"navigate"
 
 
 def _is_same(origin: str, host: str) -> bool:
-    """Whether a page comes from the called host. Its scheme is not compared: a proxy may have ended TLS."""
+    """Whether a page comes from the requested host. The scheme is not compared, since a proxy may have terminated
+    TLS."""
     scheme, _, netloc = origin.partition("://")
     return bool(host) and scheme in _DEFAULT_PORTS and _without_default_port(scheme, host) == netloc
 
@@ -189,7 +195,7 @@ def _without_default_port(scheme: str, netloc: str) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a name or an address stands for this machine."""
+    """Whether a name or an address refers to this machine."""
     address = _address(host)
     return address.is_loopback if address else _is_localhost(host.lower())
 

@@ -1,4 +1,4 @@
-"""Answers in JSON, and refusals made before an application is called: JSON in the form of all our errors."""
+"""JSON responses, and refusals that are sent before an application is called, in the same form as all our errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swarm.domain.text.characters import data_for_model
 
 
 class Answer(Response):
-    """A JSON answer. Agents pass it to their models, so all its texts are made safe for models."""
+    """A JSON response. Agents pass responses to their models, so all texts are made safe for models."""
 
     media_type = "application/json"
 
@@ -24,10 +24,10 @@ class Answer(Response):
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An answer with an error, itself an ASGI application. The connection ends with it."""
+    """An error response, which is itself an ASGI application. The connection is closed after it."""
 
     status: int
-    code: str  # of the error codes in docs/http-api.md
+    code: str  # one of the error codes in docs/http-api.md
     message: str
     hint: str
     closes: bool = True
@@ -47,13 +47,13 @@ class Refusal:
         return headers
 
     def as_bytes(self) -> bytes:
-        """The whole answer in HTTP/1.1, for a request that reaches no application."""
+        """Returns the complete HTTP/1.1 response, for a request that does not reach an application."""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}".encode()]
         lines += [name + b": " + value for name, value in self.headers]
         return b"\r\n".join([*lines, b"", self.body])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or a WebSocket's handshake."""
+        """Answers a request, or a WebSocket's handshake."""
         kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
         await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
         await send({"type": f"{kind}.body", "body": self.body})

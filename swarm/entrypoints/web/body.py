@@ -1,4 +1,4 @@
-"""Reading of request bodies: at most 1 MiB, valid UTF-8, valid JSON, and text that every database can store."""
+"""Reads request bodies: at most 1 MiB, valid UTF-8, valid JSON, and only text that every database can store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swarm.entrypoints.web.errors import RequestTimeout, invalid
 MAX_BODY_BYTES: Final = 1024 * 1024
 
 MAX_BODY_SECONDS: Final = 30.0
-"""The time limit for a body read as a whole. `swarm.entrypoints.web.server` limits how slowly a body may come."""
+"""The time limit for reading a complete body. `swarm.entrypoints.web.server` limits how slowly a body may arrive."""
 
 _MAX_SHOWN_PATH: Final = 80
 
@@ -24,9 +24,10 @@ M = TypeVar("M", bound=BaseModel)
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body.
+    """Returns the complete body.
 
-    Raises TooLarge as soon as the limit is passed, RequestTimeout, and BadRequest if the client goes away meanwhile.
+    Raises TooLarge as soon as the limit is exceeded, RequestTimeout, and BadRequest if the client disconnects
+    meanwhile.
     """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > MAX_BODY_BYTES:
@@ -46,7 +47,8 @@ async def read_body(request: Request) -> bytes:
 
 
 async def read_model(request: Request, model: type[M]) -> M:
-    """The body as a model. Raises TooLarge, BadRequest for invalid JSON, Invalid for a mismatch with the model."""
+    """Returns the body as a model. Raises TooLarge, BadRequest for invalid JSON, and Invalid for JSON that does not
+    match the model."""
     try:
         return model.model_validate(_parse_json(await read_body(request)))
     except ValidationError as error:
@@ -54,14 +56,14 @@ async def read_model(request: Request, model: type[M]) -> M:
 
 
 def _parse_json(body: bytes) -> Any:
-    """JSON without NUL. Raises BadRequest, Invalid."""
+    """Parses JSON without NUL characters. Raises BadRequest and Invalid."""
     content = load_json(body)
     refuse_unstorable(content)
     return content
 
 
 def load_json(body: bytes) -> Any:
-    """Parse JSON. Raises BadRequest, also for lone surrogates, which orjson refuses as invalid Unicode."""
+    """Parses JSON. Raises BadRequest, including for lone surrogates, which orjson rejects as invalid Unicode."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -74,7 +76,7 @@ def refuse_unstorable(content: object) -> None:
         if not storable(text):
             field = place[:_MAX_SHOWN_PATH] or "body"
             raise Invalid(
-                "The text has characters that cannot be stored.",
+                "The text contains characters that cannot be stored.",
                 fields={field if storable(field) else "body": "text without NUL and without lone surrogates"},
             )
 
@@ -85,7 +87,7 @@ def storable(text: str) -> bool:
 
 
 def _texts(content: object, place: str) -> Iterator[tuple[str, str]]:
-    """Every string in a parsed JSON document, keys included, with its place."""
+    """Yields each string in a parsed JSON document, including keys, with its location."""
     waiting = [(place, content)]
     while waiting:
         at, value = waiting.pop()

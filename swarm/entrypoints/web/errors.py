@@ -1,4 +1,4 @@
-"""Errors as sent to clients: ``{"error": {"code", "message", "hint"}}``, with ``fields`` for wrong values."""
+"""Formats errors for clients: ``{"error": {"code", "message", "hint"}}``, with ``fields`` for wrong values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from swarm.domain.errors import (
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import CALL
 
-INTERNAL_MESSAGE: Final = "Something went wrong inside the coordinator; its log says what."
+INTERNAL_MESSAGE: Final = "Something went wrong in the coordinator; see its log."
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -37,23 +37,23 @@ _log = structlog.get_logger(__name__)
 
 
 class MethodNotAllowed(BadRequest):
-    """This route does not know that method."""
+    """This route does not support that method."""
 
     status = 405
 
     def __init__(self, allowed: str) -> None:
-        super().__init__(f"This route knows {allowed} only.")
+        super().__init__(f"This route supports only {allowed}.")
         self.allowed = allowed
 
 
 class RequestTimeout(BadRequest):
-    """The body of the request did not come in time."""
+    """The body of the request did not arrive in time."""
 
     status = 408
 
 
 def describe(error: SwarmError) -> dict[str, Any]:
-    """The public part of an error; for an unexpected error, only a general message."""
+    """Returns the public part of an error. An unexpected error has only a general message."""
     if _is_crash(error):
         return {"code": "internal", "message": INTERNAL_MESSAGE, "hint": None}
     shown: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
@@ -63,7 +63,7 @@ def describe(error: SwarmError) -> dict[str, Any]:
 
 
 def answer(error: SwarmError) -> Answer:
-    """The HTTP answer for an error."""
+    """Returns the HTTP response for an error."""
     headers: dict[str, str] = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
@@ -75,22 +75,22 @@ def answer(error: SwarmError) -> Answer:
 
 
 def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
-    """Pydantic's findings in our words, by field, without the rejected values."""
+    """Converts pydantic's errors to our own messages, by field, without the rejected values."""
     fields = {_field(problem["loc"]): _expectation(problem) for problem in problems}
     return Invalid(f"Not valid: {', '.join(sorted(fields))}.", hint="See 'fields' for what is expected.", fields=fields)
 
 
 def translate(app: FastAPI) -> None:
-    """Answer the framework's refusals in this form; `Guard` does the rest."""
+    """Answers errors raised by the framework in this form. `Guard` handles all other errors."""
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
 class Guard:
-    """The outermost layer: refuses malformed addresses, and turns every error into its answer.
+    """The outermost layer, which refuses malformed addresses and turns every error into a response.
 
-    Unexpected errors are logged with a traceback; the client gets a general message. A request whose agent's token ends
-    meanwhile is cancelled, and answered with 401.
+    Unexpected errors are logged with a traceback, and the client gets a general message. If the agent's token ends
+    during a request, the request is cancelled and answered with 401.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -101,7 +101,9 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if b"%00" in scope["query_string"] or "\0" in scope["path"]:
-            await answer(Invalid("The address has a NUL character.", fields={"url": "no %00"}))(scope, receive, send)
+            await answer(Invalid("The address contains a NUL character.", fields={"url": "no %00"}))(
+                scope, receive, send
+            )
             return
         sending = _Sending(send)
         try:
@@ -117,7 +119,7 @@ class Guard:
             if _is_crash(known):
                 log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
             if sending.began:
-                raise  # the server cuts the connection, the only possible answer now
+                raise  # a response has begun, so the server can only close the connection
             await answer(known)(scope, receive, send)
 
     async def _within_token(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,18 +131,18 @@ class Guard:
 
 
 def _ended_with_token(scope: Scope) -> bool:
-    """Whether a request was cancelled by the end of its token alone."""
+    """Whether a request was cancelled only because its token ended."""
     task = asyncio.current_task()
     return CALL in scope and scope[CALL].is_cancelled and task is not None and task.uncancel() == 0
 
 
 def log_crash(error: Exception, **where: str) -> None:
-    """Log an unexpected error."""
+    """Logs an unexpected error."""
     _log.error("A request failed.", exc_info=error, **where)
 
 
 class _Sending:
-    """Sends, and records whether the answer has begun."""
+    """A ``send`` function that records whether the response has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -157,7 +159,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Answer:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Answer:
-    """Answer refusals of the framework: an unknown route, a wrong method, an unreadable body."""
+    """Answers the framework's errors: an unknown route, a wrong method, an unreadable body."""
     assert isinstance(error, HTTPException)
     return answer(_refusal(request, error))
 
@@ -165,7 +167,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Answer:
 def _refusal(request: Request, error: HTTPException) -> SwarmError:
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            return NotFound("There is no such route.", hint="GET /openapi.json lists what there is.")
+            return NotFound("This route does not exist.", hint="GET /openapi.json lists all routes.")
         case HTTPStatus.METHOD_NOT_ALLOWED:
             return MethodNotAllowed(", ".join(_allowed_methods(request)))
         case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -175,9 +177,10 @@ def _refusal(request: Request, error: HTTPException) -> SwarmError:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """All methods of a path. Each may be a route of its own, and the framework names only the methods of the first.
+    """Returns all methods of a path. Each method may be a separate route, and the framework names only the first
+    route's methods.
 
-    The scope is a new one, since the framework keeps the found route in a scope.
+    A new scope is used, since the framework stores the matched route in the scope.
     """
     scope = {"type": "http", "path": request.scope["path"], "root_path": "", "headers": []}
     asked = {method: {**scope, "method": method} for method in _METHODS}
@@ -190,12 +193,12 @@ def _is_crash(error: SwarmError) -> bool:
 
 
 def _field(place: Sequence[Any]) -> str:
-    """The place of a value in the request: ``tokens.3``; for a whole body: ``body``."""
+    """Returns the location of a value in the request, such as ``tokens.3``, or ``body`` for the complete body."""
     inner = [str(part) for part in (place[1:] if place and place[0] in ("body", "query", "path") else place)]
     return ".".join(inner) or "body"
 
 
 def _expectation(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        return "there is no such field"
+        return "this field does not exist"
     return str(problem["msg"])

@@ -1,4 +1,4 @@
-"""Callers: agents, the operator, and bearers of the key that may only enrol workers."""
+"""Identifies callers: agents, the operator, and holders of the key that can only enrol workers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from swarm.services.operate.agents import AgentRegistry
 from swarm.services.rules.credentials import AgentTokenCache
 
 LEASE_HEADER: Final = "x-swarm-lease"
-"""The header with a run's lease."""
+"""The header that contains a run's lease token."""
 
 CALLER: Final = "swarm.agent"
-"""The key of the calling agent in a request's scope."""
+"""The key under which a request's scope contains the calling agent."""
 
 CALL: Final = "swarm.call"
-"""The key of a request's `AgentCall` in its scope."""
+"""The key under which a request's scope contains its `AgentCall`."""
 
 _MAX_TOKEN_BYTES: Final = 1024
 
@@ -45,7 +45,7 @@ class Client:
 
     @property
     def id(self) -> str:
-        """The owner of the conversations. An agent's name may later be another's; its id never is."""
+        """The owner of the conversations. An agent's name may later be reused; its id is never reused."""
         return self.agent.id if self.agent else OPERATOR
 
     @property
@@ -54,7 +54,7 @@ class Client:
 
 
 class AgentCall:
-    """An agent's request. The end of the agent's token cancels its task, unless `on_end` is set."""
+    """An agent's request. When the agent's token ends, the request's task is cancelled unless `on_end` was called."""
 
     def __init__(self, credentials: AgentTokenCache, agent: Agent) -> None:
         self._task = asyncio.current_task()
@@ -67,11 +67,11 @@ class AgentCall:
         return self._watched.has_ended
 
     def on_end(self, end: Callable[[], object]) -> None:
-        """Call ``end`` when the token ends, instead of cancelling the request."""
+        """Registers ``end`` to be called when the token ends, instead of cancelling the request."""
         self._watched.end = end
 
     def close(self) -> None:
-        """End the watch on the token."""
+        """Stops watching the token."""
         self._watched.close()
 
     def _cancel(self) -> None:
@@ -80,7 +80,8 @@ class AgentCall:
 
 
 class Identities:
-    """Identifies callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
+    """The service that identifies callers by their bearer tokens. Without an enrolment key, only the operator can
+    register agents."""
 
     def __init__(self, agents: AgentRegistry, operator_token: str, enrolment_key: str | None = None) -> None:
         self._credentials = agents.credentials
@@ -91,40 +92,45 @@ class Identities:
         ]
 
     async def agent(self, scope: Scope) -> Agent:
-        """The calling agent. Raises Unauthorized, and Forbidden for tokens of other callers."""
+        """Returns the calling agent. Raises Unauthorized, or Forbidden for tokens of other callers."""
         who = await self._who(scope)
         if isinstance(who, Office):
             raise Forbidden("This route is for agents.", hint="Use an agent's token, from POST /agents.")
         return who
 
     async def operator(self, scope: Scope) -> None:
-        """Raises Unauthorized, and Forbidden for any valid token but the operator's."""
+        """Raises Unauthorized, or Forbidden for any valid token but the operator's."""
         if await self._who(scope) is not Office.OPERATOR:
             raise Forbidden("This route is for the operator.", hint="Use the operator token.")
 
     async def operator_or_lead(self, scope: Scope) -> Agent | None:
-        """The calling lead; None for the operator. Raises Unauthorized, and Forbidden for all other callers."""
+        """Returns the calling lead, or None for the operator. Raises Unauthorized, or Forbidden for all other
+        callers."""
         who = await self._who(scope)
         if who is Office.OPERATOR:
             return None
         if isinstance(who, Agent) and who.role is Role.LEAD:
             return who
-        raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
+        raise Forbidden("This route is for the operator and for leads.", hint="Workers use the MCP tools.")
 
     async def client(self, scope: Scope) -> Client:
-        """The client of built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for others.
+        """Returns the client of built-in agents: an agent or the operator. Raises Unauthorized, or Forbidden for other
+        callers.
 
-        An agent with the operator's name is refused, since it would be taken for the operator.
+        An agent with the operator's name is refused, since it would be mistaken for the operator.
         """
         who = await self._who(scope)
         if who is Office.OPERATOR:
             return Client()
         if isinstance(who, Agent) and who.name != OPERATOR:
             return Client(agent=who, call=scope[CALL])
-        raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
+        raise Forbidden(
+            "This route is for agents and for the operator.", hint="Use the token of an agent with a different name."
+        )
 
     async def registrar(self, scope: Scope) -> Office:
-        """The operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""
+        """Returns whether the caller is the operator or the holder of the enrolment key. Raises Unauthorized, or
+        Forbidden for agents."""
         who = await self._who(scope)
         if isinstance(who, Agent):
             raise Forbidden("Agents may not register agents.", hint="Use the operator token or the enrolment key.")
@@ -142,7 +148,7 @@ class Identities:
 
 
 def bearer_token(scope: Scope) -> bytes:
-    """The token of ``Authorization: Bearer …``. Raises Unauthorized without one."""
+    """Returns the token of ``Authorization: Bearer …``. Raises Unauthorized if there is no token."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, token = bytes(value).partition(b" ")

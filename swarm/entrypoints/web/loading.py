@@ -1,4 +1,4 @@
-"""Loading of slow modules without the garbage collector, since loaded objects stay for good."""
+"""Loads slow modules without garbage collection, since the loaded objects are never freed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Load without the garbage collector."""
+    """Loads modules without garbage collection."""
     gc.disable()
     try:
         yield
@@ -19,8 +19,9 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def late() -> Iterator[None]:
-    """`uncollected` in a running process: loaded objects are frozen like those loaded at the start."""
+    """Does the same as `uncollected` in a running process, and freezes the loaded objects like those loaded at the
+    start."""
     with uncollected():
         yield
-        if gc.get_freeze_count():  # otherwise this process freezes no objects at all
+        if gc.get_freeze_count():  # otherwise this process does not freeze objects at all
             gc.freeze()

@@ -1,4 +1,5 @@
-"""The parts of the OpenAPI document that FastAPI cannot see: bodies that we read ourselves, errors, hot routes."""
+"""The parts of the OpenAPI document that FastAPI cannot derive: bodies that we read ourselves, errors, and hot
+routes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ CODES: Final[Mapping[int, tuple[str, ...]]] = {
     500: ("internal",),
     503: ("unavailable",),
 }
-"""Every status of a refusal, with its error codes."""
+"""The error codes of each HTTP status."""
 
 BEARER: Final = {
     "securitySchemes": {
@@ -37,17 +38,17 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for its description."""
+    """Returns the error responses of a route for its description."""
     return {status: _problem(status) for status in (*statuses, 500)}
 
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a route, for its description."""
+    """Returns the request body of a route for its description."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(model)}}}}
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI's document with the hot routes and the authentication added."""
+    """Returns FastAPI's document with the hot routes and the authentication added."""
     document["paths"] = dict(sorted((document["paths"] | _hot_paths()).items()))
     document.setdefault("components", {}).update(BEARER)
     for path, operations in document["paths"].items():
@@ -57,19 +58,19 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hot_paths() -> dict[str, Any]:
-    """``/poll`` and ``/leases/…``."""
+    """Returns the descriptions of ``/poll`` and ``/leases/…``."""
     return {
         "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},
-        "/leases/renew": _post("Prolong leases, and hear the news", Renewal, RenewedShape),
-        "/leases/release": _post("Give work back; no attempt is counted", Release, Released),
+        "/leases/renew": _post("Renew leases, and receive notices", Renewal, RenewedShape),
+        "/leases/release": _post("Give work back without counting an attempt", Release, Released),
         "/leases/finish": _post("End work", Finish, FinishedShape, 409),
     }
 
 
 _POLL: Final[dict[str, Any]] = {
     "tags": ["agent"],
-    "summary": "Lease what is due to me, or wait for it",
-    "description": "An empty list when nothing came. A client that goes away while it waits gets nothing claimed.",
+    "summary": "Lease the work that is due, or wait for work",
+    "description": "Empty if no work became due. If a client disconnects while waiting, nothing is claimed.",
     "parameters": [
         {
             "name": "wait_seconds",
@@ -80,7 +81,7 @@ _POLL: Final[dict[str, Any]] = {
         {
             "name": "hold",
             "in": "query",
-            "description": "Keep the lease, and with it the thread, until it is finished, also when all is answered.",
+            "description": "Keep the lease and its thread until the lease is finished, even if everything is answered.",
             "schema": {"type": "boolean", "default": False},
         },
     ],
@@ -115,7 +116,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _schema(of: type[Any]) -> dict[str, Any]:
-    """A self-contained schema: references are replaced by their definitions."""
+    """Returns a self-contained schema, in which references are replaced by their definitions."""
     schema = TypeAdapter(of).json_schema()
     definitions = schema.pop("$defs", {})
     inlined = _inline(schema, definitions)
@@ -127,7 +128,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     match node:
         case {"$ref": str(reference)}:
             return _inline(definitions[reference.rsplit("/", 1)[1]], definitions)
-        case {"discriminator": _, **rest}:  # only repeats the variants by references
+        case {"discriminator": _, **rest}:  # only repeats the variants as references
             return _inline(rest, definitions)
         case dict():
             return {key: _inline(value, definitions) for key, value in node.items()}

@@ -1,4 +1,4 @@
-"""Requests and answers of the HTTP API, beside the shapes shared with the tools."""
+"""Requests and responses of the HTTP API, except for the shapes shared with the tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.shapes import AgentShape, LeaseShape, TriggerShape
 
 MAX_TOKENS = 500
-"""The number of leases in one call."""
+"""The maximum number of leases in one call."""
 
 Tokens = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=200)]],
@@ -26,7 +26,7 @@ Limit = Annotated[int, Field(ge=1, le=500)]
 
 
 class Input(BaseModel):
-    """The base of request bodies and queries: these fields and no others."""
+    """The base class of request bodies and queries, which accept no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -107,7 +107,7 @@ class FinishedShape(TypedDict):
 
 
 class RegisteredShape(TypedDict):
-    """A new agent and its token, which is shown only now."""
+    """A new agent and its token, which is not shown again."""
 
     id: str
     name: str

@@ -1,15 +1,15 @@
-"""Time limits and caps of an HTTP server; uvicorn itself has one for idle connections only.
+"""Time and size limits for an HTTP server. uvicorn itself limits only idle connections.
 
-- A head is complete within ``head_seconds`` of its first byte, the first one of the connection's begin, and no larger
-  than ``head_bytes``.
-- While a body or an answer is under way, bytes must flow: a window of time in which fewer pass than the least rate ends
-  the connection. Time in which the server did not read does not count against the client.
-- The rest of a body that was answered already (a 401, a 413) is read for one window at most.
-- A closed connection has one window to take its unsent bytes.
+- The head of a request must be complete within ``head_seconds`` of its first byte (for the first request, of the start
+  of the connection), and no larger than ``head_bytes``.
+- While a body or a response is being sent, bytes must flow: if fewer bytes than the minimum pass within a time window,
+  the connection is closed. Time in which the server did not read does not count against the client.
+- The rest of a body that has already been answered (a 401, a 413) is read for at most one window.
+- The client of a closed connection has one window to read the unsent bytes.
 
-A client that waits for the server is never cut: a complete request may be answered as late as its application likes
-(polls), and an answer may go on for ever (server-sent events), as long as its reader reads. A refusal is an answer with
-408, 431 or 503 if none has begun; otherwise the connection is cut.
+A client that waits for the server is never disconnected: the application may take any time to answer a complete request
+(polls), and a response may continue indefinitely (server-sent events) as long as the client reads it. A request is
+refused with 408, 431 or 503 if no response has begun; otherwise the connection is closed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """The limits of a client's time and memory."""
+    """The limits on a client's use of time and memory."""
 
-    connections: int = 10_000  # at once; one more is answered 503
-    pipelined: int = 16  # requests of a connection that wait for the answer to an earlier one
+    connections: int = 10_000  # simultaneous connections; another one is refused with 503
+    pipelined: int = 16  # pipelined requests that wait for an earlier response
     head_seconds: float = 10.0
     head_bytes: int = 32 * _KIB  # the request line and all header fields
     body_window_seconds: float = 10.0
-    body_window_bytes: int = 40 * _KIB  # 4 KiB a second, or the end of the body
-    answer_window_seconds: float = 60.0  # long, since the kernel takes an answer in large pieces
+    body_window_bytes: int = 40 * _KIB  # 4 KiB per second, or the end of the body
+    answer_window_seconds: float = 60.0  # long, since the kernel accepts a response in large pieces
     answer_window_bytes: int = 64 * _KIB
 
 
@@ -48,7 +48,7 @@ DEFAULT_LIMITS: Final = ConnectionLimits()
 
 
 class Config(uvicorn.Config):
-    """The configuration of a server with limits for clients. WebSockets are off unless ``websockets``."""
+    """The configuration of a server with limits for clients. WebSockets are off unless ``websockets`` is set."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Config(uvicorn.Config):
 
 
 class _Reading(Enum):
-    """The awaited part of a request."""
+    """The part of a request that the server is waiting for."""
 
     HEAD = "head"
     BODY = "body"
@@ -73,7 +73,7 @@ class _Reading(Enum):
 
 
 class _Drain:
-    """Cuts a connection whose client does not take its written bytes."""
+    """A guard that closes a connection whose client does not read the bytes sent to it."""
 
     def __init__(self, transport: asyncio.Transport, limits: ConnectionLimits) -> None:
         self._transport = transport
@@ -82,7 +82,7 @@ class _Drain:
         self._unsent = 0
 
     def begin(self) -> None:
-        """Watch the client: more is written than it takes."""
+        """Starts watching the client, since more has been written than it has read."""
         self.end()
         self._unsent = self._transport.get_write_buffer_size()
         self._timer = self._later(self._check)
@@ -93,7 +93,7 @@ class _Drain:
             self._timer = None
 
     def close(self) -> None:
-        """Close the connection. Unsent bytes get one window more."""
+        """Closes the connection. The client has one more window to read the unsent bytes."""
         self._transport.close()
         self.end()
         self._timer = self._later(self._transport.abort)
@@ -110,17 +110,17 @@ class _Drain:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection, held to the `ConnectionLimits` of its `Config`."""
+    """One connection, subject to the `ConnectionLimits` of its `Config`."""
 
     def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
         assert isinstance(config, Config)
         self.limits = config.limits
         self._reading = _Reading.HEAD
-        self._deadline = 0.0  # by the loop's clock: the end of the time for a head, or of a window
-        self._chunk_bytes = 0  # of the chunk in the parser
-        self._head_bytes = 0  # of an incomplete head, before this chunk
-        self._window_bytes = 0  # received in this window
+        self._deadline = 0.0  # on the loop's clock: the deadline for a head, or the end of a window
+        self._chunk_bytes = 0  # size of the chunk in the parser
+        self._head_bytes = 0  # size of an incomplete head before this chunk
+        self._window_bytes = 0  # bytes received in this window
         self._timer: asyncio.TimerHandle | None = None
         self._drain: _Drain = None  # type: ignore[assignment]  # until there is a connection, as in uvicorn
 
@@ -149,7 +149,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._reading is not _Reading.HEAD:  # pipelined, in one chunk with the one before
+        if self._reading is not _Reading.HEAD:  # pipelined, in the same chunk as the previous request
             self._await_head()
 
     def on_headers_complete(self) -> None:
@@ -164,7 +164,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _refusal(self) -> Refusal | None:
-        """The refusal of the request that has begun, if any."""
+        """Returns the refusal of the current request, if any."""
         if len(self.connections) > self.limits.connections:
             return _BUSY
         longest = self._head_bytes + self._chunk_bytes
@@ -196,10 +196,10 @@ class HttpProtocol(HttpToolsProtocol):
             super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refusal(status=400, code="bad_request", message="This is no valid HTTP request.", hint=msg))
+        self._refuse(Refusal(status=400, code="bad_request", message="This is not a valid HTTP request.", hint=msg))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing: a client that offers another protocol simply gets an answer in this one."""
+        """Logs nothing. A client that offers another protocol simply gets an HTTP/1.1 response."""
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -220,7 +220,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline = self.loop.time() + self.limits.body_window_seconds
 
     def _watch(self) -> None:
-        """Start the timer. One timer serves all requests of a connection; a request in one piece costs none."""
+        """Starts the timer. One timer serves all requests of a connection; a request that arrives in one piece needs no
+        timer."""
         self._timer = self.loop.call_at(self._deadline, self._check)
 
     def _check(self) -> None:
@@ -234,7 +235,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch()
 
     def _may_go_on(self) -> bool:
-        """Whether the client gets another window; refuses the request otherwise."""
+        """Whether the client gets another window. If not, the request is refused."""
         if self.flow.read_paused:
             return True
         if self._reading is _Reading.HEAD:
@@ -249,7 +250,8 @@ class HttpProtocol(HttpToolsProtocol):
         return False
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer for the application and close, or cut the connection if an answer is under way."""
+        """Sends the refusal in place of the application's response and closes the connection. If a response has begun,
+        only closes the connection."""
         if self.transport.is_closing():
             return
         is_in_body = self._reading is _Reading.BODY and self.cycle is not None and not self.cycle.response_started
@@ -258,7 +260,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         if is_in_body:
-            self.cycle.disconnected = True  # tells the application of a disconnected client, and drops its answer
+            # This tells the application that the client has disconnected, and drops its response.
+            self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(refusal.as_bytes())
         self._drain.close()
@@ -272,7 +275,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A WebSocket whose client has to read. uvicorn's pings detect a lost client."""
+    """A WebSocket whose client must keep reading. uvicorn's pings detect a lost client."""
 
     def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
@@ -300,8 +303,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 _BUSY: Final = Refusal(
     status=503,
     code="unavailable",
-    message="There are too many connections.",
-    hint="Close those that you do not need, and try again.",
+    message="Too many connections are open.",
+    hint="Close connections that you do not need, and try again.",
     retry_after_seconds=1,
 )
 
@@ -311,7 +314,7 @@ def _head_too_large(limits: ConnectionLimits) -> Refusal:
         status=431,
         code="bad_request",
         message="The address and the header fields are too large.",
-        hint=f"Together they have at most {limits.head_bytes} bytes.",
+        hint=f"Together they may have at most {limits.head_bytes} bytes.",
     )
 
 
@@ -319,7 +322,7 @@ def _slow_head(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=408,
         code="bad_request",
-        message="The head of the request did not come in time.",
+        message="The head of the request did not arrive in time.",
         hint=f"Send it within {limits.head_seconds:g} seconds.",
     )
 
@@ -328,6 +331,6 @@ def _slow_body(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=408,
         code="bad_request",
-        message="The body of the request comes too slowly.",
+        message="The body of the request arrives too slowly.",
         hint=f"Send at least {limits.body_window_bytes} bytes, or the rest, in {limits.body_window_seconds:g} seconds.",
     )

@@ -277,7 +277,7 @@ async def test_a_run_may_answer_questions_that_we_have_forgotten(here: Place, wi
         ([Failed(message="No money.", code="limit")], "No money."),
         ([Broken(reason="it is tired")], "The agent could not answer: it is tired."),
         ([Cancelled()], "The run was cancelled."),
-        ([Interrupted(asked=(Asked(id="i", prompt="Which?"),))], "The agent has a question first: Which?"),
+        ([Interrupted(asked=(Asked(id="i", prompt="Which?"),))], "The agent has a question: Which?"),
     ],
 )
 async def test_a_whole_answer(steps: Any, answer: Any, here: Place, wim: Client, router: Scripted) -> None:

@@ -350,7 +350,7 @@ async def test_a_batch_is_told_what_it_is(lea: Visitor, version: str) -> None:
     refusal = types.JSONRPCError.model_validate(answer.json())
     assert refusal.error.code == types.INVALID_REQUEST
     assert "batch" in refusal.error.message
-    assert "a request of its own" in refusal.error.message
+    assert "a separate request" in refusal.error.message
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

@@ -64,12 +64,12 @@ async def test_an_agent_that_the_settings_name_is_removed_with_a_warning_and_com
     assert {name: answer.status_code for name, answer in removed.items()} == {"docs": 200, "lea": 200, "wim": 204}
     assert removed["docs"].json() == {
         "warnings": [
-            "agents.remote.docs declares it: it comes back with the next reload or start, unless you remove "
-            "agents.remote.docs."
+            "agents.remote.docs declares this agent, which will be registered again at the next reload or start unless "
+            "you remove agents.remote.docs."
         ]
     }
     assert removed["lea"].json()["warnings"] == [
-        f"channels.{channel}.agent names it; until there is another one, the default lead stands in."
+        f"channels.{channel}.agent names this agent. Until another agent is named, the default lead answers."
         for channel in ("C123", "C124")
     ]
     assert await names(doors) == []
@@ -96,7 +96,8 @@ async def test_the_operator_learns_what_changed_what_waits_and_what_may_not_be_m
         "changed": ["channels.C123.agent"],
         "needs_restart": ["http.port"],
         "doubts": [
-            "There is no agent 'wim', which channels.C123.agent names; until there is, the default lead stands in."
+            "There is no agent 'wim', which channels.C123.agent names. Until the agent exists, "
+            "the default lead answers."
         ],
     }
     assert doors.world.operating_policy.policy("C123").agent == "wim"

@@ -99,9 +99,9 @@ async def test_what_is_wrong_is_one_line_and_a_hook_goes_on(
         (of(lea) | {"SWARM_URL": "http://[::1"}, "http://127.0.0.1:8080"),
         (of(lea) | {"SWARM_URL": NOWHERE}, "No coordinator answers"),
         (of(lea) | {"SWARM_URL": "", "PORT": NOWHERE.rpartition(":")[2]}, f"{NOWHERE}. SWARM_URL, or PORT"),
-        (of(lea) | {"SWARM_URL": stranger}, "is no coordinator"),
-        (of(lea) | {"SWARM_URL": f"{stranger}/moved"}, "is no coordinator"),
-        (of(lea) | {"SWARM_URL": f"{stranger}/older"}, "is no coordinator"),
+        (of(lea) | {"SWARM_URL": stranger}, "is not a coordinator"),
+        (of(lea) | {"SWARM_URL": f"{stranger}/moved"}, "is not a coordinator"),
+        (of(lea) | {"SWARM_URL": f"{stranger}/older"}, "is not a coordinator"),
     ]
     for environment, word in mistakes:
         with pytest.raises((SwarmError, NoServer), match=word):

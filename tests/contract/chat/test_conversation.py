@@ -79,7 +79,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("Hello you[^❯]*❯ ")
         person.forget()
         person.type(CTRL_C)
-        await person.says("once more leaves")
+        await person.says("again or Ctrl-D to leave")
         person.type(CTRL_C)
         assert await person.exit_code() == 0
         turns = [ran.input for ran in assistant.ran]
@@ -110,7 +110,7 @@ async def test_a_session_is_found_again_shown_and_gone_on_with(
         ],
     )
     async with terminal("--resume", env=env, cwd=tmp_path) as person:
-        await person.says("/help tells")
+        await person.says("/help lists")
         person.type("/help" + ENTER)  # before the session is shown, and long before a line is read
         shown = await person.says("A right to work.")
         assert "✓ search" in shown

@@ -135,7 +135,7 @@ async def test_without_a_model_or_with_none_of_our_agents_the_error_says_what_to
 async def test_a_session_or_an_agent_that_is_not_there_is_named(env: Mapping[str, str], tmp_path: Path) -> None:
     here = load(dict(env), folder=tmp_path, user_home=tmp_path)
     for wish, words in (
-        (ChatArguments(resume=True), "no session to go on with"),
+        (ChatArguments(resume=True), "no session to continue"),
         (ChatArguments(resume=True, session_id="cli:x"), "no session cli:x"),
         (ChatArguments(agent="nobody"), "no built-in agent 'nobody'"),
     ):

@@ -213,7 +213,7 @@ async def test_a_command_that_somebody_gave_the_app_is_answered_that_there_is_no
     await workspace._post("commands", {"user": "alice", "channel": "general", "command": "/swarm", "text": "status"})
     (shown,) = (await workspace._get("messages", {"channel": "general", "user": "alice"}))["messages"]
     assert shown["subtype"] == "ephemeral"
-    assert shown["text"].startswith("/swarm does nothing: I have no commands. Mention me")
+    assert shown["text"].startswith("/swarm does nothing, since I have no commands. Mention me")
 
 
 async def test_our_own_posts_do_not_come_back(
