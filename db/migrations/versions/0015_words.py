@@ -1,8 +1,9 @@
 """Tables and columns have the words of `docs/glossary.md`: runs, conversation locks, queue heads, model usage.
 
-Only names change. On PostgreSQL each renamed table is locked until the end of the transaction, for milliseconds, and no
-row is read. On SQLite no row is copied; renamed indexes are made anew. Coordinators of an older version do not know
-these names and must be stopped before.
+Only names change. On PostgreSQL each renamed table is locked until the end of the transaction, for milliseconds. On
+SQLite no row is copied; renamed indexes are made anew. The stored blocks below texts name their run as well: deliveries
+are read once, and those with blocks are rewritten. Coordinators of an older version do not know these names and must be
+stopped before.
 """
 
 from __future__ import annotations
@@ -56,9 +57,12 @@ PARTS = {
     "ix_tasks_held": "ix_tasks_delayed",
     "ix_inbox_messages_held": "ix_inbox_messages_delayed",
 }
+# The key in the JSON of `deliveries.closing`; within a text its quotes would be escaped.
+KEYS = ('"turn_id":', '"run_id":')
 
 
 def upgrade() -> None:
+    _rename_key(*KEYS)
     for table, old, new in COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
     for old, new in TABLES.items():
@@ -67,11 +71,17 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    _rename_key(*reversed(KEYS))
     for old, new in TABLES.items():
         op.execute(f"ALTER TABLE {new} RENAME TO {old}")
     for table, old, new in COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}")
     _rename_parts({table for table, _, _ in COLUMNS} | set(TABLES), {new: old for old, new in PARTS.items()})
+
+
+def _rename_key(old: str, new: str) -> None:
+    change = "UPDATE deliveries SET closing = replace(closing, :old, :new) WHERE closing LIKE :part"
+    op.get_bind().execute(text(change), {"old": old, "new": new, "part": f"%{old}%"})
 
 
 def _rename_parts(tables: set[str], parts: Mapping[str, str]) -> None:
