@@ -50,6 +50,7 @@ PARTS = {
     **TABLES,
     "turn_id": "run_id",
     "run_id": "agui_run_id",
+    "entry_ids": "inbox_message_ids",  # since version 18 PostgreSQL names NOT NULL as well
     "once_key": "idempotency_key",
     "held_by": "delay_reason",
     "held_until": "delay_ends",
