@@ -105,6 +105,13 @@ async def test_an_exact_word_is_better_than_a_longer_one(db: Database) -> None:
     assert [hit.partition(":")[0] for hit in await found(db, "port")] == ["word.md", "long.md"]
 
 
+async def test_a_rare_word_counts_as_rare_beside_common_words_that_begin_with_it(db: Database) -> None:
+    await store(db, *[reading("portable things here", path=f"long{n}.md", title="X") for n in range(60)])
+    await store(db, *[reading("toner things here", path=f"toner{n}.md", title="X") for n in range(10)])
+    await store(db, reading("ports things here", path="word.md", title="X"))
+    assert (await found(db, "port toner"))[0] == "word.md: ports things here"
+
+
 async def test_each_document_is_found_once_with_its_best_piece(db: Database) -> None:
     await store(db, reading("beta", "alpha beta", "alpha alpha alpha beta gamma", path="a.md"))
     await store(db, reading(*[f"alpha {number}" for number in range(60)], path="b.md"))

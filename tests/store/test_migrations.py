@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.store import deliveries
 from swarm.store.admin import migrations, preparation
 from swarm.store.bridge.engine import parse_url
 from swarm.store.tables.documents import is_described
@@ -222,6 +223,31 @@ BEFORE_ATTEMPTS = (
     "INSERT INTO session_messages VALUES ('helper', 's1', 1, 'user', '{}', 'r1', 1)",
     "INSERT INTO model_runs VALUES ('r1', 'helper', 'slack', 's1', '', '', '', 'answered', '', 1, 1, 1, 0, 0, 0, NULL,"
     " 1, 1)",
+)
+
+
+@pytest.mark.req("AGENT-05")
+def test_the_migration_of_the_words_keeps_what_is_below_a_text_readable(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0014")
+        for statement in BEFORE_THE_WORDS:
+            connection.exec_driver_sql(statement)
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        below = deliveries.below_of(connection.exec_driver_sql("SELECT closing FROM deliveries").scalar_one())
+    assert below is not None
+    assert (below.place.run_id, below.closing.note) == ("r1", 'It said "turn_id":.')
+
+
+BEFORE_THE_WORDS = (
+    "INSERT INTO threads (id, team, channel, thread_ts, channel_type, epoch, context, context_failures, active_at,"
+    " created_at) VALUES ('t1', 'T1', 'C1', '1.1', 'channel', 1, 'complete', 0, 1, 1)",
+    # As version 0014 wrote it.
+    "INSERT INTO deliveries (seq, id, kind, status, thread_id, channel, thread_ts, text, broadcast, attempts, due_at,"
+    " created_at, closing) VALUES (5, 'd1', 'post', 'queued', 't1', 'C1', '1.1', 'hello', false, 0, 1, 1,"
+    r""" '{"closing":{"note":"It said \"turn_id\":.","retry":true,"feedback":false,"footer":false},"""
+    r""""place":{"team":"T1","channel":"C1","thread_ts":"1.1","is_direct":false,"requester":"U1","agent_name":"a","""
+    r""""turn_id":"r1","display":"plan","footer":""}}')""",
 )
 
 

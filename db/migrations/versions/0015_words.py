@@ -1,8 +1,9 @@
 """Tables and columns use the terms of `docs/glossary.md`: runs, conversation locks, queue heads, model usage.
 
-Only names change. On PostgreSQL each renamed table is locked until the end of the transaction, for milliseconds, and no
-row is read. On SQLite no row is copied, and renamed indexes are recreated. Coordinators of an older version do not know
-these names and must be stopped first.
+Only names change. On PostgreSQL each renamed table is locked until the end of the transaction, for milliseconds. On
+SQLite no row is copied, and renamed indexes are recreated. The stored blocks below texts name their run as well:
+deliveries are read once, and those with blocks are rewritten. Coordinators of an older version do not know these names
+and must be stopped first.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ PARTS = {
     **TABLES,
     "turn_id": "run_id",
     "run_id": "agui_run_id",
+    "entry_ids": "inbox_message_ids",  # since version 18 PostgreSQL names NOT NULL as well
     "once_key": "idempotency_key",
     "held_by": "delay_reason",
     "held_until": "delay_ends",
@@ -56,9 +58,12 @@ PARTS = {
     "ix_tasks_held": "ix_tasks_delayed",
     "ix_inbox_messages_held": "ix_inbox_messages_delayed",
 }
+# The key in the JSON of `deliveries.closing`; within a text its quotes would be escaped.
+KEYS = ('"turn_id":', '"run_id":')
 
 
 def upgrade() -> None:
+    _rename_key(*KEYS)
     for table, old, new in COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
     for old, new in TABLES.items():
@@ -67,11 +72,17 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    _rename_key(*reversed(KEYS))
     for old, new in TABLES.items():
         op.execute(f"ALTER TABLE {new} RENAME TO {old}")
     for table, old, new in COLUMNS:
         op.execute(f"ALTER TABLE {table} RENAME COLUMN {new} TO {old}")
     _rename_parts({table for table, _, _ in COLUMNS} | set(TABLES), {new: old for old, new in PARTS.items()})
+
+
+def _rename_key(old: str, new: str) -> None:
+    change = "UPDATE deliveries SET closing = replace(closing, :old, :new) WHERE closing LIKE :part"
+    op.get_bind().execute(text(change), {"old": old, "new": new, "part": f"%{old}%"})
 
 
 def _rename_parts(tables: set[str], parts: Mapping[str, str]) -> None:

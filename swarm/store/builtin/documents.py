@@ -70,11 +70,15 @@ SELECT id, title, excerpt, score FROM places WHERE place = 1 ORDER BY score DESC
 _HITS_SQLITE: Final = """
     SELECT rowid, -bm25(document_words, 3.0, 1.0) AS score FROM document_words WHERE document_words MATCH :asked
 """
+# Terms have numbers, because PostgreSQL takes a word and its beginning for the same ``tsquery``.
 _HITS_POSTGRESQL: Final = """
-    SELECT rowid, sum(rank / ln(1 + frequency)) AS score FROM (
-        SELECT rowid, ts_rank('{0.33, 0, 0, 1}', words, term, 1) AS rank, count(*) OVER (PARTITION BY term) AS frequency
-        FROM document_words JOIN unnest(CAST(string_to_array(:asked, '|') AS tsquery[])) AS term ON words @@ term
-    ) AS matches GROUP BY rowid
+    WITH matches AS (
+        SELECT number, rowid, ts_rank('{0.33, 0, 0, 1}', words, term, 1) AS rank FROM document_words
+        JOIN unnest(CAST(string_to_array(:asked, '|') AS tsquery[])) WITH ORDINALITY AS terms (term, number)
+        ON words @@ term
+    ),
+    frequencies AS (SELECT number, count(*) AS frequency FROM matches GROUP BY number)
+    SELECT rowid, sum(rank / ln(1 + frequency)) AS score FROM matches JOIN frequencies USING (number) GROUP BY rowid
 """
 _SEARCH: Final[Mapping[Dialect, Statement]] = {
     "sqlite": Statement(text(_BEST.format(hits=_HITS_SQLITE))),
