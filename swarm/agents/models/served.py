@@ -129,13 +129,22 @@ class RetryPolicy:
 DEFAULT_RETRIES: Final = RetryPolicy()
 
 
+class _Prepared(WrapperModel):
+    """A model whose messages are prepared already: a second time, pydantic-ai's notes on texts would count as texts."""
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        return messages
+
+
 class Served(WrapperModel):
     """A model under its name. Its input is cleaned here, for all agents and all providers (SEC-04)."""
 
     def __init__(self, wrapped: Model, spec: ModelSpec, *, retries: RetryPolicy, is_last: bool) -> None:
         super().__init__(wrapped)
         # Gives a stream away after its first event: some providers report an error as the first thing in the stream.
-        self._primed = FallbackModel(wrapped, fallback_on=_never)
+        self._primed = FallbackModel(_Prepared(wrapped), fallback_on=_never)
         self.spec = spec
         self._retries = retries
         self._is_last = is_last
