@@ -64,6 +64,7 @@ class Child:
         self._grace_seconds = grace_seconds
         self._since = found.started if found else 0
         self._started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._is_specified = False  # the supervisor's specification is sent as a whole
         self._heard = bytearray()
         self._last: list[int] | None = None  # the numbers in the supervisor's last line
         self._pipes = [pipe for pipe in (process.stdin, process.stdout, process.stderr) if pipe]  # no transport yet
@@ -170,7 +171,10 @@ class Child:
 
     def _ask(self, request: bytes) -> None:
         with suppress(OSError):  # already ended
-            self._control.send(request)
+            if self._is_specified:
+                self._control.send(request)
+            else:  # the request would be lost, or become a part of the specification; without its end nothing starts
+                self._control.shutdown(socket.SHUT_WR)
 
     async def _is_over(self, grace_seconds: float) -> None:
         if not await self.is_gone_within(grace_seconds + SUPERVISOR_SECONDS):
@@ -184,6 +188,8 @@ class Child:
         try:
             with suppress(ConnectionError):
                 await loop.sock_sendall(self._control, len(program).to_bytes(8, "big") + program)
+                self._is_specified = True
+            with suppress(ConnectionError):
                 while data := await loop.sock_recv(self._control, _RECEIVED_BYTES):
                     self._hear(data)
         finally:  # also if the loop ends first, since closing the socket informs the supervisor

@@ -294,6 +294,20 @@ async def test_a_cancellation_before_it_began_leaves_nothing(running: Running) -
     assert not running.alive()
 
 
+async def test_a_program_does_not_begin_if_it_is_cancelled_while_its_supervisor_is_told_what_to_start(
+    running: Running,
+) -> None:
+    """What it is told is longer than a socket takes at once."""
+    env = {**running.env, **{f"LONG_{number}": "x" * 100_000 for number in range(12)}}
+    starting = asyncio.create_task(Child.start(["sh", "-c", ": > $PIDS/$$; sleep 1000"], env=env, grace_seconds=0.2))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not running.pids()
+
+
 async def test_what_a_program_leaves_behind_is_ended_with_it(running: Running) -> None:
     ran = await running.ran("env -i setsid sleep 1000 & echo $! ; echo done")
     pid, done = ran.output.split()

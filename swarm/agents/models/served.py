@@ -134,6 +134,15 @@ class RetryPolicy:
 DEFAULT_RETRIES: Final = RetryPolicy()
 
 
+class _Prepared(WrapperModel):
+    """A model whose messages are prepared already: a second time, pydantic-ai's notes on texts would count as texts."""
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        return messages
+
+
 class Served(WrapperModel):
     """A model with its name. Its input is cleaned here, for all agents and all providers (SEC-04)."""
 
@@ -141,7 +150,7 @@ class Served(WrapperModel):
         super().__init__(wrapped)
         # Returns a stream only after its first event, because some providers report an error as the first event of a
         # stream.
-        self._primed = FallbackModel(wrapped, fallback_on=_never)
+        self._primed = FallbackModel(_Prepared(wrapped), fallback_on=_never)
         self.spec = spec
         self._retries = retries
         self._is_last = is_last
