@@ -134,6 +134,7 @@ async def test_killed_between_the_post_and_the_check_mark_it_sets_the_check_mark
     await scene.twin.fault("http_429", method="reactions.add", seconds=RETRY_SECONDS)
     await scene.reply(trigger, "half done")
     await wait_until(lambda: scene.twin.calls("reactions.add", ok=False))
+    await scene.twin.until(ts, lambda seen: seen.answers)
     scene.stage.kill_coordinator()
     seen = await scene.twin.conversation(ts)
     assert (seen.answers, seen.emoji) == (("half done",), (STORED,))

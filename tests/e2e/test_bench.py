@@ -177,7 +177,7 @@ def test_measurements_are_chosen_by_name_and_made_in_their_own_order() -> None:
     assert names() == list(MEASUREMENTS)
     assert names(only="store, events") == ["events", "store"]
     assert names(processes=3) == ["events", "polls", "pairs"]
-    with pytest.raises(BenchError, match="store is not for several coordinators"):
+    with pytest.raises(BenchError, match="store is not available for several coordinators"):
         names(only="store,pairs", processes=3)
     with pytest.raises(BenchError, match="there is no measurement speed"):
         names(only="events,speed")

@@ -295,11 +295,11 @@ async def test_what_is_too_much_is_refused_and_changes_nothing(world: World, mon
     whole, rest = divmod(MAX_ANSWER_CHARACTERS, MAX_PIECE_CHARACTERS)
     for _ in range(whole):
         await writing.append("x" * MAX_PIECE_CHARACTERS)
-    with pytest.raises(TooLarge, match="at most 200000"):
+    with pytest.raises(TooLarge, match="limit is 200000"):
         await writing.append("x" * (rest + 1))
     assert (await writing.append("x" * rest))["characters"] == MAX_ANSWER_CHARACTERS
     monkeypatch.setattr("swarm.services.runs.stream.MAX_PIECES", whole + 2)
-    with pytest.raises(TooLarge, match="takes"):
+    with pytest.raises(TooLarge, match="accepts at most"):
         await writing.streams.task(writing.caller, writing.run_id, "s", "Step", StepStatus.PENDING)
     assert len(await world.database.read(run_events.after, writing.run_id, 0)) == whole + 2
 

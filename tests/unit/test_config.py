@@ -421,7 +421,7 @@ def test_a_provider_that_nobody_names_is_guessed(read: Read, environment: dict[s
 @pytest.mark.req("OPS-08")
 @pytest.mark.parametrize("url", ["", "https://slack.com/api/", "https://127.0.0.1.example.org/api/"])
 def test_a_clock_set_by_a_test_is_refused_where_slack_is_not_on_this_machine(read: Read, url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"SWARM_TEST_CLOCK.*for tests.*not set"):
+    with pytest.raises(ConfigurationError, match=r"SWARM_TEST_CLOCK.*for tests.*remove the setting"):
         read(SWARM_TEST_CLOCK="/tmp/ahead", SLACK_API_BASE_URL=url)
 
 

@@ -162,7 +162,10 @@ def test_an_assistant_has_no_tool_of_this_machine_that_nobody_named(read: Read) 
         ("agents: {builtin: {a: {kind: assistant}}}", "model.name"),
         ("agents: {builtin: {a: {kind: poet}}}\nmodel: {name: gpt}", "agents.builtin.a.kind"),
         ("agents: {builtin: {A: {kind: router}}}\nmodel: {name: gpt}", "'A' cannot be an agent's name"),
-        ("agents: {builtin: {a: {kind: router}}, remote: {a: {url: 'http://a'}}}\nmodel: {name: gpt}", "'a' is both"),
+        (
+            "agents: {builtin: {a: {kind: router}}, remote: {a: {url: 'http://a'}}}\nmodel: {name: gpt}",
+            "'a' is under both",
+        ),
         ("agents: {builtin: {a: {kind: assistant, tools: [rm]}}}\nmodel: {name: gpt}", "agents.builtin.a.tools"),
         ("agents: {default: a, builtin: {a: {kind: router, role: worker}}}\nmodel: {name: gpt}", "role is worker"),
         ("agents: {builtin: {a: {kind: router, tools: [git]}}}\nmodel: {name: gpt}", "only assistants have tools"),

@@ -126,11 +126,17 @@ def test_keys_of_other_programs_are_named_and_not_used(tmp_path: Path) -> None:
         ({"mcpServers": {"a": {"command": "x", "env": {"K": 7}}}}, "mcpServers.a.env.K: a mapping of texts"),
         ({"mcpServers": {"a": {"command": "x", "timeout": 60000}}}, "mcpServers.a.timeout: seconds are expected"),
         ({"mcpServers": {"a": {"command": "x", "timeout": 0}}}, "mcpServers.a.timeout: seconds are expected"),
-        ({"mcpServers": {"a": {"command": "x", "allowedTools": "all"}}}, "mcpServers.a.allowedTools: a list of the"),
+        (
+            {"mcpServers": {"a": {"command": "x", "allowedTools": "all"}}},
+            "mcpServers.a.allowedTools: a list of tool names",
+        ),
         ({"mcpServers": {"a": {"command": "x"}}, "allowedTools": "all"}, "allowedTools: a list of tool names"),
         ({"mcpServers": {"a": {"command": "x", "disabled": "no"}}}, "mcpServers.a.disabled: true or false"),
         ({"mcpServers": {"a": {"command": "x", "env": {"K": "SECRET${N}"}}}}, "mcpServers.a.env.K refers to ${N}"),
-        ({"mcpServers": {"a": {"url": "http://a", "headers": {"K": "SECRET\n"}}}}, "mcpServers.a.headers.K: a text of"),
+        (
+            {"mcpServers": {"a": {"url": "http://a", "headers": {"K": "SECRET\n"}}}},
+            "mcpServers.a.headers.K: a single line of text",
+        ),
     ],
 )
 def test_what_it_may_not_say_is_told_with_file_and_key_and_without_values(

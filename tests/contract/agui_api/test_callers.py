@@ -73,7 +73,7 @@ async def test_an_agent_exists_for_those_whom_its_list_names_and_for_the_operato
             answers = await called(caller, agent)
             assert set(answers.values()) == {200 if agent in may else 404}, (caller.name, agent, answers)
     refusal = (await enrolled.ask("POST", INVOKE, json=start(agent_id="host"))).json()["error"]
-    assert (refusal["message"], refusal["hint"]) == ("There is no built-in agent 'host'.", "There are: open.")
+    assert (refusal["message"], refusal["hint"]) == ("There is no built-in agent 'host'.", "Available agents: open.")
 
 
 async def test_whoever_has_the_key_cannot_take_a_listed_name_over(here: Whole) -> None:

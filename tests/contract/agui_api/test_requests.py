@@ -85,7 +85,7 @@ async def test_an_agent_that_is_not_there_is_refused_with_those_that_are(here: P
         status, error = await wim.refusal(path, body)
         assert (status, error["code"]) == (404, "not_found")
         assert "'roter'" in error["message"]
-        assert error["hint"] == "There are: router, assistant."
+        assert error["hint"] == "Available agents: router, assistant."
 
 
 async def test_only_agents_and_the_operator_are_served(here: Place, router: Scripted) -> None:

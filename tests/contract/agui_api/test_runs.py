@@ -234,7 +234,7 @@ async def test_one_client_does_not_take_the_room_of_all(sqlite_url: str) -> None
             await ada.began()
             answer = await wim.ask("POST", START, start(conversation="c2"))
             assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limited")
-            assert "You have 1 runs" in answer.json()["error"]["message"]
+            assert "You have 1 concurrent runs" in answer.json()["error"]["message"]
             async with other.stream(START, start()):
                 await ada.began(2)
 

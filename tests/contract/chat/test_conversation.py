@@ -122,7 +122,7 @@ async def test_a_session_is_found_again_shown_and_gone_on_with(
             ("/usage", "Nothing was used"),
             ("/resume 7", "no such session"),
             ("/resume 1", "A right to work."),
-            ("/nonsense", "There is no /nonsense. /help lists"),
+            ("/nonsense", "There is no command /nonsense. /help lists"),
             ("/help", "Alt-Enter"),
         ):
             person.forget()

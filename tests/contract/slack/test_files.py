@@ -335,7 +335,7 @@ async def test_a_file_that_does_not_come_to_its_end_is_an_error(odd: OddSlack, h
 
     odd.answer = unfinished
     async with reaching(odd, timeout_seconds=1 if how == "falls silent" else PATIENCE_SECONDS) as gateway:
-        await fails(gateway, odd.file(), Unavailable, "in the middle")
+        await fails(gateway, odd.file(), Unavailable, "broke off")
     let_go.set()
 
 
