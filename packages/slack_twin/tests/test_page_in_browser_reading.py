@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
-from playwright.async_api import Page, WebSocketRoute, expect
+from playwright.async_api import Page, Route, WebSocketRoute, expect
 
 from tests.naughty import TEXT, hidden_in
 from tests.twin_page import GENERAL, RANDOM, open_pages_are, picture, say, scene
@@ -125,10 +126,10 @@ async def test_a_lost_line_is_told_quietly_and_everything_missed_is_there_afterw
 
         page = await stage.context.new_page()
         await page.route_web_socket(LINE, line)
+        await stage.world.say("bob", "before")  # comes with the page, which loads nothing more before the cut
         await page.goto(f"{stage.world.base}?as=alice")
-        await stage.world.say("bob", "before")
         await expect(page.locator("article")).to_have_count(1)
-        await open_pages_are(1, stage.world)  # the message may have come with the page, before its connection
+        await open_pages_are(1, stage.world)  # the page connects after it has loaded
         is_cut = True
         stage.world.twin.feed.hang_up()
         await expect(page.locator("#connection")).to_have_text("Connection lost. Trying again…")
@@ -141,6 +142,34 @@ async def test_a_lost_line_is_told_quietly_and_everything_missed_is_there_afterw
         await expect(page.locator("#connection")).to_contain_text("everything is up to date")
         await stage.world.say("bob", "and live again")
         await expect(page.locator("article")).to_have_count(3)
+
+
+async def test_a_line_that_is_lost_while_missed_changes_are_loaded_is_not_told_as_restored() -> None:
+    async with scene() as stage:
+        is_missed, may_load = asyncio.Event(), asyncio.Event()
+
+        async def line(socket: WebSocketRoute) -> None:
+            if is_missed.is_set():
+                return  # every later connection stays silent
+            await stage.world.say("bob", "missed")
+            is_missed.set()
+            socket.connect_to_server()
+
+        async def state(route: Route) -> None:
+            if is_missed.is_set():
+                await may_load.wait()
+            await route.continue_()
+
+        page = await stage.context.new_page()
+        await page.route_web_socket(LINE, line)
+        await page.route("**/page/state?*", state)
+        async with page.expect_request(lambda asked: is_missed.is_set() and "/page/state?" in asked.url):
+            await page.goto(f"{stage.world.base}?as=alice")
+        stage.world.twin.feed.hang_up()
+        await expect(page.locator("#connection")).to_have_text("Connection lost. Trying again…")
+        may_load.set()
+        await expect(page.locator("article")).to_have_count(1)
+        await expect(page.locator("#connection")).to_have_text("Connection lost. Trying again…")
 
 
 async def test_more_windows_than_a_browser_has_connections_all_hear() -> None:

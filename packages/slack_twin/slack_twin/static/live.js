@@ -14,34 +14,37 @@ export function listen(user, { seen, arrive, lost, back, restored }) {
   let wasLost = false;
   let watch = 0;
 
-  const fail = () => {
+  const fail = (broken) => {
+    if (broken !== line) return; // it was replaced already
     clearTimeout(watch);
     line.onclose = line.onmessage = null;
     line.close();
+    line = null;
     if (!wasLost) lost();
     wasLost = true;
     setTimeout(open, PAUSES[Math.min(attempts++, PAUSES.length - 1)]);
   };
 
-  const greet = async ({ seen: begins }) => {
+  const greet = async (greeting, { seen: begins }) => {
     if (wasLost || begins !== seen()) await back();
+    if (greeting !== line) return; // the connection broke again during loading
     if (wasLost) restored();
     attempts = 0;
     wasLost = false;
   };
 
-  const take = ({ data }) => {
+  const take = ({ target, data }) => {
     clearTimeout(watch);
-    watch = setTimeout(fail, SILENCE_MILLISECONDS);
+    watch = setTimeout(fail, SILENCE_MILLISECONDS, target);
     const update = JSON.parse(new TextDecoder().decode(data));
-    return update.kind === "hello" ? greet(update).catch(fail) : arrive(update);
+    return update.kind === "hello" ? greet(target, update).catch(() => fail(target)) : arrive(update);
   };
 
   function open() {
     line = api.line(user);
     line.binaryType = "arraybuffer";
     line.onmessage = take;
-    line.onclose = fail;
+    line.onclose = ({ target }) => fail(target);
   }
   open();
 }
