@@ -63,9 +63,12 @@ def _tighten(folder: Path) -> None:
 
 def _tightened(path: Path) -> bool:
     """Makes a path private. Returns whether the path was open to others. Raises PermissionError."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        path.chmod(mode & 0o700)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            path.chmod(mode & 0o700)
+    except FileNotFoundError:  # SQLite's -wal and -shm vanish when the last other process closes the database
+        return False
     return bool(mode & 0o077)
 
 

@@ -47,6 +47,25 @@ def test_a_home_that_is_open_is_closed_with_its_files_and_a_line_in_the_log(tmp_
     assert logs == []
 
 
+def test_a_file_that_vanishes_meanwhile_does_not_stop_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o700)
+    (folder / "swarm.db-wal").touch()
+    stat_of = Path.stat
+
+    def vanishing(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path.name == "swarm.db-wal":
+            path.unlink(missing_ok=True)
+        return stat_of(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "is_symlink", lambda path: False)
+    monkeypatch.setattr(Path, "stat", vanishing)
+    home.prepare(Settings(home=folder))
+    assert list(folder.iterdir()) == []
+
+
 def test_a_folder_that_everybody_shares_is_no_home(tmp_path: Path) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
