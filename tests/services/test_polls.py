@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from swarm.domain.errors import Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
@@ -137,6 +139,25 @@ async def test_a_shutdown_ends_waiting_polls_with_an_empty_answer(world: World) 
     poll = await waiting_poll(world, await world.lead())
     world.database.wakeups.close()
     assert await poll == []
+
+
+async def test_a_claim_that_cannot_be_returned_is_logged_and_its_caller_stays_cancelled(world: World) -> None:
+    lead = await world.lead()
+    is_claiming, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def claim() -> list[ClaimContents]:
+        is_claiming.set()
+        await may_fail.wait()
+        raise Unavailable("The database is away.")
+
+    poll = asyncio.ensure_future(world.services.polls.claimed(lead, claim(), lambda found: found))
+    await is_claiming.wait()
+    poll.cancel()
+    await asyncio.sleep(0)
+    may_fail.set()
+    with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await poll
+    assert [line["action"] for line in logs] == ["give_back"]
 
 
 class CancelAt:

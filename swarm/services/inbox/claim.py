@@ -124,8 +124,10 @@ class Polls:
         return result
 
     async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
-        with contextlib.suppress(Exception):  # a failed claim needs no return
+        try:
             await self.give_back(_tokens(found_in(await claiming)))
+        except Exception as error:  # noqa: BLE001 - the caller has gone; unreturned leases expire
+            _log.warning("A claim was not returned after its caller had gone.", action="give_back", error=str(error))
 
     async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
         """Returns the triggers of new claims. On an error or a cancellation, the claims are given back.
