@@ -29,8 +29,8 @@ from swarm.clock import new_id
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claim import lease_due
-from swarm.services.rules.leases import finish
+from swarm.services.inbox.claim import ClaimCall, lease_due
+from swarm.services.rules.leases import FinishCall, finish
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.transaction import Transaction
@@ -332,9 +332,16 @@ async def _caller(database: Database, number: int) -> int:
         last_seen_at=None,
     )
     done = 0
-    while claimed := await database.write(lease_due, agent.id, 1, False):
-        tokens = [claim.lease.token for claim in claimed]
-        await database.write(finish, agent, tokens, FinishOutcome.DISMISSED, "measured", OperatingPolicy())
+    while claimed := await database.write_together(lease_due, ClaimCall(agent_id=agent.id, limit=1)):
+        tokens = tuple(claim.lease.token for claim in claimed)
+        ending = FinishCall(
+            agent=agent,
+            tokens=tokens,
+            outcome=FinishOutcome.DISMISSED,
+            reason="measured",
+            operating_policy=OperatingPolicy(),
+        )
+        await database.write_together(finish, ending)
         done += len(tokens)
     return done
 
@@ -372,7 +379,7 @@ async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, floa
 
 def _timed_claim(tx: Transaction, agent_id: str) -> float:
     begun = time.perf_counter()
-    claimed = lease_due(tx, agent_id, 1, False)
+    (claimed,) = lease_due(tx, [ClaimCall(agent_id=agent_id, limit=1)])
     elapsed = time.perf_counter() - begun
     assert claimed  # every claim has a due message
     return elapsed

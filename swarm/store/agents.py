@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import and_, bindparam, case, func, insert, literal_column, select, union_all, update
+from sqlalchemy import Text, and_, bindparam, case, func, insert, literal_column, select, union_all, update
 
 from swarm.clock import new_id
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Load, Reach, Role
 from swarm.domain.model.leases import LeaseKind
 from swarm.store import history
-from swarm.store.bridge.statements import Row, Statement, every_column, literally, row_mapper
+from swarm.store.bridge.statements import Row, Statement, every_column, given, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
 from swarm.store.tables.agents import agent_tokens
@@ -35,6 +35,16 @@ _BY_TOKEN = Statement(
     select(agents)
     .join(agent_tokens, agent_tokens.c.agent_id == agents.c.id)
     .where(agent_tokens.c.token_hash == bindparam("token_hash"), agent_tokens.c.revoked_at.is_(None), _present)
+)
+_given_tokens = given(token_hash=Text)
+# Waits for a concurrent rotation, and a later rotation waits for this transaction. The statement that revokes a token
+# locks nothing that a claim waits for.
+_VALID_TOKENS = Statement(
+    select(agent_tokens.c.token_hash, agent_tokens.c.agent_id)
+    .join(_given_tokens, agent_tokens.c.token_hash == _given_tokens.c.token_hash)
+    .where(agent_tokens.c.revoked_at.is_(None))
+    .order_by(agent_tokens.c.token_hash)
+    .with_for_update(of=agent_tokens, read=True)
 )
 _ENDED_TOKENS = Statement(select(agent_tokens.c.token_hash).where(agent_tokens.c.revoked_at > bindparam("since")))
 _BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
@@ -119,6 +129,14 @@ def by_token(tx: Transaction, token_hash: str) -> Agent | None:
     """Returns the agent whose valid token has this hash."""
     row = _BY_TOKEN.first(tx, token_hash=token_hash)
     return replace(_agent(row), token_hash=token_hash) if row else None
+
+
+def valid_tokens(tx: Transaction, token_hashes: Iterable[str]) -> set[tuple[str, str]]:
+    """Returns the valid tokens among these hashes, with the ids of their agents. On PostgreSQL they are locked, so that
+    none of them ends before this transaction.
+    """
+    rows = [{"token_hash": token_hash} for token_hash in token_hashes]
+    return {(row["token_hash"], row["agent_id"]) for row in _VALID_TOKENS.all(tx, given=rows)} if rows else set()
 
 
 def ended_tokens(tx: Transaction, since: int) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, delete, insert, or_, select
 
@@ -35,6 +36,16 @@ _FORGET_UNCONCERNED = Statement(
 _OF_SUBJECT = Statement(select(history).where(history.c.subject == bindparam("subject")).order_by(history.c.seq))
 
 
+class Change(NamedTuple):
+    """One entry: for example ``inbox.claim`` for an inbox message, in the history of its thread."""
+
+    change: str
+    subject: str
+    thread_id: str | None = None
+    agent_id: str | None = None
+    reason: str | None = None
+
+
 def record(
     tx: Transaction,
     change: str,
@@ -44,9 +55,17 @@ def record(
     agent_id: str | None = None,
     reason: str | None = None,
 ) -> None:
-    """Appends one change, for example ``inbox.claim`` for an inbox message, to the history of its thread."""
-    tx.note(Changed(change=change, subject=subject, thread_id=thread_id, agent_id=agent_id))
-    _RECORD.run(tx, at=tx.now, subject=subject, thread_id=thread_id, change=change, agent_id=agent_id, reason=reason)
+    """Appends one change to the history of its thread."""
+    record_all(tx, [Change(change, subject, thread_id, agent_id, reason)])
+
+
+def record_all(tx: Transaction, changes: Sequence[Change]) -> None:
+    """Appends changes in order."""
+    for change in changes:
+        tx.note(
+            Changed(change=change.change, subject=change.subject, thread_id=change.thread_id, agent_id=change.agent_id)
+        )
+    _RECORD.many(tx, [{"at": tx.now, **change._asdict()} for change in changes])
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 500) -> list[Row]:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Integer, bindparam, func, insert, select, update
+from sqlalchemy import Integer, Text, bindparam, func, insert, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import order_key
 from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskDelay, TaskFacts, TaskStatus, TaskStep
 from swarm.store import history
-from swarm.store.bridge.statements import Statement, arrive, every_column, literally, may, row_mapper
+from swarm.store.bridge.statements import (
+    Statement,
+    arrive,
+    every_column,
+    first_of_each,
+    given,
+    literally,
+    may,
+    row_mapper,
+)
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
 from swarm.store.tables.work import task_dependencies, tasks
@@ -50,19 +60,15 @@ _DEPEND = Statement(insert(task_dependencies))
 _by_id = select(tasks).where(_t.id == bindparam("id"))
 _GET = Statement(_by_id)
 _GET_LOCKED = Statement(_by_id.with_for_update(key_share=True))
-_FIRST_DUE = Statement(
-    select(tasks)
-    .where(
-        _t.agent_id == bindparam("agent_id"),
-        _t.lane_id == bindparam("lane_id"),
-        _t.status == literally(TaskStatus.PENDING),
-        _t.delay_reason.is_(None),
-        _t.ended_at.is_(None),
-    )
-    .order_by(_t.order_key)
-    .limit(1)
-    .with_for_update(key_share=True, skip_locked=True)
+_given_lanes = given(agent_id=Text, lane_id=Text)
+_is_first_due = (
+    (_t.agent_id == _given_lanes.c.agent_id)
+    & (_t.lane_id == _given_lanes.c.lane_id)
+    & (_t.status == literally(TaskStatus.PENDING))
+    & _t.delay_reason.is_(None)
+    & _t.ended_at.is_(None)
 )
+_FIRST_DUE = Statement(first_of_each(_given_lanes, tasks, _is_first_due, _t.order_key))
 _CLAIM = Statement(
     update(tasks)
     .where(_t.id == bindparam("task_id"), may(_t.status, TASK_TRANSITIONS[TaskStep.CLAIM]))
@@ -190,10 +196,11 @@ def locked(tx: Transaction, task_id: str) -> Task | None:
     return task(row) if row else None
 
 
-def first_due(tx: Transaction, agent_id: str, lane_id: str) -> Task | None:
-    """Returns and locks the next due task of a lane. Locked tasks are skipped."""
-    row = _FIRST_DUE.first(tx, agent_id=agent_id, lane_id=lane_id)
-    return task(row) if row else None
+def first_due(tx: Transaction, lanes: Iterable[queues.Lane]) -> dict[queues.Lane, Task]:
+    """Returns and locks the next due task of each lane that has one. Locked tasks are skipped."""
+    rows = [{"agent_id": agent_id, "lane_id": lane_id} for agent_id, lane_id in lanes]
+    found = [task(row) for row in _FIRST_DUE.all(tx, given=rows, n=1)] if rows else []
+    return {(due.agent_id or "", due.lane_id): due for due in found}
 
 
 def claim(tx: Transaction, task_: Task, token: str) -> Task | None:

@@ -12,11 +12,10 @@ import pytest
 
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.services.inbox.claim import take
 from swarm.services.rules.leases import renew
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from tests.support.world import BOT, ME, World, delete, edit, look, texts
+from tests.support.world import BOT, ME, World, delete, edit, look, take, texts
 
 PATIENCE_SECONDS = 20.0
 

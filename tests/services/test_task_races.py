@@ -19,7 +19,6 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
 from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import TriggerKind
-from swarm.services.inbox.claim import take
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.participants import read_roster
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
@@ -28,7 +27,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.inbox import leases
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way
 from tests.support.tasks import asked_and_handed, news_of, owner_of, status_of, task_of, work_of
-from tests.support.world import BOT, World, holding, look, said, texts
+from tests.support.world import BOT, World, holding, look, said, take, texts
 
 T = TypeVar("T")
 

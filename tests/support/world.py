@@ -12,6 +12,8 @@ from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.ingest import Ingest
@@ -73,6 +75,12 @@ def delete(message: SlackMessage) -> MessageDeleted:
 def holding(trigger: Trigger, agent: Agent, request_id: str | None = None) -> Caller:
     """The run that has this trigger."""
     return Caller(agent=agent, lease_token=trigger.lease_token, request_id=request_id)
+
+
+def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[ClaimContents]:
+    """Claim for one agent in a transaction of the test's own."""
+    (claimed,) = claim(tx, [ClaimCall(agent_id=agent_id, limit=limit, hold=hold)])
+    return claimed
 
 
 def texts(triggers: Iterable[Trigger]) -> list[list[str]]:

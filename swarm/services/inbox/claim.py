@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import structlog
 
+from swarm.clock import SECOND
 from swarm.domain.errors import RateLimited
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
@@ -26,11 +29,12 @@ from swarm.services.operate.team import Presence
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.leases import give_back, lose
 from swarm.services.rules.task_threads import follow_up
-from swarm.store import history, tasks
+from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.notices import Notice
 from swarm.store.inbox.queues import QueueHead
 from swarm.store.tasks import Task
@@ -40,6 +44,8 @@ R = TypeVar("R")
 MOST_WAITING: Final = 20
 """The maximum number of waiting polls per agent and process. Each run of an agent needs one poll."""
 
+LONG_THREAD: Final = 200
+"""A claim reads a thread with more messages than this after its commit."""
 
 _log = structlog.get_logger(__name__)
 
@@ -80,15 +86,24 @@ class Polls:
         await self._presence.note(agent)
         while True:
             seen = self._database.wakeups.generation(agent.id)
-            claim = self._database.write(
-                take, agent.id, limit, hold, self._operating_policy.lease_seconds, agent.token_hash
-            )
-            claimed = await self.claimed(agent, claim, lambda whole: whole)
+            claiming = self._database.write_together(claim, self.call(agent, limit, hold=hold))
+            claimed = await self.claimed(agent, claiming, lambda whole: whole)
             remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
                 return await self.describe(agent, claimed)
             with self._place_to_wait(agent):
                 await self._database.wakeups.wait(agent.id, seen, remaining)
+
+    def call(self, agent: Agent, limit: int, *, hold: bool = False, only_notices: bool = False) -> ClaimCall:
+        """Returns a claim of an agent for `claim`."""
+        return ClaimCall(
+            agent_id=agent.id,
+            limit=limit,
+            token_hash=agent.token_hash,
+            hold=hold,
+            lease_seconds=self._operating_policy.lease_seconds,
+            only_notices=only_notices,
+        )
 
     @contextlib.contextmanager
     def _place_to_wait(self, agent: Agent) -> Iterator[None]:
@@ -138,7 +153,8 @@ class Polls:
         if not claimed:
             return []
         try:
-            described = await self._triggers.describe(agent, claimed)
+            whole = [await self._with_thread(contents) for contents in claimed]
+            described = await self._triggers.describe(agent, whole)
             await self._credentials.check(agent)
         except BaseException:
             await self.give_back(_tokens(claimed))
@@ -147,6 +163,13 @@ class Polls:
             if isinstance(trigger, BaseException):
                 await self._fail(claim, trigger)
         return [trigger for trigger in described if isinstance(trigger, Trigger)]
+
+    async def _with_thread(self, contents: ClaimContents) -> ClaimContents:
+        """Reads a long thread, which the claim has left out to keep no other writer waiting."""
+        if contents.conversation is None or not contents.conversation.is_long:
+            return contents
+        (whole,) = await self._database.read(read_whole, [contents.claimed])
+        return whole
 
     async def _fail(self, whole: ClaimContents, error: BaseException) -> None:
         """Counts an attempt for a trigger that cannot be described, so that it is not handed out forever."""
@@ -161,79 +184,94 @@ class Polls:
             await asyncio.shield(self._database.write(give_back, tokens))
 
 
-def take(
-    tx: Transaction,
-    agent_id: str,
-    limit: int,
-    hold: bool,
-    lease_seconds: float = LEASE_SECONDS,
-    token_hash: str | None = None,
-) -> list[ClaimContents]:
-    """Leases up to ``limit`` due triggers and reads their contents in one transaction, because a second would cost as
-    much.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimCall:
+    """One call that claims up to ``limit`` triggers of an agent."""
+
+    agent_id: str
+    limit: int
+    token_hash: str | None = None  # of the caller's token; None: the coordinator itself
+    hold: bool = False
+    lease_seconds: float = LEASE_SECONDS
+    only_notices: bool = False
+
+
+def claim(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[ClaimContents]]:
+    """Leases due triggers in order, each under its own lease, and reads their contents in the same transaction, because
+    a second one would cost as much.
+
+    Returns nothing for a call with an ended token. Of several calls of one agent, the first gets the first triggers.
     """
-    claimed = lease_due(tx, agent_id, limit, hold, lease_seconds, token_hash)
-    return [read_whole(tx, claim) for claim in claimed]
+    claimed = lease_due(tx, calls)
+    contents = iter(read_whole(tx, [one for of_call in claimed for one in of_call], LONG_THREAD))
+    return [[next(contents) for _ in of_call] for of_call in claimed]
 
 
-def lease_due(
-    tx: Transaction,
-    agent_id: str,
-    limit: int,
-    hold: bool,
-    lease_seconds: float = LEASE_SECONDS,
-    token_hash: str | None = None,
-) -> list[Claimed]:
-    """Leases up to ``limit`` due triggers in order, each under its own lease.
-
-    Returns nothing for a caller with an ended token; the coordinator itself claims without a token.
-    """
-    news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
-    work = [(head.order_key, head) for head in queues.next_heads(tx, agent_id, limit, token_hash)]
-    due: list[tuple[int, Notice | QueueHead]] = sorted([*news, *work], key=lambda pair: pair[0])
-    claimed = [
-        _take_notice(tx, what, lease_seconds)
-        if isinstance(what, Notice)
-        else _take_lane(tx, agent_id, what, hold, lease_seconds)
-        for _, what in due[:limit]
-    ]
-    got = [claim for claim in claimed if claim]
-    if len(got) < len(due):  # other polls skipped the locked rest and should retry
-        tx.wake(agent_id)
-    return _told(tx, got)
+def lease_due(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Claimed]]:
+    """Leases due triggers like `claim`, without reading their contents."""
+    chosen = _choose(tx, calls)
+    lanes = [what.lane for due in chosen for what in due if isinstance(what, QueueHead)]
+    messages, first_tasks = inbox.due_of_lanes(tx, lanes), tasks.first_due(tx, lanes)
+    planned: list[list[Claimed]] = []
+    for call, due in zip(calls, chosen, strict=True):
+        plans = (
+            _plan_notice(tx, call, what)
+            if isinstance(what, Notice)
+            else _plan_lane(tx, call, what.lane_id, messages.get(what.lane, []), first_tasks.get(what.lane))
+            for what in due
+        )
+        planned.append([plan for plan in plans if plan])
+    granted = _grant(tx, [plan for plans in planned for plan in plans])
+    _refresh_heads(tx, lanes, granted.values(), messages, first_tasks)
+    claimed = [[granted[plan.lease.token] for plan in plans if plan.lease.token in granted] for plans in planned]
+    for call, due, got in zip(calls, chosen, claimed, strict=True):
+        if len(got) < len(due):  # the rest was outdated, or another run holds its thread
+            tx.wake(call.agent_id)
+    for one in granted.values():
+        tx.note(one.told(tx.now))
+    return claimed
 
 
-def take_notices(
-    tx: Transaction,
-    agent_id: str,
-    limit: int,
-    lease_seconds: float = LEASE_SECONDS,
-    token_hash: str | None = None,
-) -> list[ClaimContents]:
-    """Leases up to ``limit`` notices, oldest first; none for a caller with an ended token."""
-    unread = notices.unread(tx, agent_id, limit, token_hash)
-    claimed = [_take_notice(tx, notice, lease_seconds) for notice in unread]
-    return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
+def _choose(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Notice | QueueHead]]:
+    """Returns the first due notices and queue heads for each call, locked."""
+    valid = agents.valid_tokens(tx, {call.token_hash for call in calls if call.token_hash})
+    rooms = [call.limit if not call.token_hash or (call.token_hash, call.agent_id) in valid else 0 for call in calls]
+    room = Counter[str]()
+    for call, limit in zip(calls, rooms, strict=True):
+        room[call.agent_id] += limit
+    due: dict[str, list[tuple[int, Notice | QueueHead]]] = {agent_id: [] for agent_id in room}
+    wanted, most = sorted(agent_id for agent_id, limit in room.items() if limit), max(room.values(), default=0)
+    for notice in notices.unread(tx, wanted, most):
+        due[notice.agent_id].append((order_key(notice.created_at), notice))
+    working = {call.agent_id for call in calls if not call.only_notices}
+    for head in queues.next_heads(tx, [agent_id for agent_id in wanted if agent_id in working], most):
+        due[head.agent_id].append((head.order_key, head))
+    for found in due.values():
+        found.sort(key=itemgetter(0))
+    chosen = [_share(due[call.agent_id], call, limit) for call, limit in zip(calls, rooms, strict=True)]
+    for agent_id, left in due.items():
+        if left:  # locked until the commit, so that other polls skipped it and should retry
+            tx.wake(agent_id)
+    return chosen
 
 
-def _take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claimed | None:
-    """Leases one notice without locks. An outdated notice is dropped."""
+def _share(due: list[tuple[int, Notice | QueueHead]], call: ClaimCall, limit: int) -> list[Notice | QueueHead]:
+    """Removes the share of a call from the due work of its agent, and returns it."""
+    fitting = [pair for pair in due if isinstance(pair[1], Notice) or not call.only_notices][:limit]
+    for pair in fitting:
+        due.remove(pair)
+    return [what for _, what in fitting]
+
+
+def _plan_notice(tx: Transaction, call: ClaimCall, notice: Notice) -> Claimed | None:
+    """Returns the claim of a notice, which needs no lock of its thread. An outdated notice is dropped."""
     if not notices.move(tx, NoticeStep.CLAIM, notice.id):
         return None
     if _is_over(tx, notice):
         notices.move(tx, NoticeStep.FINISH, notice.id)
         return None
-    lease = leases.grant(
-        tx,
-        new_token(),
-        LeaseKind.NOTICE,
-        notice.agent_id,
-        notice.thread_id,
-        notice.id,
-        notice.attempts + 1,
-        seconds=lease_seconds,
-    )
-    return Claimed(lease=lease, notice=notice) if lease else None
+    lease = _lease(tx, call, LeaseKind.NOTICE, notice.thread_id, notice.id, notice.attempts)
+    return Claimed(lease=lease, notice=notice)
 
 
 def _is_over(tx: Transaction, notice: Notice) -> bool:
@@ -256,91 +294,90 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
     )
 
 
-def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
-    """Leases the first work of a lane: a task or the due messages.
-
-    The queue head is locked, so no other poll claims from this lane. The lease is stored first, because its partial
-    unique index is the lock. A lease without work is removed again.
-    """
-    due = inbox.due_of_thread(tx, agent_id, head.lane_id)
-    task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
-    if task and not (due and order_key(due[0].created_at) < task.order_key):
-        return _take_task(tx, task, hold, lease_seconds)
-    if not due:
-        queues.refresh(tx, agent_id, head.lane_id)
-        return None
-    return _take_messages(tx, agent_id, head, due, hold, lease_seconds)
-
-
-def _take_messages(
-    tx: Transaction, agent_id: str, head: QueueHead, due: list[InboxMessage], hold: bool, lease_seconds: float
+def _plan_lane(
+    tx: Transaction, call: ClaimCall, lane_id: str, due: list[InboxMessage], task: Task | None
 ) -> Claimed | None:
-    thread_id = head.lane_id
+    """Returns the claim of the first work in a lane, a task or the due messages; None if nothing is due.
+
+    The queue head is locked, so no other poll claims from this lane.
+    """
+    if task and not (due and order_key(due[0].created_at) < task.order_key):
+        lease = _lease(tx, call, LeaseKind.WORK, task.thread_id, task.id, task.attempts, task.id)
+        return Claimed(lease=lease, task=task)
+    if not due:
+        return None
     wanted = due[: bundle([inbox_message.attempts for inbox_message in due])]
-    first = wanted[0]
-    lease = leases.grant(
-        tx,
-        new_token(),
-        LeaseKind.WORK,
-        agent_id,
-        thread_id,
-        first.id,
-        first.attempts + 1,
-        seconds=lease_seconds,
-        hold=hold,
+    lease = _lease(tx, call, LeaseKind.WORK, lane_id, wanted[0].id, wanted[0].attempts)
+    return Claimed(lease=lease, inbox_messages=tuple(wanted))
+
+
+def _lease(
+    tx: Transaction,
+    call: ClaimCall,
+    kind: LeaseKind,
+    thread_id: str | None,
+    trigger_id: str,
+    attempts: int,
+    task_id: str | None = None,
+) -> Lease:
+    return Lease(
+        token=new_token(),
+        kind=kind,
+        agent_id=call.agent_id,
+        thread_id=thread_id,
+        trigger_id=trigger_id,
+        attempt=attempts + 1,
+        hold=call.hold and kind is LeaseKind.WORK,
+        expires_at=tx.now + int(call.lease_seconds * SECOND),
+        ended_as=None,
+        task_id=task_id,
     )
-    if lease is None:
-        return None
-    got = tuple(
-        inbox_message
-        for inbox_message in (inbox.claim(tx, inbox_message, lease.token) for inbox_message in wanted)
-        if inbox_message
-    )
-    if not got:
-        leases.take_back(tx, lease.token)
-        return None
-    leases.join(tx, lease.token, [inbox_message.id for inbox_message in got])
-    for inbox_message in got:
-        history.record(tx, "inbox.claim", inbox_message.id, thread_id=thread_id, agent_id=agent_id)
-    if len(got) == len(due) < BUNDLE_LIMIT and not head.has_tasks:
-        queues.exhausted(tx, agent_id, thread_id)
-    else:
-        queues.refresh(tx, agent_id, thread_id)
-    return Claimed(lease=lease, inbox_messages=got)
 
 
-def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) -> Claimed | None:
-    """Leases a task. Unread messages do not wait for the end of the task, because its agent gets them as notices."""
-    assert task.agent_id is not None  # found as due for an agent
-    lease = leases.grant(
-        tx,
-        new_token(),
-        LeaseKind.WORK,
-        task.agent_id,
-        task.thread_id,
-        task.id,
-        task.attempts + 1,
-        seconds=lease_seconds,
-        hold=hold,
-        task_id=task.id,
-    )
-    if lease is None:
-        return None
-    claimed = tasks.claim(tx, task, lease.token)
-    if claimed is None:
-        leases.take_back(tx, lease.token)
-        return None
-    for inbox_message in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
-        follow_up(tx, claimed, inbox_message)
-    queues.refresh(tx, task.agent_id, task.lane_id)
-    return Claimed(lease=lease, task=claimed)
+def _grant(tx: Transaction, planned: Sequence[Claimed]) -> dict[str, Claimed]:
+    """Stores the leases and puts the work under them. Returns the claims that got their work, by token.
+
+    The leases are stored first, because their partial unique index is the lock of a thread. A lease without work is
+    removed again.
+    """
+    held = {lease.token for lease in leases.grant(tx, [plan.lease for plan in planned])}
+    plans = {plan.lease.token: plan for plan in planned if plan.lease.token in held}
+    messages: dict[str, list[InboxMessage]] = {}
+    for message in inbox.claim(
+        tx, [(message, token) for token, plan in plans.items() for message in plan.inbox_messages]
+    ):
+        messages.setdefault(message.lease_token or "", []).append(message)
+    granted: dict[str, Claimed] = {}
+    for token, plan in plans.items():
+        task = tasks.claim(tx, plan.task, token) if plan.task else None
+        if plan.notice or task or token in messages:
+            granted[token] = replace(plan, task=task, inbox_messages=tuple(messages.get(token, ())))
+    leases.take_back(tx, held - granted.keys())
+    leases.join(tx, [(token, message.id) for token, members in messages.items() for message in members])
+    for claimed in granted.values():
+        if claimed.task:  # unread messages do not wait for the end of a task, because its agent gets them as notices
+            for inbox_message in inbox.unread_of_lane(tx, claimed.lease.agent_id, claimed.task.lane_id):
+                follow_up(tx, claimed.task, inbox_message)
+    return granted
 
 
-def _told(tx: Transaction, claimed: list[Claimed]) -> list[Claimed]:
-    """Reports the claims as metric events and returns them."""
-    for claim in claimed:
-        tx.note(claim.told(tx.now))
-    return claimed
+def _refresh_heads(
+    tx: Transaction,
+    lanes: Sequence[queues.Lane],
+    granted: Iterable[Claimed],
+    due: Mapping[queues.Lane, list[InboxMessage]],
+    first_tasks: Mapping[queues.Lane, Task],
+) -> None:
+    """Drops the queue heads of lanes from which everything due was claimed, and recomputes the others."""
+    exhausted = {
+        lane
+        for claimed in granted
+        if claimed.inbox_messages
+        and (lane := (claimed.lease.agent_id, claimed.inbox_messages[0].thread_id)) not in first_tasks
+        and len(claimed.inbox_messages) == len(due[lane]) < BUNDLE_LIMIT
+    }
+    queues.exhausted(tx, exhausted)
+    queues.refresh_all(tx, [lane for lane in lanes if lane not in exhausted])
 
 
 def _tokens(claimed: Sequence[ClaimContents]) -> list[str]:

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent
@@ -93,6 +93,7 @@ class ThreadTranscript:
     said: tuple[TranscriptMessage, ...]
     inbox_messages: tuple[InboxMessage, ...]
     previous_answer: str | None
+    is_long: bool = False  # the messages were not read, because the thread is longer than the reader's limit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,12 +108,25 @@ class ClaimContents:
     started_by: StartedBy = StartedBy.MEMBERS
 
 
-def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
-    """Reads everything that the agent sees of a claim, except the names known only to Slack."""
+def read_whole(tx: Transaction, claims: Sequence[Claimed], limit: int | None = None) -> list[ClaimContents]:
+    """Reads everything that agents see of claims, except the names known only to Slack.
+
+    Threads with more than ``limit`` messages are left out; see `ThreadTranscript.is_long`.
+    """
+    works = [_task(tx, claimed) for claimed in claims]
+    wanted = [_to_read(tx, claimed, task) for claimed, task in zip(claims, works, strict=True)]
+    conversations = _read(tx, wanted, limit)
+    return [
+        _contents(tx, claimed, task, conversation)
+        for claimed, task, conversation in zip(claims, works, conversations, strict=True)
+    ]
+
+
+def _contents(
+    tx: Transaction, claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None
+) -> ClaimContents:
     notice = claimed.notice
-    task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
     message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
-    conversation = _conversation(tx, claimed, task)
     return ClaimContents(
         claimed=claimed,
         started_by=_started_by(claimed, task, conversation),
@@ -121,6 +135,11 @@ def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
         actor=agents.names(tx).get(notice.actor) if notice and notice.actor else None,
         channel=message.channel if message else None,
     )
+
+
+def _task(tx: Transaction, claimed: Claimed) -> Task | None:
+    task_id = claimed.notice.task_id if claimed.notice else None
+    return tasks.get(tx, task_id) if task_id else claimed.task
 
 
 def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
@@ -135,40 +154,60 @@ def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscr
     return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
 
 
+class _ToRead(NamedTuple):
+    """A thread to read up to a timestamp, for inbox messages."""
+
+    thread_id: str
+    inbox_messages: tuple[InboxMessage, ...]
+    up_to: str
+
+
 def read_conversation(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> ThreadTranscript | None:
     """Reads the thread of inbox messages up to the last of them."""
-    if not inbox_messages:
-        return None
-    last = max(inbox_messages, key=lambda inbox_message: inbox_message.ts)
-    return _of_thread(tx, inbox_messages[0].thread_id, tuple(inbox_messages), last.ts)
+    (conversation,) = _read(tx, [_of_messages(inbox_messages)])
+    return conversation
 
 
-def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
-    """Reads the thread of a claim: up to its messages, or in full for a task and for notices about a task."""
+def _to_read(tx: Transaction, claimed: Claimed, task: Task | None) -> _ToRead | None:
+    """Returns the thread of a claim: up to its messages, or in full for a task and for notices about a task."""
     if claimed.inbox_messages:
-        return read_conversation(tx, claimed.inbox_messages)
+        return _of_messages(claimed.inbox_messages)
     notice = claimed.notice
     inbox_message = inbox.get(tx, notice.inbox_message_id) if notice and notice.inbox_message_id else None
     concerned = (inbox_message,) if inbox_message else ()
     if notice and task is None:
-        return read_conversation(tx, concerned)
+        return _of_messages(concerned)
     thread_id = claimed.lease.thread_id
     up_to = inbox_message.ts if inbox_message and notice and notice.kind is NoticeKind.TASK_FOLLOW_UP else _TO_THE_END
-    return _of_thread(tx, thread_id, concerned, up_to) if thread_id else None
+    return _ToRead(thread_id, concerned, up_to) if thread_id else None
 
 
-def _of_thread(
-    tx: Transaction, thread_id: str, inbox_messages: tuple[InboxMessage, ...], up_to: str
-) -> ThreadTranscript | None:
-    thread = threads.get(tx, thread_id)
-    if thread is None:
+def _of_messages(inbox_messages: Sequence[InboxMessage]) -> _ToRead | None:
+    if not inbox_messages:
         return None
-    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
+    last = max(inbox_message.ts for inbox_message in inbox_messages)
+    return _ToRead(inbox_messages[0].thread_id, tuple(inbox_messages), last)
+
+
+def _read(tx: Transaction, wanted: Sequence[_ToRead | None], limit: int | None = None) -> list[ThreadTranscript | None]:
+    there = threads.get_all(tx, {one.thread_id for one in wanted if one})
+    said = transcript.of_threads(tx, there.values(), transcript.NO_LIMIT if limit is None else limit + 1)
+    return [
+        _transcript(there[one.thread_id], one, said[one.thread_id], limit) if one and one.thread_id in there else None
+        for one in wanted
+    ]
+
+
+def _transcript(
+    thread: Thread, wanted: _ToRead, said: Sequence[TranscriptMessage], limit: int | None
+) -> ThreadTranscript:
+    is_long = limit is not None and len(said) > limit
     return ThreadTranscript(
         thread=thread,
-        said=tuple(message for message in said if message.ts <= up_to),
-        inbox_messages=inbox_messages,
+        said=() if is_long else tuple(message for message in said if message.ts <= wanted.up_to),
+        inbox_messages=wanted.inbox_messages,
         previous_answer=transcript.last_answer(said),
+        is_long=is_long,
     )
 
 

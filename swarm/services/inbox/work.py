@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
+from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claim import Polls, take_notices
+from swarm.services.inbox.claim import ClaimCall, Polls, claim
 from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.operate.team import Presence
 from swarm.services.rules import leases
-from swarm.services.rules.leases import Ended, Renewed
+from swarm.services.rules.leases import Ended, FinishCall, Renewed
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
@@ -35,6 +36,15 @@ class Heartbeat:
     notices: tuple[Trigger, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """The given tokens, divided into leases ended now and leases lost earlier, and the next triggers."""
+
+    ended: tuple[str, ...]
+    lost: tuple[str, ...]
+    triggers: tuple[Trigger, ...]
+
+
 class Work:
     """Operations of agents on their leases."""
 
@@ -47,7 +57,10 @@ class Work:
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
         """Extends leases by their full duration. Without a token, the call only shows that the agent is online."""
         await self._presence.note(agent)
-        renewal = self._database.write(_renew, agent, tokens, self._operating_policy.lease_seconds)
+        call = _RenewCall(
+            agent=agent, tokens=tuple(tokens), claim=self._polls.call(agent, NOTIFICATION_LIMIT, only_notices=True)
+        )
+        renewal = self._database.write_together(_renew, call)
         renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
@@ -55,13 +68,57 @@ class Work:
         """Gives work back: it is due again at once or after a delay, and the attempt is not counted."""
         return await self._database.write(leases.release, agent, tokens, delay_seconds)
 
-    async def finish(self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "") -> Ended:
-        """Ends work. Raises Unresolved, without any change, if unanswered work is finished as done."""
-        return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._operating_policy)
+    async def finish(
+        self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "", next_limit: int = 0
+    ) -> Finished:
+        """Ends work, and claims up to ``next_limit`` due triggers in the same transaction.
+
+        Raises Unresolved, without any change, if unanswered work is finished as done. If the caller disconnects in the
+        meantime, the work has ended, but nothing stays claimed.
+        """
+        ending = FinishCall(
+            agent=agent,
+            tokens=tuple(tokens),
+            outcome=outcome,
+            reason=reason,
+            operating_policy=self._operating_policy,
+        )
+        if next_limit:
+            await self._presence.note(agent)
+        call = _FinishCall(ending=ending, claim=self._polls.call(agent, next_limit))
+        finishing = self._database.write_together(_finish, call)
+        ended, claimed = await self._polls.claimed(agent, finishing, itemgetter(1))
+        triggers = await self._polls.describe(agent, claimed)
+        return Finished(ended=ended.ended, lost=ended.lost, triggers=tuple(triggers))
 
 
-def _renew(
-    tx: Transaction, agent: Agent, tokens: Sequence[str], lease_seconds: float
-) -> tuple[Renewed, list[ClaimContents]]:
-    renewed = leases.renew(tx, agent, tokens, lease_seconds)
-    return renewed, take_notices(tx, agent.id, NOTIFICATION_LIMIT, lease_seconds, agent.token_hash)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _RenewCall:
+    agent: Agent
+    tokens: tuple[str, ...]
+    claim: ClaimCall
+
+
+def _renew(tx: Transaction, calls: Sequence[_RenewCall]) -> list[tuple[Renewed, list[ClaimContents]]]:
+    renewed = leases.renew(tx, [(call.agent, call.tokens) for call in calls], calls[0].claim.lease_seconds)
+    return list(zip(renewed, claim(tx, [call.claim for call in calls]), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _FinishCall:
+    ending: FinishCall
+    claim: ClaimCall
+
+
+def _finish(tx: Transaction, calls: Sequence[_FinishCall]) -> list[tuple[Ended, list[ClaimContents]] | SwarmError]:
+    results = leases.finish(tx, [call.ending for call in calls])
+    wanted = [
+        call.claim
+        for call, result in zip(calls, results, strict=True)
+        if call.claim.limit and not isinstance(result, SwarmError)
+    ]
+    claimed = dict(zip(map(id, wanted), claim(tx, wanted), strict=True))
+    return [
+        result if isinstance(result, SwarmError) else (result, claimed.get(id(call.claim), []))
+        for call, result in zip(calls, results, strict=True)
+    ]

@@ -19,7 +19,7 @@ from swarm.domain.model.inbox import FOR_CREATORS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.store import history, tasks
+from swarm.store import tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.inbox import InboxMessage
@@ -208,13 +208,12 @@ def _of_task_run(tx: Transaction, agent: Agent, inbox_message: InboxMessage, tok
 
 def _draw_in(tx: Transaction, inbox_message: InboxMessage, lease: Lease) -> InboxMessage:
     """Adds a follow-up to the lease of the task's run: it is answered or returned with that lease."""
-    claimed = inbox.claim(tx, inbox_message, lease.token)
-    if claimed is None:
+    claimed = inbox.claim(tx, [(inbox_message, lease.token)])
+    if not claimed:
         return inbox_message
-    leases.join(tx, lease.token, [inbox_message.id])
-    history.record(tx, "inbox.claim", inbox_message.id, thread_id=inbox_message.thread_id, agent_id=lease.agent_id)
+    leases.join(tx, [(lease.token, inbox_message.id)])
     inbox.refresh_queue_head(tx, inbox_message)
-    return replace(claimed, claims=1)  # the claims of the task count instead
+    return replace(claimed[0], claims=1)  # the claims of the task count instead
 
 
 def _told_of(tx: Transaction, lease: Lease, inbox_message: InboxMessage) -> bool:

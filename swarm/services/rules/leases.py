@@ -6,12 +6,12 @@ its purpose is settled without its agent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.errors import Invalid, Unresolved
+from swarm.domain.errors import Invalid, SwarmError, Unresolved
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind, NoticeStep
 from swarm.domain.model.leases import (
@@ -60,14 +60,20 @@ class Renewed:
     lost: tuple[str, ...]
 
 
-def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float = LEASE_SECONDS) -> Renewed:
-    """Extends leases by their full duration. They are locked in a fixed order so that two callers cannot deadlock."""
-    renewed = {token: leases.renew(tx, token, agent.id, seconds) for token in sorted(set(tokens))}
-    expiries = [(token, renewed[token]) for token in dict.fromkeys(tokens)]
-    return Renewed(
-        expiries=tuple((token, expires_at) for token, expires_at in expiries if expires_at is not None),
-        lost=tuple(token for token, expires_at in expiries if expires_at is None),
-    )
+def renew(
+    tx: Transaction, calls: Sequence[tuple[Agent, Sequence[str]]], seconds: float = LEASE_SECONDS
+) -> list[Renewed]:
+    """Extends the leases of agents, given by their tokens, by their full duration."""
+    found = leases.locked(tx, [token for _, tokens in calls for token in tokens])
+    held = [_in_force(tx, agent, tokens, found) for agent, tokens in calls]
+    expires_at = leases.renew(tx, [token for of_call in held for token in of_call], seconds)
+    return [
+        Renewed(
+            expiries=tuple((token, expires_at) for token in dict.fromkeys(tokens) if token in of_call),
+            lost=tuple(token for token in dict.fromkeys(tokens) if token not in of_call),
+        )
+        for (_, tokens), of_call in zip(calls, held, strict=True)
+    ]
 
 
 def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds: float) -> Ended:
@@ -93,27 +99,77 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
                 inbox.uncount_claim(tx, inbox_message.id)
 
 
-def finish(
-    tx: Transaction,
-    agent: Agent,
-    tokens: Sequence[str],
-    outcome: FinishOutcome,
-    reason: str,
-    operating_policy: OperatingPolicy,
-) -> Ended:
-    """Ends work. Raises Unresolved, without any change, if unanswered work is finished as done."""
-    if outcome is FinishOutcome.DISMISSED and not reason.strip():
-        raise Invalid(
-            "Say why these messages need no answer.", fields={"reason": "a sentence, since the outcome is dismissed"}
-        )
-    if outcome is FinishOutcome.FAILED:
-        _lock_threads(tx, tokens)
-    held = _held(tx, agent, tokens)
-    if outcome is not FinishOutcome.FAILED:
-        _check_resolved(tx, held.values(), outcome)
-    for lease in held.values():
-        _finish(tx, lease, outcome, reason, operating_policy)
-    return _ended(tokens, held)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishCall:
+    """One call that ends the work of an agent's leases."""
+
+    agent: Agent
+    tokens: tuple[str, ...]
+    outcome: FinishOutcome
+    reason: str
+    operating_policy: OperatingPolicy
+
+
+def finish(tx: Transaction, calls: Sequence[FinishCall]) -> list[Ended | SwarmError]:
+    """Ends work. A call that finishes unanswered work as done is refused with Unresolved, without any change.
+
+    The leases of all calls that return no work end together, after the others.
+    """
+    _lock_threads(tx, [token for call in calls if call.outcome is FinishOutcome.FAILED for token in call.tokens])
+    found = leases.locked(tx, [token for call in calls for token in call.tokens])
+    members = _members(tx, calls, found)
+    settled: list[tuple[FinishCall, Lease]] = []
+    results: list[Ended | SwarmError] = []
+    for call in calls:
+        held = _in_force(tx, call.agent, call.tokens, found)
+        try:
+            _check(tx, call, held.values(), members)
+        except SwarmError as refusal:
+            results.append(refusal)
+            continue
+        results.append(_ended(call.tokens, held))
+        for token, lease in held.items():
+            del found[token]  # for a later call, the lease is lost
+            if call.outcome is FinishOutcome.FAILED:
+                reason = call.reason.strip() or "the agent reported a failure"
+                _lose(tx, lease, LeaseEnd.FAILED, reason, call.operating_policy)
+            else:
+                settled.append((call, lease))
+    _settle(tx, settled, members)
+    return results
+
+
+def _members(tx: Transaction, calls: Sequence[FinishCall], found: Mapping[str, Lease]) -> dict[str, list[InboxMessage]]:
+    """Returns the messages under the leases of ``calls`` by token. Those that may change are locked, all before any
+    queue head, in the general lock order.
+    """
+    done = {token for call in calls if call.outcome is FinishOutcome.DONE for token in call.tokens}
+    work = [token for token, lease in found.items() if lease.kind is LeaseKind.WORK]
+    changing = inbox.members_of(tx, [token for token in work if token not in done], lock=True)
+    return changing | inbox.members_of(tx, [token for token in work if token in done])
+
+
+def _settle(
+    tx: Transaction, settled: Sequence[tuple[FinishCall, Lease]], members: Mapping[str, list[InboxMessage]]
+) -> None:
+    """Ends leases whose work is done or dismissed."""
+    dismissed = {
+        message.id: (message, call)
+        for call, lease in settled
+        if call.outcome is FinishOutcome.DISMISSED
+        for message in _claimed(lease, members.get(lease.token, ()))
+    }
+    moved = inbox.move_all(tx, InboxStep.DISMISS, [(message, call.reason) for message, call in dismissed.values()])
+    places = threads.get_all(tx, {message.thread_id for message in moved})
+    for message in moved:
+        reactions = dismissed[message.id][1].operating_policy.reactions
+        show_answered(tx, places[message.thread_id], message.ts, reactions)
+    for _, lease in settled:
+        if lease.kind is LeaseKind.NOTICE:
+            notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
+            agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
+    leases.end_all(tx, [lease.token for _, lease in settled], LeaseEnd.FINISHED)
+    queues.announce(tx, [lane for _, lease in settled if (lane := _lane(lease))])
 
 
 def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, operating_policy: OperatingPolicy) -> None:
@@ -230,7 +286,7 @@ def _to_return(tx: Transaction, lease: Lease) -> list[InboxMessage]:
     """Returns the messages of a lease that still need an answer, all locked before any queue head, in the general lock
     order.
     """
-    return _claimed(lease, inbox.members_locked(tx, lease.token))
+    return _claimed(lease, inbox.members_of(tx, [lease.token], lock=True).get(lease.token, ()))
 
 
 def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[InboxMessage]:
@@ -239,23 +295,6 @@ def _claimed(lease: Lease, inbox_messages: Iterable[InboxMessage]) -> list[Inbox
         for inbox_message in inbox_messages
         if inbox_message.status is InboxStatus.CLAIMED and inbox_message.lease_token == lease.token
     ]
-
-
-def _finish(
-    tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, operating_policy: OperatingPolicy
-) -> None:
-    if outcome is FinishOutcome.FAILED:
-        _lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", operating_policy)
-        return
-    if lease.kind is LeaseKind.NOTICE:
-        notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
-        agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
-    dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
-    for inbox_message in dismissed:
-        inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=reason)
-        show_answered(tx, _thread(tx, inbox_message), inbox_message.ts, operating_policy.reactions)
-    leases.end(tx, lease.token, LeaseEnd.FINISHED)
-    _unlock(tx, lease)
 
 
 def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
@@ -274,9 +313,15 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
     _unlock(tx, lease)
 
 
-def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutcome) -> None:
+def _check(tx: Transaction, call: FinishCall, held: Iterable[Lease], members: Mapping[str, list[InboxMessage]]) -> None:
     """Raises Unresolved for open work. A task is ended only by its own tools; messages may be dismissed."""
-    working = list(held)
+    outcome, working = call.outcome, list(held)
+    if outcome is FinishOutcome.DISMISSED and not call.reason.strip():
+        raise Invalid(
+            "Say why these messages need no answer.", fields={"reason": "a sentence, since the outcome is dismissed"}
+        )
+    if outcome is FinishOutcome.FAILED:
+        return
     left = [task.id for task in (_returned(tx, lease) for lease in working) if task]
     if left:
         raise Unresolved(
@@ -291,7 +336,9 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutco
         )
     if outcome is FinishOutcome.DISMISSED:
         return
-    open_ids = [inbox_message.id for lease in working for inbox_message in claimed_members(tx, lease)]
+    open_ids = [
+        inbox_message.id for lease in working for inbox_message in _claimed(lease, members.get(lease.token, ()))
+    ]
     if open_ids:
         raise Unresolved(
             f"These inbox messages have no answer yet: {', '.join(open_ids)}.",
@@ -326,10 +373,19 @@ def _lock_threads(tx: Transaction, tokens: Iterable[str]) -> None:
 
 
 def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lease]:
-    """Returns the valid leases among ``tokens``, locked in a fixed order so that two callers cannot deadlock."""
-    found = {token: leases.get(tx, token, agent.id) for token in sorted(set(tokens))}
-    held = {token: lease for token, lease in found.items() if lease and leases.holds(lease, tx.now)}
-    for _ in found.keys() - held.keys():
+    """Returns the valid leases of an agent among ``tokens``, locked in a fixed order so that two callers cannot
+    deadlock.
+    """
+    return _in_force(tx, agent, tokens, leases.locked(tx, tokens))
+
+
+def _in_force(tx: Transaction, agent: Agent, tokens: Sequence[str], found: Mapping[str, Lease]) -> dict[str, Lease]:
+    held = {
+        token: lease
+        for token in dict.fromkeys(tokens)
+        if (lease := found.get(token)) and lease.agent_id == agent.id and leases.holds(lease, tx.now)
+    }
+    for _ in set(tokens) - held.keys():
         tx.note(LeaseRefused())
     return held
 
@@ -345,9 +401,14 @@ def _thread(tx: Transaction, inbox_message: InboxMessage) -> Thread:
 
 def _unlock(tx: Transaction, lease: Lease) -> None:
     """Wakes the agent if more work is due in the released lane."""
+    lane = _lane(lease)
+    if lane:
+        queues.announce(tx, [lane])
+
+
+def _lane(lease: Lease) -> queues.Lane | None:
     lane_id = lease.thread_id or lease.task_id
-    if lane_id:
-        queues.announce(tx, lease.agent_id, lane_id)
+    return (lease.agent_id, lane_id) if lane_id else None
 
 
 def _ended(tokens: Sequence[str], held: dict[str, Lease]) -> Ended:

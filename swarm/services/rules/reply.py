@@ -234,7 +234,7 @@ def _people(tx: Transaction, thread: Thread, message: str) -> frozenset[str]:
     """Returns the people whom an answer may mention: authors in the thread and people mentioned in it."""
     if not mentioned_ids(message):
         return frozenset()
-    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, "~")
+    said = transcript.of_thread(tx, thread)
     mentioned: set[str] = set()
     return frozenset(mentioned.union(*([message.author_id, *mentioned_ids(message.text)] for message in said)))
 

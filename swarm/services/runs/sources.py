@@ -50,7 +50,6 @@ RELEASE_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.1
 _TAIL_SECONDS: Final = 1.0  # pieces are read when one is added, and also at this interval
 _FRESH: Final = 2 / 3  # the share of a lease that counts as fresh; leases are renewed every third of their time
-_TO_THE_END: Final = "~"
 
 _log = structlog.get_logger(__name__)
 
@@ -357,7 +356,7 @@ class StreamSource:
 
 def _people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
     """Returns the people whom the answer may mention: authors in the thread and people mentioned in it."""
-    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
+    said = transcript.of_thread(tx, thread)
     spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
     mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
     return frozenset(spoken | mentioned | ({run.requester} if run.requester else set()))

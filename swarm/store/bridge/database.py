@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 
 import structlog
 
 from swarm.clock import Clock, SystemClock
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Engine, PostgresUrl, QueryJob, parse_url
+from swarm.store.bridge.engine import Engine, PostgresUrl, QueryJob, SetFunction, parse_url
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.bridge.wakeups import Wakeups
 
 P = ParamSpec("P")
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
@@ -84,14 +85,31 @@ class Database:
         after that, ``fn`` commits or rolls back regardless. Raises `Unavailable` if nothing was changed,
         `OutcomeUnknown` if the connection broke during the commit, and `ConstraintViolated`.
         """
-        return await self._through(self._engine.write, lambda tx: fn(tx, *args, **kwargs))
+        job = self._job(lambda tx, _: [fn(tx, *args, **kwargs)])
+        self._engine.write(job)
+        return cast(T, await job.future)
+
+    async def write_together(
+        self, fn: Callable[[Transaction, Sequence[Item]], Sequence[T | SwarmError]], item: Item
+    ) -> T:
+        """Like `write`, for a function over a set: ``fn(tx, items)`` runs once for all concurrent calls with this
+        function, and returns one result for each item, in order.
+
+        Returns the result for ``item``, or raises it if it is a `SwarmError`. An exception in ``fn`` does not concern
+        the other callers: ``fn`` then runs again for each item alone.
+        """
+        job = self._job(fn, item, is_alone=False)
+        self._engine.write(job)
+        return cast(T, await job.future)
 
     async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs ``fn(tx, *args)`` on one consistent snapshot. Returns its result or raises its exception.
 
         A write in ``fn`` fails. Raises `Unavailable` if the database cannot answer.
         """
-        return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs), False)
+        job = self._job(lambda tx, _: [fn(tx, *args, **kwargs)], writes=False)
+        self._engine.read(job)
+        return cast(T, await job.future)
 
     async def scrub(self, *, rewrite: bool) -> bool:
         """Removes deleted data from the database files. Returns whether it succeeded; if not, the caller tries again.
@@ -110,25 +128,21 @@ class Database:
         """
         self._watch.listens(asleep_seconds)
 
-    async def _through(
-        self, enter: Callable[[QueryJob[T]], None], work: Callable[[Transaction], T], writes: bool = True
-    ) -> T:
+    def _job(self, fn: SetFunction, item: object = None, *, writes: bool = True, is_alone: bool = True) -> QueryJob:
         if not self._is_open or self._loop is None:
             raise Unavailable("The database is closed.")
-        future: asyncio.Future[T] = self._loop.create_future()
-        enter(QueryJob(work, future, writes=writes))
-        return await future
+        return QueryJob(fn, item, self._loop.create_future(), writes=writes, is_alone=is_alone)
 
-    def _deliver(self, calls: Sequence[QueryJob[Any]]) -> None:
+    def _deliver(self, calls: Sequence[QueryJob]) -> None:
         self._on_loop(self._settle, calls)
 
-    def _settle(self, calls: Sequence[QueryJob[Any]]) -> None:
+    def _settle(self, calls: Sequence[QueryJob]) -> None:
         for call in calls:
             self.wakeups.bump(call.topics)
             call.settle()
         self._tell(calls)
 
-    def _tell(self, calls: Sequence[QueryJob[Any]]) -> None:
+    def _tell(self, calls: Sequence[QueryJob]) -> None:
         if calls and calls[0].writes:
             self._watcher.committed_together(len(calls))
         for call in calls:

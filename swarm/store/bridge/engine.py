@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from swarm.domain.errors import ConfigurationError
+from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.watchers import DatabaseCall, MetricEvent
 from swarm.store.bridge.transaction import Dialect, Transaction
 
@@ -65,59 +65,65 @@ def _sqlite(url: URL) -> SqliteUrl:
     return SqliteUrl(path=Path(name))
 
 
-T = TypeVar("T")
+SetFunction = Callable[[Transaction, Sequence[Any]], Sequence[Any]]
+"""A query function over a set of calls: ``fn(tx, items)`` returns one result for each item, in order.
+
+A result that is a `SwarmError` is the refusal of its item alone: the function has changed nothing for this item.
+"""
 
 
-class QueryJob(Generic[T]):
+class QueryJob:
     """One call of a query function: queued on the event loop, run on a thread, settled on the event loop.
 
-    The thread owns the job while it runs. Its caller may be cancelled at any time; then nothing receives the result,
-    but the call may still be committed.
+    Jobs with the same ``fn`` form a set and may run together (`run_together`). The thread owns a job while it runs. Its
+    caller may be cancelled at any time; then nothing receives the result, but the call may still be committed.
     """
 
-    __slots__ = ("_begun", "_error", "_facts", "_future", "_topics", "_value", "_work", "writes")
+    __slots__ = ("_begun", "_error", "_facts", "_topics", "_value", "fn", "future", "is_alone", "item", "writes")
 
-    def __init__(self, work: Callable[[Transaction], T], future: asyncio.Future[T], *, writes: bool = True) -> None:
-        self._work = work
-        self._future = future
-        self._value: T | None = None
+    def __init__(
+        self,
+        fn: SetFunction,
+        item: object,
+        future: asyncio.Future[Any],
+        *,
+        writes: bool = True,
+        is_alone: bool = True,
+    ) -> None:
+        self.fn = fn
+        self.item = item
+        self.future = future
+        self._value: object = None
         self._error: BaseException | None = None
         self._topics: Iterable[str] = ()
         self._facts: Sequence[MetricEvent] = ()
         self._begun = time.perf_counter()
         self.writes = writes
+        self.is_alone = is_alone  # no other job has this function
 
     @property
     def abandoned(self) -> bool:
         """Returns whether the caller was cancelled. A cancelled job that has not started is skipped."""
-        return self._future.cancelled()
-
-    @property
-    def failed(self) -> bool:
-        return self._error is not None
+        return self.future.cancelled()
 
     @property
     def topics(self) -> Iterable[str]:
         """The topics to bump. Empty unless the call succeeded or may have succeeded."""
         return self._topics
 
-    def run(self, tx: Transaction) -> None:
-        """Runs the function and keeps its result. Raises the function's exception, or a database error that the
-        function swallowed.
-        """
-        try:
-            self._value = self._work(tx)
-            if tx.failure is not None:
-                raise tx.failure
-            self._topics, self._facts = tx.topics, tx.facts
-        finally:
-            tx.end()
+    def keep(self, result: object) -> None:
+        """Keeps the result of the function, or its refusal."""
+        self._value, self._error = (None, result) if isinstance(result, SwarmError) else (result, None)
+
+    def keep_effects(self, topics: Iterable[str], facts: Sequence[MetricEvent]) -> None:
+        """Keeps the wakeups and metric events of the transaction until the commit."""
+        self._topics, self._facts = topics, facts
 
     def fail(self, error: BaseException, *, maybe_done: bool = False) -> None:
-        """Replaces the result with ``error``. Wakes no waiters unless the change may have been committed
-        (``maybe_done``).
+        """Replaces the result with ``error``; an earlier error stays. Wakes no waiters unless the change may have been
+        committed (``maybe_done``).
         """
-        self._error, self._facts = error, ()
+        self._error, self._facts = self._error or error, ()
         if not maybe_done:
             self._topics = ()
 
@@ -128,17 +134,42 @@ class QueryJob(Generic[T]):
 
     def settle(self) -> None:
         """Passes the result or error to the caller. Runs on the event loop."""
-        if self._future.done():
+        if self.future.done():
             return
         if self._error is None:
-            self._future.set_result(self._value)  # type: ignore[arg-type]  # set by run(), which may well return None
+            self.future.set_result(self._value)
         elif isinstance(self._error, StopIteration):  # a future cannot contain this exception
-            self._future.set_exception(_escaped(self._error))
+            self.future.set_exception(_escaped(self._error))
         else:
-            self._future.set_exception(self._error)
+            self.future.set_exception(self._error)
 
 
-Deliver = Callable[[Sequence[QueryJob[Any]]], None]
+def run_together(jobs: Sequence[QueryJob], tx: Transaction) -> None:
+    """Runs the function of ``jobs`` once for all their items, and keeps the results.
+
+    Raises the function's exception, or a database error that the function swallowed; then no job has a result.
+    """
+    try:
+        results = jobs[0].fn(tx, [job.item for job in jobs])
+        if tx.failure is not None:
+            raise tx.failure
+        for job, result in zip(jobs, results, strict=True):
+            job.keep(result)
+        jobs[0].keep_effects(tx.topics, tx.facts)
+    finally:
+        tx.end()
+
+
+def sets_of(jobs: Iterable[QueryJob]) -> list[list[QueryJob]]:
+    """Returns the jobs whose callers still wait, in sets with the same function, by their first members."""
+    sets: dict[SetFunction, list[QueryJob]] = {}
+    for job in jobs:
+        if not job.abandoned:
+            sets.setdefault(job.fn, []).append(job)
+    return list(sets.values())
+
+
+Deliver = Callable[[Sequence[QueryJob]], None]
 """Delivers a batch of finished calls to the event loop; callable from any thread."""
 
 
@@ -150,10 +181,10 @@ class Engine(Protocol):
     def open(self) -> None:
         """Connects. Raises `Unavailable` with the reason."""
 
-    def write(self, call: QueryJob[Any]) -> None:
+    def write(self, call: QueryJob) -> None:
         """Queues a call that runs in its own or a shared transaction, and is delivered after the commit."""
 
-    def read(self, call: QueryJob[Any]) -> None:
+    def read(self, call: QueryJob) -> None:
         """Queues a call that runs on one consistent snapshot."""
 
     def scrub(self, *, rewrite: bool) -> bool:

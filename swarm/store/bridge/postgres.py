@@ -1,14 +1,17 @@
 """Runs calls on PostgreSQL with eight threads, each with its own connection.
 
-Every call is one short transaction: READ COMMITTED for writes, a read-only snapshot for reads. Calls are not grouped as
-on SQLite, because a group would hold the row locks of unrelated callers.
+Every call is one short transaction: READ COMMITTED for writes, a read-only snapshot for reads. Calls with the same
+function form a set: while one set runs, the next calls of its function wait, and then share one transaction. Other
+calls do not share a transaction, because a group would hold the row locks of unrelated callers.
 
 Who may act: any number of processes; row locks and unique indexes keep them apart. Guarantee: a result means a
 confirmed commit. Wakeups reach this process right after the commit and other processes through NOTIFY, which PostgreSQL
 sends with the commit (`swarm.store.bridge.postgres_driver`). On failure: a deadlock or a serialization failure is
-retried, up to `MAX_RUNS` runs. If a connection breaks before COMMIT is sent, nothing has changed: the call runs once
-more on a new connection, then fails with `Unavailable`. If a connection breaks during COMMIT, the outcome is unknown:
-the call fails with `OutcomeUnknown`, and its topics are bumped in case it succeeded.
+retried, up to `MAX_RUNS` runs. A set waits at most `SET_LOCK_SECONDS` for a lock; after this and any other error, each
+of its calls runs alone, so that one locked row does not delay the others. If a connection breaks before COMMIT is sent,
+nothing has changed: the call runs once more on a new connection, then fails with `Unavailable`. If a connection breaks
+during COMMIT, the outcome is unknown: the call fails with `OutcomeUnknown`, and its topics are bumped in case it
+succeeded.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
-from typing import Any
 
 import psycopg
 import structlog
@@ -28,7 +31,7 @@ from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, PostgresUrl, QueryJob
+from swarm.store.bridge.engine import Deliver, PostgresUrl, QueryJob, SetFunction, run_together
 from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
 
@@ -43,7 +46,11 @@ UNHEARD_SECONDS = 10
 SUSPENDED_SECONDS = 10
 """A process that is suspended during a transaction keeps its locks for this time."""
 
-_Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether it only reads; None ends the queue
+SET_LOCK_SECONDS = 0.1
+"""How long a set waits for a lock before its calls run alone."""
+
+MAX_SET = 256
+"""The maximum number of calls in one transaction. A larger set would delay its first result."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,6 +60,57 @@ class _PostgresTransaction(Transaction):
 
     dialect = "postgresql"
     driver_error = psycopg.Error
+
+
+class _Queue:
+    """The waiting calls. One worker at a time runs the calls of one function that form sets."""
+
+    def __init__(self) -> None:
+        self._ready: SimpleQueue[QueryJob | SetFunction | None] = SimpleQueue()
+        self._sets: dict[SetFunction, deque[QueryJob]] = {}  # a function is present while a worker serves it
+        self._lock = threading.Lock()
+
+    def put(self, job: QueryJob) -> None:
+        if job.is_alone:
+            self._ready.put(job)
+            return
+        with self._lock:
+            waiting = self._sets.get(job.fn)
+            if waiting is not None:
+                waiting.append(job)
+                return
+            self._sets[job.fn] = deque([job])
+        self._ready.put(job.fn)
+
+    def get(self) -> QueryJob | SetFunction | None:
+        """Waits for a call, a function with waiting calls, or None at the end of the queue."""
+        while (entry := self._ready.get()) is None:
+            self._ready.put(None)  # for the other workers, after everything that a set has queued in the meantime
+            if self._ready.qsize() <= 1:
+                return None
+        return entry
+
+    def take(self, fn: SetFunction) -> list[QueryJob]:
+        """Returns the waiting calls of a function."""
+        with self._lock:
+            waiting = self._sets[fn]
+            return [waiting.popleft() for _ in range(min(len(waiting), MAX_SET))]
+
+    def done(self, fn: SetFunction) -> None:
+        """Queues the function again if more calls wait. Until then, no other worker takes them."""
+        with self._lock:
+            if not self._sets[fn]:
+                del self._sets[fn]
+                return
+        self._ready.put(fn)
+
+    def put_alone(self, job: QueryJob) -> None:
+        """Queues a call to run in a set of its own."""
+        self._ready.put(job)
+
+    def end(self) -> None:
+        """Ends the queue for all workers, after its calls."""
+        self._ready.put(None)
 
 
 class PostgresEngine:
@@ -77,7 +135,7 @@ class PostgresEngine:
         self._watch = watch
         self._lock_timeout_seconds = lock_timeout_seconds
         self._origin = new_id()  # marks notifications from this process, which its listener skips
-        self._queue: _Queue = SimpleQueue()
+        self._queue = _Queue()
         self._listener: Listener | None = None
         self._threads: list[threading.Thread] = []
 
@@ -90,11 +148,11 @@ class PostgresEngine:
             self._threads.append(thread)
             thread.start()
 
-    def write(self, call: QueryJob[Any]) -> None:
-        self._queue.put((call, False))
+    def write(self, call: QueryJob) -> None:
+        self._queue.put(call)
 
-    def read(self, call: QueryJob[Any]) -> None:
-        self._queue.put((call, True))
+    def read(self, call: QueryJob) -> None:
+        self._queue.put(call)
 
     def scrub(self, *, rewrite: bool) -> bool:
         return True
@@ -103,8 +161,7 @@ class PostgresEngine:
         if self._listener is not None:
             self._listener.stop()
             self._listener = None
-        for _ in self._threads:
-            self._queue.put(None)
+        self._queue.end()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -153,33 +210,49 @@ class Worker:
     def serve(self) -> None:
         """Runs queued calls until the queue ends, then disconnects."""
         while (entry := self._queue.get()) is not None:
-            call, read_only = entry
-            if not call.abandoned:
-                self._answer(call, read_only)
+            if isinstance(entry, QueryJob):
+                self._answer(entry)
+            else:
+                self._answer_set(entry)
         self._disconnect()
 
-    def _answer(self, call: QueryJob[Any], read_only: bool) -> None:
+    def _answer_set(self, fn: SetFunction) -> None:
+        calls = [call for call in self._queue.take(fn) if not call.abandoned]
         try:
-            self._run(call, read_only)
+            if calls:
+                self._run(calls, lock_seconds=SET_LOCK_SECONDS)
+        except BaseException:  # noqa: BLE001 - each call meets the error again, if the error concerns the call
+            for call in calls:
+                self._queue.put_alone(call)
+        else:
+            self._deliver(calls)
+        finally:
+            self._queue.done(fn)
+
+    def _answer(self, call: QueryJob) -> None:
+        if call.abandoned:
+            return
+        try:
+            self._run([call])
         except errors.ReadOnlySqlTransaction as error:
             # The server does not accept writes (for example a standby, or set by an operator). A read that writes is a
             # bug in Swarm.
-            call.fail(error if read_only else unavailable(error))
+            call.fail(unavailable(error) if call.writes else error)
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error))
         finally:
             self._deliver([call])
 
-    def _run(self, call: QueryJob[Any], read_only: bool) -> None:
-        """Runs the call in a transaction, with retries, and ends the transaction. Raises the error of the last run."""
-        runs, broken_connections = 0, 0
+    def _run(self, calls: Sequence[QueryJob], lock_seconds: float | None = None) -> None:
+        """Runs a set in a transaction, with retries, and ends the transaction. Raises the error of the last run."""
+        runs, broken_connections, writes = 0, 0, calls[0].writes
         while True:
             runs += 1
             session = self._connected()
             tx: _PostgresTransaction | None = None
             try:
-                tx = _PostgresTransaction(session, self._begin(session, read_only), read_only=read_only)
-                call.run(tx)
+                tx = _PostgresTransaction(session, self._begin(session, writes, lock_seconds), read_only=not writes)
+                run_together(calls, tx)
             except BaseException as error:
                 cause = (tx.failure if tx else None) or error
                 if _is_broken(session, cause):
@@ -193,19 +266,19 @@ class Worker:
                 _pause(runs)
             else:
                 break
-        if read_only:
-            self._roll_back(session)
+        if writes:
+            self._commit(session, calls, tx.topics)
         else:
-            self._commit(session, call, tx.topics)
+            self._roll_back(session)
 
-    def _begin(self, session: PostgresSession, read_only: bool) -> Moment:
+    def _begin(self, session: PostgresSession, writes: bool, lock_seconds: float | None) -> Moment:
         """Begins a transaction and returns its time. A read immediately after a step uses the clock from before the
         step.
         """
         while True:
             asked_at = self._watch.asked()
-            reading, step = self._watch.read(session.begin(read_only), asked_at)
-            if read_only or not step:
+            reading, step = self._watch.read(session.begin(writes, lock_seconds), asked_at)
+            if not writes or not step:
                 return self._watch.moment(reading, step)
             session.roll_back()
             with self._watch.settling:
@@ -224,7 +297,7 @@ class Worker:
         else:
             session.roll_back()
 
-    def _commit(self, session: PostgresSession, call: QueryJob[Any], topics: Iterable[str]) -> None:
+    def _commit(self, session: PostgresSession, calls: Sequence[QueryJob], topics: Iterable[str]) -> None:
         try:
             session.commit(f"{self._origin} {topic}" for topic in topics)
         except psycopg.Error as error:
@@ -232,7 +305,8 @@ class Worker:
             self._roll_back(session)
             if not unknown:
                 raise
-            call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
+            for call in calls:
+                call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
 
     def _roll_back(self, session: PostgresSession) -> None:
         try:

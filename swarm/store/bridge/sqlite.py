@@ -3,8 +3,9 @@
 Readers and the writer never wait for each other: the write-ahead log gives each read transaction the state that was
 committed when it started.
 
-The writer runs all waiting calls in one transaction (group commit), each under its own savepoint, commits once, and
-only then delivers the results: a hundred callers share a single disk sync.
+The writer runs all waiting calls in one transaction (group commit), commits once, and only then delivers the results: a
+hundred callers share a single disk sync. Calls with the same function form a set, which runs as one under its own
+savepoint; after an error, each call of the set runs alone.
 
 Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. Guarantee: a result
 means that the change is on disk; a call runs once; a failing call is rolled back without affecting the other calls. On
@@ -21,16 +22,16 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import structlog
 
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, QueryJob
+from swarm.store.bridge.engine import Deliver, QueryJob, run_together, sets_of
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, unavailable, warn_if_old
 from swarm.store.bridge.transaction import Dialect, Moment
 
@@ -89,10 +90,10 @@ class SqliteEngine:
             reader = _Reader(connection, self._reads, self._deliver, self._watch)
             self._start(f"swarm-reader-{number}", reader.serve)
 
-    def write(self, call: QueryJob[Any]) -> None:
+    def write(self, call: QueryJob) -> None:
         self._writes.put(call)
 
-    def read(self, call: QueryJob[Any]) -> None:
+    def read(self, call: QueryJob) -> None:
         self._reads.put(call)
 
     def scrub(self, *, rewrite: bool) -> bool:
@@ -147,11 +148,11 @@ class _Reader:
                 self._answer(call)
         self._connection.close()
 
-    def _answer(self, call: QueryJob[Any]) -> None:
+    def _answer(self, call: QueryJob) -> None:
         try:
             self._connection.execute("BEGIN")
             moment = self._watch.moment(*self._watch.read())
-            call.run(SqliteTransaction(self._connection, moment, read_only=True))
+            run_together([call], SqliteTransaction(self._connection, moment, read_only=True))
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error))
         finally:
@@ -169,7 +170,9 @@ class _Reader:
 MAX_GROUP = 256
 """The maximum number of calls in one transaction. A larger group would delay its first result."""
 
-Queue = SimpleQueue[QueryJob[Any] | None]
+_Set = Sequence[QueryJob]  # calls with the same function
+
+Queue = SimpleQueue[QueryJob | None]
 """Calls in order of arrival; None ends the queue."""
 
 _log = structlog.get_logger(__name__)
@@ -212,9 +215,9 @@ class SqliteWriter:
             )
         self._connection.close()
 
-    def _next_group(self) -> list[QueryJob[Any]]:
+    def _next_group(self) -> list[QueryJob]:
         """Returns all waiting calls. Waits for the first call until the next check for changes by other processes."""
-        group: list[QueryJob[Any]] = []
+        group: list[QueryJob] = []
         try:
             call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
             while call is not None:
@@ -227,42 +230,42 @@ class SqliteWriter:
             pass  # no other call is waiting
         return group
 
-    def _commit_together(self, group: Sequence[QueryJob[Any]]) -> None:
-        rest = group
+    def _commit_together(self, group: Sequence[QueryJob]) -> None:
+        rest: Sequence[_Set] = sets_of(group)
         try:
             while rest:
                 rest = self._run_transaction(rest)
         except BaseException as error:  # noqa: BLE001 - the writer survives, and its callers get the error
             self._roll_back()
-            self._lose(group, error)
+            self._lose([group], error)
             _log.exception("The writer failed outside a call.", action="writer_failed")
         finally:
             self._deliver(group)
 
-    def _run_transaction(self, calls: Sequence[QueryJob[Any]]) -> Sequence[QueryJob[Any]]:
-        """Runs ``calls`` in one transaction and commits it.
+    def _run_transaction(self, sets: Sequence[_Set]) -> Sequence[_Set]:
+        """Runs ``sets`` in one transaction and commits it.
 
-        Returns the calls that did not start because the transaction was rolled back.
+        Returns the sets that did not start because the transaction was rolled back.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self._roll_back()  # if an earlier transaction could not be ended, this allows the next group to begin
-            self._lose(calls, error)
+            self._lose(sets, error)
             return ()
-        for position, call in enumerate(calls, start=1):
+        for position, calls in enumerate(sets, start=1):
             reading, step = self._watch.read()
             if step:
-                self._commit(calls[: position - 1])
-                return calls[position - 1 :] if self._settle(calls[position - 1 :]) else ()
-            broken = self._run(call, self._watch.moment(reading))
+                self._commit(sets[: position - 1])
+                return sets[position - 1 :] if self._settle(sets[position - 1 :]) else ()
+            broken = self._run(calls, self._watch.moment(reading))
             if not self._connection.in_transaction:
-                self._lose(calls[:position], broken)
-                return calls[position:]
-        self._commit(calls)
+                self._lose(sets[:position], broken)
+                return sets[position:]
+        self._commit(sets)
         return ()
 
-    def _settle(self, waiting: Sequence[QueryJob[Any]]) -> bool:
+    def _settle(self, waiting: Sequence[_Set]) -> bool:
         """Moves the due times after a clock step, unless the clock was corrected in the meantime.
 
         Returns False on failure; the ``waiting`` calls have then failed with `Unavailable`.
@@ -283,36 +286,44 @@ class SqliteWriter:
         self._watch.settle(reading, step, moved)
         return True
 
-    def _run(self, call: QueryJob[Any], moment: Moment) -> BaseException | None:
-        """Runs one call under its savepoint. Returns the error that caused its rollback, if any."""
-        if call.abandoned:
-            return None
+    def _run(self, calls: _Set, moment: Moment) -> BaseException | None:
+        """Runs a set under its savepoint, and after an error each of its calls alone. Returns the last error."""
         try:
-            self._connection.execute("SAVEPOINT call")
-            call.run(SqliteTransaction(self._connection, moment))
-            self._connection.execute("RELEASE call")
+            self._connection.execute("SAVEPOINT calls")
+            run_together(calls, SqliteTransaction(self._connection, moment))
+            self._connection.execute("RELEASE calls")
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
-            call.fail(explain(error, writes=True))
-            self._undo_call()
+            self._undo_calls()
+            if len(calls) > 1 and self._connection.in_transaction:
+                return self._run_each(calls, moment)
+            for call in calls:
+                call.fail(explain(error, writes=True))
             return error
         return None
 
-    def _undo_call(self) -> None:
+    def _run_each(self, calls: _Set, moment: Moment) -> BaseException | None:
+        for call in calls:
+            broken = self._run([call], moment)
+            if not self._connection.in_transaction:
+                return broken
+        return None
+
+    def _undo_calls(self) -> None:
         if not self._connection.in_transaction:
             return
         try:
-            self._connection.execute("ROLLBACK TO call")
-            self._connection.execute("RELEASE call")
+            self._connection.execute("ROLLBACK TO calls")
+            self._connection.execute("RELEASE calls")
         except sqlite3.Error:
-            _log.exception("A call could not be rolled back separately.", action="savepoint_lost")
+            _log.exception("Calls could not be rolled back separately.", action="savepoint_lost")
             self._roll_back()
 
-    def _commit(self, calls: Sequence[QueryJob[Any]]) -> None:
+    def _commit(self, sets: Sequence[_Set]) -> None:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
-            self._lose(calls, error)
+            self._lose(sets, error)
 
     def _roll_back(self) -> None:
         try:
@@ -321,11 +332,10 @@ class SqliteWriter:
         except sqlite3.Error:
             _log.exception("The transaction could not be rolled back.", action="rollback_failed")
 
-    def _lose(self, calls: Iterable[QueryJob[Any]], cause: BaseException | None) -> None:
+    def _lose(self, sets: Iterable[Sequence[QueryJob]], cause: BaseException | None) -> None:
         """Fails the calls of a transaction that did not become durable. A call that already has an error keeps it."""
-        for call in calls:
-            if not call.failed:
-                call.fail(unavailable(cause or RuntimeError("its transaction ended early")))
+        for call in chain.from_iterable(sets):
+            call.fail(unavailable(cause or RuntimeError("its transaction ended early")))
 
     def _look_around(self) -> None:
         if time.monotonic() < self._next_look:

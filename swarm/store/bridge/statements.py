@@ -1,29 +1,49 @@
 """SQLAlchemy Core statements, compiled once per engine and executed as strings on the driver's connection.
 
 Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. SQLAlchemy types convert nothing,
-so a boolean read from SQLite is 0 or 1. ``IN`` takes a list of fixed values, never a list as a parameter.
+so a boolean read from SQLite is 0 or 1. ``IN`` takes a list of fixed values, never a list as a parameter. A statement
+about many rows joins the rows that the caller gives (`given`), which are one JSON text to the driver.
 
 The guards of state machines (`may`, `arrive`) come from the transition tables of the domain.
 """
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
-from sqlalchemy import Column, ColumnElement, Executable, Insert, Integer, Select, Table, bindparam, literal_column
+import orjson
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Executable,
+    Insert,
+    Integer,
+    Select,
+    Subquery,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    literal_column,
+    select,
+    true,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg as postgresql_psycopg
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.types import TypeEngine
 
 from swarm.domain.model.states import Transition
 from swarm.store.bridge.transaction import Cursor, Dialect, Transaction
-from swarm.store.tables.agents import agent_tokens
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -34,14 +54,17 @@ InsertFactory = Callable[..., postgresql.Insert]
 """The dialect's own ``insert``. SQLite's has the same ``on_conflict_…`` methods, so one type covers both."""
 
 
+_Source = Executable | Callable[[InsertFactory], Executable]
+
+
 class Statement:
     """A statement for both engines.
 
-    ``source`` is a Core statement, or for ``ON CONFLICT`` a function that takes the dialect's own ``insert`` and
-    returns a statement.
+    ``source`` is a Core statement, for ``ON CONFLICT`` a function that takes the dialect's own ``insert`` and returns a
+    statement, or one statement for each engine. A parameter named ``given`` takes the rows of `given` as dictionaries.
     """
 
-    def __init__(self, source: Executable | Callable[[InsertFactory], Executable]) -> None:
+    def __init__(self, source: _Source | Mapping[Dialect, Executable]) -> None:
         self._source = source
         self._compiled: dict[Dialect, _Compiled] = {}
 
@@ -76,7 +99,8 @@ class Statement:
     def _for(self, dialect: Dialect) -> _Compiled:
         compiled = self._compiled.get(dialect)
         if compiled is None:
-            compiled = self._compiled[dialect] = _Compiled(self._source, dialect)
+            source = self._source[dialect] if isinstance(self._source, Mapping) else self._source
+            compiled = self._compiled[dialect] = _Compiled(source, dialect)
         return compiled
 
 
@@ -113,14 +137,14 @@ def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], obj
 def _converter(hint: Any) -> Callable[[Any], object] | None:
     kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
     if kinds == [bool] or (len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], StrEnum)):
-        return cast(Callable[[Any], object], kinds[0])
+        return typing.cast(Callable[[Any], object], kinds[0])
     return None
 
 
 class _Compiled:
     """One statement for one engine: its text, its literal values and its parameter names."""
 
-    def __init__(self, source: Executable | Callable[[InsertFactory], Executable], dialect: Dialect) -> None:
+    def __init__(self, source: _Source, dialect: Dialect) -> None:
         statement = source if isinstance(source, Executable) else source(_insert(dialect))
         compiler = _compile(statement, dialect)
         self.sql = str(compiler)
@@ -135,6 +159,8 @@ class _Compiled:
         if not params.keys() <= self._names:
             unknown = ", ".join(sorted(params.keys() - self._names))
             raise TypeError(f"The statement has no parameter {unknown}; it has {', '.join(sorted(self._names))}.")
+        if _GIVEN in params:
+            params = {**params, _GIVEN: orjson.dumps(params[_GIVEN]).decode()}
         return {**self._literals, **params} if self._literals else params
 
     def name(self, cursor: Cursor, rows: list[Any]) -> list[Row]:
@@ -147,23 +173,72 @@ class _Compiled:
 
 
 def _insert(dialect: Dialect) -> InsertFactory:
-    return postgresql.insert if dialect == "postgresql" else cast(InsertFactory, sqlite.insert)
+    return postgresql.insert if dialect == "postgresql" else typing.cast(InsertFactory, sqlite.insert)
 
 
 def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
     if isinstance(statement, Insert):
         statement = statement.inline()  # otherwise PostgreSQL would return the new primary key each time
     # Rendering "post-compile" parameters now turns `IN` over a fixed list into ordinary parameters.
-    compiled = cast(ClauseElement, statement).compile(
+    compiled = typing.cast(ClauseElement, statement).compile(
         dialect=_sql_dialect(dialect), compile_kwargs={"render_postcompile": True}
     )
-    return cast(SQLCompiler, compiled)
+    return typing.cast(SQLCompiler, compiled)
 
 
 def _sql_dialect(dialect: Dialect) -> SqlDialect:
     if dialect == "postgresql":
-        return cast(SqlDialect, postgresql_psycopg.dialect())  # type: ignore[no-untyped-call]
+        return typing.cast(SqlDialect, postgresql_psycopg.dialect())  # type: ignore[no-untyped-call]
     return sqlite.dialect(paramstyle="named")
+
+
+_GIVEN: Final = "given"
+
+
+class _JsonRows(GenericFunction[Any]):
+    """The rows of a JSON array, by the function of each engine."""
+
+    inherit_cache = True
+
+
+@compiles(_JsonRows, "sqlite")
+def _sqlite_rows(rows: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(rows.clauses, **options)})"
+
+
+@compiles(_JsonRows, "postgresql")
+def _postgresql_rows(rows: _JsonRows, compiler: SQLCompiler, **options: Any) -> str:
+    return f"jsonb_array_elements(CAST({compiler.process(rows.clauses, **options)} AS JSONB))"
+
+
+def given(**columns: type[TypeEngine[Any]]) -> Subquery:
+    """Returns a table of the rows that a caller passes as the parameter ``given``: dictionaries with these columns."""
+    row = _JsonRows(bindparam(_GIVEN, type_=Text)).table_valued("value", name="given_row").c.value
+    return select(
+        *(cast(row.op("->>")(literal_column(f"'{name}'")), kind).label(name) for name, kind in columns.items())
+    ).subquery(_GIVEN)
+
+
+def first_of_each(
+    rows: Subquery, table: Table, condition: ColumnElement[bool], *order: Column[Any], lock: bool = True
+) -> dict[Dialect, Select[Any]]:
+    """Returns a query for the first ``n`` rows of ``table`` that meet ``condition`` for each of the ``given`` rows.
+
+    ``condition`` relates ``table`` to the given rows. The result has the columns of the table, ordered for each given
+    row. With ``lock``, the rows are locked on PostgreSQL, and rows locked by others are skipped.
+    """
+    wanted = select(table).where(condition).order_by(*order).limit(AT_MOST_N)
+    locked = wanted.with_for_update(of=table, key_share=True, skip_locked=True) if lock else wanted
+    lateral = locked.correlate(rows).lateral("found")
+    # SQLite has no LATERAL. The row ids of a correlated subquery are looked up for each given row just the same.
+    found = table.alias("found")
+    ids = wanted.with_only_columns(literal_column(f"{table.name}.rowid")).correlate(rows)
+    return {
+        "postgresql": select(*lateral.c).select_from(rows.join(lateral, true())),
+        "sqlite": select(*found.c)
+        .select_from(rows.join(found, literal_column("found.rowid").in_(ids)))
+        .order_by(*(found.c[column.name] for column in order)),
+    }
 
 
 Entity = TypeVar("Entity", bound="DataclassInstance")
@@ -182,18 +257,6 @@ def may(column: Column[str], transition: Transition[State]) -> ColumnElement[boo
 def literally(value: StrEnum) -> ColumnElement[str]:
     """Returns a constant as SQL text, because a prepared statement can use a partial index only with constants."""
     return literal_column(f"'{value}'")
-
-
-def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
-    """Restricts rows to a caller with a valid token, given as its hash ``token_hash``.
-
-    On PostgreSQL the token is locked together with the rows: the statement waits for a concurrent rotation, and a later
-    rotation waits for this transaction. The statement that revokes a token locks nothing that a claim waits for.
-    """
-    token = agent_tokens.c
-    is_valid = (token.token_hash == bindparam("token_hash")) & (token.agent_id == agent_id)
-    joined = rows.join(agent_tokens, is_valid & token.revoked_at.is_(None))
-    return joined.suffix_with("FOR SHARE OF agent_tokens", dialect="postgresql")
 
 
 def arrive(transition: Transition[State]) -> Mapping[str, str]:

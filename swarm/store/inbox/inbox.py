@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Text, bindparam, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
@@ -17,7 +18,17 @@ from swarm.domain.model.inbox import (
     order_key,
 )
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, every_column, literally, may, row_mapper
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    Statement,
+    arrive,
+    every_column,
+    first_of_each,
+    given,
+    literally,
+    may,
+    row_mapper,
+)
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
 from swarm.store.tables.work import inbox_messages, lease_members
@@ -71,7 +82,7 @@ _GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).w
 _of_message = (
     select(inbox_messages)
     .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
-    .order_by(_i.created_at)
+    .order_by(_i.id)
 )
 _OF_MESSAGE = Statement(_of_message)
 _OF_MESSAGE_LOCKED = Statement(_of_message.with_for_update(key_share=True))
@@ -80,29 +91,34 @@ _BY_STATUS = Statement(
 )
 _RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(AT_MOST_N))
 
-_DUE_OF_THREAD = Statement(
-    select(inbox_messages)
-    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _due)
-    .order_by(_i.ts)
-    .limit(AT_MOST_N)
-    .with_for_update(key_share=True, skip_locked=True)
+_given_lanes = given(agent_id=Text, lane_id=Text)
+_DUE_OF_LANES = Statement(
+    first_of_each(
+        _given_lanes,
+        inbox_messages,
+        (_i.agent_id == _given_lanes.c.agent_id) & (_i.thread_id == _given_lanes.c.lane_id) & _due,
+        _i.ts,
+    )
 )
+_given_claims = given(id=Text, token=Text)
 _CLAIM = Statement(
     update(inbox_messages)
-    .where(_i.id == bindparam("inbox_message_id"), may(_i.status, INBOX_TRANSITIONS[InboxStep.CLAIM]))
-    .values(**arrive(INBOX_TRANSITIONS[InboxStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
+    .where(_i.id == _given_claims.c.id, may(_i.status, INBOX_TRANSITIONS[InboxStep.CLAIM]))
+    .values(**arrive(INBOX_TRANSITIONS[InboxStep.CLAIM]), claims=_i.claims + 1, lease_token=_given_claims.c.token)
+    .returning(_i.id)
 )
+_given_tokens = given(token=Text)
 _members = (
-    select(inbox_messages)
+    select(inbox_messages, lease_members.c.token)
     .join(lease_members, lease_members.c.inbox_message_id == _i.id)
-    .where(lease_members.c.token == bindparam("token"))
-    .order_by(_i.ts)
+    .join(_given_tokens, _given_tokens.c.token == lease_members.c.token)
 )
 _UNCOUNT_CLAIM = Statement(
     update(inbox_messages).where(_i.id == bindparam("inbox_message_id"), _i.claims > 0).values(claims=_i.claims - 1)
 )
-_MEMBERS = Statement(_members)
-_MEMBERS_LOCKED = Statement(_members.with_for_update(of=inbox_messages, key_share=True))
+_MEMBERS = Statement(_members.order_by(_i.ts))
+# In the order of `of_message_locked`, so that the two cannot deadlock.
+_MEMBERS_LOCKED = Statement(_members.order_by(_i.id).with_for_update(of=inbox_messages, key_share=True))
 _COUNT_UNREAD = Statement(
     select(func.count().label("n")).select_from(inbox_messages).where(_i.agent_id == bindparam("agent_id"), _is_unread)
 )
@@ -233,21 +249,30 @@ def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[Inbo
     return [inbox_message(row) for row in rows]
 
 
-def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
-    """Returns and locks the due messages of an agent in one thread by timestamp, at most one bundle.
+def due_of_lanes(tx: Transaction, lanes: Iterable[queues.Lane]) -> dict[queues.Lane, list[InboxMessage]]:
+    """Returns and locks the due messages of lanes by timestamp, at most one bundle of each.
 
     Messages locked by another transaction (an edit, a deletion, a reassignment) are skipped.
     """
-    return [
-        inbox_message(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)
+    rows = [{"agent_id": agent_id, "lane_id": lane_id} for agent_id, lane_id in lanes]
+    found: dict[queues.Lane, list[InboxMessage]] = {}
+    for row in _DUE_OF_LANES.all(tx, given=rows, n=BUNDLE_LIMIT) if rows else ():
+        found.setdefault((row["agent_id"], row["thread_id"]), []).append(inbox_message(row))
+    return found
+
+
+def claim(tx: Transaction, wanted: Sequence[tuple[InboxMessage, str]]) -> list[InboxMessage]:
+    """Puts unread messages under leases, given by their tokens. Returns those that were still unread, in order."""
+    rows = [{"id": message.id, "token": token} for message, token in wanted]
+    claimed = {row["id"] for row in _CLAIM.all(tx, given=rows)} if rows else set()
+    got = [
+        replace(message, status=InboxStatus.CLAIMED, claims=message.claims + 1, lease_token=token)
+        for message, token in wanted
+        if message.id in claimed
     ]
-
-
-def claim(tx: Transaction, message: InboxMessage, token: str) -> InboxMessage | None:
-    """Puts an unread message under a lease. Returns None if it is no longer unread."""
-    if not _CLAIM.run(tx, inbox_message_id=message.id, token=token):
-        return None
-    return replace(message, status=InboxStatus.CLAIMED, claims=message.claims + 1, lease_token=token)
+    changes = [history.Change("inbox.claim", message.id, message.thread_id, message.agent_id) for message in got]
+    history.record_all(tx, changes)
+    return got
 
 
 def refresh_queue_head(tx: Transaction, message: InboxMessage) -> None:
@@ -262,13 +287,22 @@ def uncount_claim(tx: Transaction, inbox_message_id: str) -> None:
 
 
 def members(tx: Transaction, token: str) -> list[InboxMessage]:
-    """Returns the messages under a lease, with any status."""
-    return [inbox_message(row) for row in _MEMBERS.all(tx, token=token)]
+    """Returns the messages under a lease by timestamp, with any status."""
+    return members_of(tx, [token]).get(token, [])
 
 
-def members_locked(tx: Transaction, token: str) -> list[InboxMessage]:
-    """Like `members`, with the rows locked until the transaction ends."""
-    return [inbox_message(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
+def members_of(tx: Transaction, tokens: Iterable[str], *, lock: bool = False) -> dict[str, list[InboxMessage]]:
+    """Returns the messages under leases by token and timestamp, with any status.
+
+    With ``lock``, they are locked until the transaction ends.
+    """
+    found: dict[str, list[InboxMessage]] = {}
+    rows = [{"token": token} for token in tokens]
+    for row in (_MEMBERS_LOCKED if lock else _MEMBERS).all(tx, given=rows) if rows else ():
+        found.setdefault(row["token"], []).append(inbox_message(row))
+    for members in found.values():
+        members.sort(key=lambda message: message.ts)
+    return found
 
 
 def unread(tx: Transaction, agent_id: str, limit: int) -> list[InboxMessage]:
@@ -285,16 +319,25 @@ def move(
     tx: Transaction, step: InboxStep, message: InboxMessage, *, reason: str | None = None, actor: str | None = None
 ) -> bool:
     """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it."""
+    return bool(move_all(tx, step, [(message, reason)], actor=actor))
+
+
+def move_all(
+    tx: Transaction, step: InboxStep, steps: Sequence[tuple[InboxMessage, str | None]], *, actor: str | None = None
+) -> list[InboxMessage]:
+    """Takes a step with each message, given with the reason. Returns the messages whose status and lease allow it."""
     resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
-    moved = _MOVES[step].run(
-        tx, inbox_message_id=message.id, held_token=message.lease_token, new_resolved_at=resolved_at
+    rows = [{"id": message.id, "held_token": message.lease_token} for message, _ in steps]
+    ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, new_resolved_at=resolved_at)} if rows else set()
+    moved = [(message, reason) for message, reason in steps if message.id in ids]
+    changes = (
+        history.Change(f"inbox.{step}", message.id, message.thread_id, actor or message.agent_id, reason)
+        for message, reason in moved
     )
-    if moved:
-        agent_id = actor or message.agent_id
-        history.record(tx, f"inbox.{step}", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
-        if message.agent_id and step in _CHANGES_WHAT_IS_DUE:
-            queues.refresh(tx, message.agent_id, message.thread_id)
-    return bool(moved)
+    history.record_all(tx, list(changes))
+    if step in _CHANGES_WHAT_IS_DUE:
+        queues.refresh_all(tx, [(message.agent_id, message.thread_id) for message, _ in moved if message.agent_id])
+    return [message for message, _ in moved]
 
 
 def withdraw_unread(tx: Transaction, inbox_message_id: str, reason: str) -> None:
@@ -374,9 +417,7 @@ def readdress(
     if not given:
         return
     history.record(tx, "inbox.readdress", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
-    if message.agent_id:
-        queues.refresh(tx, message.agent_id, message.thread_id)
-    queues.refresh(tx, agent_id, message.thread_id)
+    queues.refresh_all(tx, [(holder, message.thread_id) for holder in (message.agent_id, agent_id) if holder])
 
 
 _STILL_OPEN = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
@@ -385,6 +426,7 @@ _CHANGES_WHAT_IS_DUE = {
     for step, transition in INBOX_TRANSITIONS.items()
     if InboxStatus.UNREAD in {*transition.sources, transition.target}
 }
+_given_steps = given(id=Text, held_token=Text)
 _COUNTS_ATTEMPT = {InboxStep.LOSE, InboxStep.BURY}
 _FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
 
@@ -392,9 +434,9 @@ _FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
 def _move(step: InboxStep) -> Statement:
     """Returns the update for one step, guarded by the state machine and, for steps of a run, by the lease."""
     transition = INBOX_TRANSITIONS[step]
-    guard = _i.lease_token == bindparam("held_token")
+    guard = _i.lease_token == _given_steps.c.held_token
     if transition.sources != {InboxStatus.CLAIMED}:  # not a step of the run that holds the lease
-        guard = func.coalesce(_i.lease_token, "") == func.coalesce(bindparam("held_token"), "")
+        guard = func.coalesce(_i.lease_token, "") == func.coalesce(_given_steps.c.held_token, "")
     values: dict[str, object] = dict(arrive(transition))
     values["resolved_at"] = bindparam("new_resolved_at")
     if step in _COUNTS_ATTEMPT:
@@ -403,8 +445,8 @@ def _move(step: InboxStep) -> Statement:
         values["attempts"] = 0
     if transition.target not in _STILL_OPEN:
         values |= {"delay_reason": None, "due_at": None}
-    statement = update(inbox_messages).where(_i.id == bindparam("inbox_message_id"), may(_i.status, transition), guard)
-    return Statement(statement.values(**values))
+    statement = update(inbox_messages).where(_i.id == _given_steps.c.id, may(_i.status, transition), guard)
+    return Statement(statement.values(**values).returning(_i.id))
 
 
 _MOVES: dict[InboxStep, Statement] = {step: _move(step) for step in InboxStep if step is not InboxStep.CLAIM}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, delete, insert, or_, select, true, update
 
 from swarm.clock import SECOND
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
-from swarm.domain.watchers import LeaseEnded, LeaseRefused
-from swarm.store.bridge.statements import AT_MOST_N, Statement, row_mapper
+from swarm.domain.watchers import LeaseEnded
+from swarm.store.bridge.statements import AT_MOST_N, Statement, given, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.work import lease_members, leases
 
@@ -34,25 +35,32 @@ class Lease:
 
 _lease = row_mapper(Lease)
 
+_given_tokens = given(token=Text)
+_given_leases = given(
+    token=Text, kind=Text, agent_id=Text, thread_id=Text, trigger_id=Text, attempt=Integer, hold=Boolean,
+    created_at=BigInteger, expires_at=BigInteger, task_id=Text,
+)  # fmt: skip
 # For work, the conflict is with the partial unique index: another run of this agent is active in this thread.
-_GRANT = Statement(lambda insert: insert(leases).on_conflict_do_nothing())
+_GRANT = Statement(
+    lambda insert: (
+        insert(leases)
+        .from_select([column.name for column in _given_leases.c], select(_given_leases).where(true()))
+        .on_conflict_do_nothing()
+        .returning(leases.c.token)
+    )
+)
 _JOIN = Statement(insert(lease_members))
-_TAKE_BACK = Statement(delete(leases).where(leases.c.token == bindparam("token")))
+_TAKE_BACK = Statement(delete(leases).where(leases.c.token.in_(select(_given_tokens.c.token))))
 _GET = Statement(
     select(leases)
-    .where(leases.c.token == bindparam("token"), leases.c.agent_id == bindparam("agent_id"))
-    .with_for_update(key_share=True)
+    .join(_given_tokens, leases.c.token == _given_tokens.c.token)
+    .order_by(leases.c.token)
+    .with_for_update(of=leases, key_share=True)
 )
-_BY_TOKEN = Statement(select(leases).where(leases.c.token == bindparam("token")).with_for_update(key_share=True))
 _PEEK = Statement(select(leases).where(leases.c.token == bindparam("token")))
 _RENEW = Statement(
     update(leases)
-    .where(
-        leases.c.token == bindparam("held_token"),
-        leases.c.agent_id == bindparam("holder_id"),
-        _active,
-        leases.c.expires_at > bindparam("now"),
-    )
+    .where(leases.c.token == _given_tokens.c.token, _active)
     .values(expires_at=bindparam("new_expires_at"))
 )
 _PROLONG = Statement(
@@ -62,8 +70,9 @@ _PROLONG = Statement(
 )
 _END = Statement(
     update(leases)
-    .where(leases.c.token == bindparam("held_token"), _active)
+    .where(leases.c.token == _given_tokens.c.token, _active)
     .values(ended_at=bindparam("now"), ended_as=bindparam("how"))
+    .returning(leases.c.token)
 )
 _EXPIRED = Statement(
     select(leases)
@@ -89,72 +98,49 @@ _FORGET = Statement(
 )
 
 
-def grant(
-    tx: Transaction,
-    token: str,
-    kind: LeaseKind,
-    agent_id: str,
-    thread_id: str | None,
-    trigger_id: str,
-    attempt: int,
-    *,
-    seconds: float,
-    hold: bool = False,
-    task_id: str | None = None,
-) -> Lease | None:
-    """Grants a lease. Returns None if another run of this agent holds the thread."""
-    expires_at = tx.now + int(seconds * SECOND)
-    granted = _GRANT.run(
-        tx,
-        token=token,
-        kind=kind,
-        agent_id=agent_id,
-        thread_id=thread_id,
-        trigger_id=trigger_id,
-        attempt=attempt,
-        hold=hold,
-        created_at=tx.now,
-        expires_at=expires_at,
-        ended_at=None,
-        ended_as=None,
-        task_id=task_id,
-    )
-    if not granted:
-        return None
-    return Lease(
-        token=token,
-        kind=kind,
-        agent_id=agent_id,
-        thread_id=thread_id,
-        trigger_id=trigger_id,
-        attempt=attempt,
-        hold=hold,
-        expires_at=expires_at,
-        ended_as=None,
-        task_id=task_id,
-    )
+def grant(tx: Transaction, wanted: Sequence[Lease]) -> list[Lease]:
+    """Grants leases. Returns those granted: an agent has at most one run in a thread."""
+    rows = [
+        {
+            "token": lease.token, "kind": lease.kind, "agent_id": lease.agent_id, "thread_id": lease.thread_id,
+            "trigger_id": lease.trigger_id, "attempt": lease.attempt, "hold": lease.hold, "created_at": tx.now,
+            "expires_at": lease.expires_at, "task_id": lease.task_id,
+        }
+        for lease in wanted
+    ]  # fmt: skip
+    granted = {row["token"] for row in _GRANT.all(tx, given=rows)} if rows else set()
+    return [lease for lease in wanted if lease.token in granted]
 
 
-def join(tx: Transaction, token: str, inbox_message_ids: list[str]) -> None:
-    """Adds messages to a lease."""
-    _JOIN.many(tx, [{"token": token, "inbox_message_id": message_id} for message_id in inbox_message_ids])
+def join(tx: Transaction, members: Sequence[tuple[str, str]]) -> None:
+    """Adds messages to leases: pairs of a token and a message id."""
+    _JOIN.many(tx, [{"token": token, "inbox_message_id": message_id} for token, message_id in members])
 
 
-def take_back(tx: Transaction, token: str) -> None:
-    """Deletes a lease that covers nothing."""
-    _TAKE_BACK.run(tx, token=token)
+def take_back(tx: Transaction, tokens: Iterable[str]) -> None:
+    """Deletes leases that cover nothing."""
+    if rows := _tokens(tokens):
+        _TAKE_BACK.run(tx, given=rows)
+
+
+def locked(tx: Transaction, tokens: Iterable[str]) -> dict[str, Lease]:
+    """Returns any agents' leases by token, active or ended, locked until the transaction ends.
+
+    The locks are taken in the order of the tokens, so that two callers cannot deadlock.
+    """
+    rows = _tokens(tokens)
+    return {row["token"]: _lease(row) for row in _GET.all(tx, given=rows)} if rows else {}
 
 
 def get(tx: Transaction, token: str, agent_id: str) -> Lease | None:
     """Returns an agent's lease, active or ended, locked until the transaction ends; None for another agent's token."""
-    row = _GET.first(tx, token=token, agent_id=agent_id)
-    return _lease(row) if row else None
+    lease = by_token(tx, token)
+    return lease if lease and lease.agent_id == agent_id else None
 
 
 def by_token(tx: Transaction, token: str) -> Lease | None:
     """Returns any agent's lease, locked; for use by the coordinator itself."""
-    row = _BY_TOKEN.first(tx, token=token)
-    return _lease(row) if row else None
+    return locked(tx, [token]).get(token)
 
 
 def peek(tx: Transaction, token: str) -> Lease | None:
@@ -168,13 +154,12 @@ def holds(lease: Lease | None, now: int) -> bool:
     return lease is not None and lease.ended_as is None and lease.expires_at > now
 
 
-def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | None:
-    """Extends a lease to ``seconds`` from now. Returns its new expiry; None if it is no longer in force."""
+def renew(tx: Transaction, tokens: Iterable[str], seconds: float) -> int:
+    """Extends active leases, already locked, to ``seconds`` from now. Returns their new expiry."""
     expires_at = tx.now + int(seconds * SECOND)
-    renewed = _RENEW.run(tx, held_token=token, holder_id=agent_id, now=tx.now, new_expires_at=expires_at)
-    if not renewed:
-        tx.note(LeaseRefused())
-    return expires_at if renewed else None
+    if rows := _tokens(tokens):
+        _RENEW.run(tx, given=rows, new_expires_at=expires_at)
+    return expires_at
 
 
 def prolong(tx: Transaction, token: str, seconds: float) -> bool:
@@ -187,8 +172,14 @@ def prolong(tx: Transaction, token: str, seconds: float) -> bool:
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
     """Ends a lease. Returns False if it had already ended."""
-    ended = bool(_END.run(tx, held_token=token, now=tx.now, how=how))
-    if ended:
+    return bool(end_all(tx, [token], how))
+
+
+def end_all(tx: Transaction, tokens: Iterable[str], how: LeaseEnd) -> list[str]:
+    """Ends leases. Returns the tokens of those that had not already ended."""
+    rows = _tokens(tokens)
+    ended = [row["token"] for row in _END.all(tx, given=rows, now=tx.now, how=how)] if rows else []
+    for _ in ended:
         tx.note(LeaseEnded(how=how))
     return ended
 
@@ -208,3 +199,7 @@ def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
 def forget(tx: Transaction, before: int, limit: int) -> int:
     """Deletes up to ``limit`` leases that ended before ``before``, with their members. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
+
+
+def _tokens(tokens: Iterable[str]) -> list[dict[str, str]]:
+    return [{"token": token} for token in dict.fromkeys(tokens)]

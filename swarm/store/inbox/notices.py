@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Boolean, bindparam, exists, func, insert, or_, select, update
+from sqlalchemy import BigInteger, Boolean, Text, bindparam, exists, func, insert, or_, select, update
 
 from swarm.clock import new_id
 from swarm.domain.model.deliveries import DeliveryKind
@@ -16,10 +17,11 @@ from swarm.store.bridge.statements import (
     Statement,
     arrive,
     every_column,
+    first_of_each,
+    given,
     literally,
     may,
     row_mapper,
-    with_valid_token,
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents
@@ -51,15 +53,9 @@ _ADD = Statement(
         every_column(notices, status=NoticeStatus.UNREAD.value, attempts=0, created_at=bindparam("now"))
     )
 )
-_unread = (
-    select(notices)
-    .where(_n.agent_id == bindparam("agent_id"), _n.status == literally(NoticeStatus.UNREAD))
-    .order_by(_n.created_at, _n.id)
-    .limit(AT_MOST_N)
-    .with_for_update(of=notices, skip_locked=True)
-)
-_UNREAD = Statement(_unread)
-_UNREAD_OF_TOKEN = Statement(with_valid_token(_unread, _n.agent_id))
+_given_agents = given(agent_id=Text)
+_is_unread = (_n.agent_id == _given_agents.c.agent_id) & (_n.status == literally(NoticeStatus.UNREAD))
+_UNREAD = Statement(first_of_each(_given_agents, notices, _is_unread, _n.created_at, _n.id))
 _WAITS = Statement(
     select(_n.id)
     .where(
@@ -161,15 +157,10 @@ def add(
     tx.wake(agent_id)
 
 
-def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[Notice]:
-    """Returns and locks an agent's unread notices, oldest first. Returns none if the caller's token is no
-    longer valid.
-    """
-    if token_hash is None:
-        rows = _UNREAD.all(tx, agent_id=agent_id, n=limit)
-    else:
-        rows = _UNREAD_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
-    return [_notice(row) for row in rows]
+def unread(tx: Transaction, agent_ids: Iterable[str], limit: int) -> list[Notice]:
+    """Returns and locks the unread notices of agents, oldest first for each agent. Locked notices are skipped."""
+    rows = [{"agent_id": agent_id} for agent_id in agent_ids]
+    return [_notice(row) for row in _UNREAD.all(tx, given=rows, n=limit)] if rows else []
 
 
 def waits(tx: Transaction, kind: NoticeKind, agent_id: str, inbox_message_id: str) -> bool:

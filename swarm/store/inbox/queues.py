@@ -17,7 +17,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, union, update
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Text,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+    tuple_,
+    union,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
@@ -28,10 +42,10 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Row,
     Statement,
-    every_column,
+    first_of_each,
+    given,
     literally,
     row_mapper,
-    with_valid_token,
 )
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
@@ -42,10 +56,18 @@ from swarm.store.tables.work import inbox_messages, leases, notices, queue_heads
 class QueueHead:
     """The next lane of an agent."""
 
+    agent_id: str
     lane_id: str
     order_key: int
-    has_tasks: bool  # whether a task may be due in the lane; most lanes have only messages
 
+    @property
+    def lane(self) -> tuple[str, str]:
+        """The agent and the lane."""
+        return self.agent_id, self.lane_id
+
+
+Lane = tuple[str, str]
+"""An agent's id and a lane of its queue."""
 
 _queue_head = row_mapper(QueueHead)
 
@@ -53,52 +75,50 @@ _i = inbox_messages.c
 _t = tasks.c
 _due = (_i.status == literally(InboxStatus.UNREAD)) & _i.delay_reason.is_(None)
 _task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.delay_reason.is_(None) & _t.ended_at.is_(None)
-
-# The lock on the head serializes claims in one thread. Locked heads are skipped.
-_heads = (
-    select(
-        queue_heads.c.lane_id,
-        queue_heads.c.order_key,
-        exists()
-        .where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, _task_due)
-        .label("has_tasks"),
-    )
-    .where(
-        queue_heads.c.agent_id == bindparam("agent_id"),
-        ~exists().where(
-            leases.c.thread_id == queue_heads.c.lane_id,
-            leases.c.agent_id == queue_heads.c.agent_id,
-            leases.c.kind == literally(LeaseKind.WORK),
-            leases.c.ended_at.is_(None),
-        ),
-    )
-    .order_by(queue_heads.c.order_key)
-    .limit(AT_MOST_N)
-    .with_for_update(of=queue_heads, skip_locked=True)
+_is_worked_on = exists().where(
+    leases.c.thread_id == queue_heads.c.lane_id,
+    leases.c.agent_id == queue_heads.c.agent_id,
+    leases.c.kind == literally(LeaseKind.WORK),
+    leases.c.ended_at.is_(None),
 )
-_HEADS = Statement(_heads)
-_HEADS_OF_TOKEN = Statement(with_valid_token(_heads, queue_heads.c.agent_id))
-_LOCK_HEAD = Statement(
-    select(queue_heads.c.order_key)
-    .where(queue_heads.c.agent_id == bindparam("agent_id"), queue_heads.c.lane_id == bindparam("lane_id"))
-    .with_for_update()
+
+_given_agents = given(agent_id=Text)
+# The lock on the head serializes claims in one thread. Locked heads are skipped.
+_HEADS = Statement(
+    first_of_each(
+        _given_agents,
+        queue_heads,
+        (queue_heads.c.agent_id == _given_agents.c.agent_id) & ~_is_worked_on,
+        queue_heads.c.order_key,
+    )
+)
+_given_lanes = given(agent_id=Text, lane_id=Text)
+_in_lanes = (queue_heads.c.agent_id == _given_lanes.c.agent_id) & (queue_heads.c.lane_id == _given_lanes.c.lane_id)
+_LOCK_HEADS = Statement(
+    select(queue_heads.c.agent_id, queue_heads.c.lane_id)
+    .join(_given_lanes, _in_lanes)
+    .order_by(queue_heads.c.agent_id, queue_heads.c.lane_id)
+    .with_for_update(of=queue_heads)
 )
 _LOWEST = Statement(
     select(
+        _given_lanes.c.agent_id,
+        _given_lanes.c.lane_id,
         select(func.min(_i.order_key))
-        .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("lane_id"), _due)
+        .where(_i.agent_id == _given_lanes.c.agent_id, _i.thread_id == _given_lanes.c.lane_id, _due)
         .scalar_subquery()
         .label("of_messages"),
         select(func.min(_t.order_key))
-        .where(_t.agent_id == bindparam("agent_id"), _t.lane_id == bindparam("lane_id"), _task_due)
+        .where(_t.agent_id == _given_lanes.c.agent_id, _t.lane_id == _given_lanes.c.lane_id, _task_due)
         .scalar_subquery()
         .label("of_tasks"),
     )
 )
-_MOVE_HEAD = Statement(
+_given_heads = given(agent_id=Text, lane_id=Text, order_key=BigInteger)
+_MOVE_HEADS = Statement(
     update(queue_heads)
-    .where(queue_heads.c.agent_id == bindparam("of_agent"), queue_heads.c.lane_id == bindparam("of_lane"))
-    .values(order_key=bindparam("lowest"))
+    .where(queue_heads.c.agent_id == _given_heads.c.agent_id, queue_heads.c.lane_id == _given_heads.c.lane_id)
+    .values(order_key=_given_heads.c.order_key)
 )
 
 
@@ -110,18 +130,16 @@ def _make(insert: postgresql.Insert) -> postgresql.Insert:
     )
 
 
-_MAKE_HEAD = Statement(
-    lambda insert: _make(insert(queue_heads).values(every_column(queue_heads, order_key=bindparam("lowest"))))
-)
-_DROP_HEAD = Statement(
-    delete(queue_heads).where(
-        queue_heads.c.agent_id == bindparam("agent_id"), queue_heads.c.lane_id == bindparam("lane_id")
+_MAKE_HEADS = Statement(
+    lambda insert: _make(
+        insert(queue_heads).from_select([column.name for column in _given_heads.c], select(_given_heads).where(true()))
     )
 )
+_is_given = tuple_(queue_heads.c.agent_id, queue_heads.c.lane_id).in_(select(_given_lanes))
+_DROP_HEADS = Statement(delete(queue_heads).where(_is_given))
 _DROP_EXHAUSTED = Statement(
     delete(queue_heads).where(
-        queue_heads.c.agent_id == bindparam("agent_id"),
-        queue_heads.c.lane_id == bindparam("lane_id"),
+        _is_given,
         ~exists().where(_i.agent_id == queue_heads.c.agent_id, _i.thread_id == queue_heads.c.lane_id, _due),
         ~exists().where(_t.agent_id == queue_heads.c.agent_id, _t.lane_id == queue_heads.c.lane_id, _task_due),
     )
@@ -157,16 +175,10 @@ _MISSING = Statement(
 )
 
 
-def next_heads(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
-    """Returns and locks the first lanes that have due work and no active run of the agent.
-
-    Returns none if the caller's token is no longer valid.
-    """
-    if token_hash is None:
-        rows = _HEADS.all(tx, agent_id=agent_id, n=limit)
-    else:
-        rows = _HEADS_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
-    return [_queue_head(row) for row in rows]
+def next_heads(tx: Transaction, agent_ids: Iterable[str], limit: int) -> list[QueueHead]:
+    """Returns and locks, for each agent, the first lanes that have due work and no active run of the agent."""
+    rows = [{"agent_id": agent_id} for agent_id in agent_ids]
+    return [_queue_head(row) for row in _HEADS.all(tx, given=rows, n=limit)] if rows else []
 
 
 def unserved_lanes(
@@ -182,21 +194,36 @@ def unserved_lanes(
 
 
 def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Recomputes an agent's head of a lane, and wakes the agent if work is due.
+    """Recomputes an agent's head of a lane, and wakes the agent if work is due."""
+    refresh_all(tx, [(agent_id, lane_id)])
 
-    The head is locked first, so that on PostgreSQL the query that follows sees the latest commit of another writer.
+
+def refresh_all(tx: Transaction, lanes: Iterable[Lane]) -> None:
+    """Recomputes the heads of lanes, and wakes the agents of lanes with due work.
+
+    The heads are locked first, so that on PostgreSQL the query that follows sees the latest commits of other writers.
     """
-    there = _lock(tx, agent_id, lane_id)
-    lowest = _lowest(tx, agent_id, lane_id)
-    if lowest is None:
-        if there:  # a head that did not exist before belongs to another writer with due work
-            _DROP_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id)
+    rows = _given(lanes)
+    if not rows:
         return
-    if there:
-        _MOVE_HEAD.run(tx, of_agent=agent_id, of_lane=lane_id, lowest=lowest)
-    else:
-        _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=lowest)
-    tx.wake(agent_id)
+    there = _lock(tx, rows)
+    heads: list[QueueHead] = []
+    empty: list[Lane] = []
+    for row in _LOWEST.all(tx, given=rows):
+        keys = [key for key in (row["of_messages"], row["of_tasks"]) if key is not None]
+        if keys:
+            heads.append(QueueHead(agent_id=row["agent_id"], lane_id=row["lane_id"], order_key=min(keys)))
+        else:
+            empty.append((row["agent_id"], row["lane_id"]))
+    # A head that did not exist before belongs to another writer with due work.
+    if dropped := _given(lane for lane in empty if lane in there):
+        _DROP_HEADS.run(tx, given=dropped)
+    if moved := _given_rows(head for head in heads if head.lane in there):
+        _MOVE_HEADS.run(tx, given=moved)
+    if made := _given_rows(head for head in heads if head.lane not in there):
+        _MAKE_HEADS.run(tx, given=made)
+    for head in heads:
+        tx.wake(head.agent_id)
 
 
 def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
@@ -204,41 +231,43 @@ def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
 
     A writer that concurrently drops the head holds its lock and has not seen the new work; the head is created again.
     """
-    _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=order_key)
+    _MAKE_HEADS.run(tx, given=_given_rows([QueueHead(agent_id=agent_id, lane_id=lane_id, order_key=order_key)]))
     tx.wake(agent_id)
 
 
-def exhausted(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Drops the locked head after a claim took all the work it saw, unless a locked row was skipped."""
-    _DROP_EXHAUSTED.run(tx, agent_id=agent_id, lane_id=lane_id)
+def exhausted(tx: Transaction, lanes: Iterable[Lane]) -> None:
+    """Drops locked heads after a claim took all the work it saw. A lane with a skipped locked row keeps its head."""
+    if rows := _given(lanes):
+        _DROP_EXHAUSTED.run(tx, given=rows)
 
 
-def announce(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Wakes an agent if work is due in a lane whose thread has just been released."""
-    if _lock(tx, agent_id, lane_id):
-        tx.wake(agent_id)
+def announce(tx: Transaction, lanes: Iterable[Lane]) -> None:
+    """Wakes the agents with due work in lanes whose threads have just been released."""
+    if rows := _given(lanes):
+        for agent_id, _ in _lock(tx, rows):
+            tx.wake(agent_id)
 
 
 def repair(tx: Transaction) -> int:
     """Creates missing heads and returns their number. None should be missing; the sweep checks as a precaution."""
-    rows = _MISSING.all(tx)
-    for row in rows:
-        refresh(tx, row["agent_id"], row["lane_id"])
-    return len(rows)
+    lanes = [(row["agent_id"], row["lane_id"]) for row in _MISSING.all(tx)]
+    refresh_all(tx, lanes)
+    return len(lanes)
 
 
-def _lock(tx: Transaction, agent_id: str, lane_id: str) -> bool:
-    """Locks an agent's head of a lane. Returns False if there is none."""
-    return _LOCK_HEAD.first(tx, agent_id=agent_id, lane_id=lane_id) is not None
+def _lock(tx: Transaction, rows: list[dict[str, object]]) -> dict[Lane, None]:
+    """Locks the heads of the given lanes. Returns the lanes that have one."""
+    return {(row["agent_id"], row["lane_id"]): None for row in _LOCK_HEADS.all(tx, given=rows)}
 
 
-def _lowest(tx: Transaction, agent_id: str, lane_id: str) -> int | None:
-    row = _LOWEST.first(tx, agent_id=agent_id, lane_id=lane_id) or {}
-    keys = [row[name] for name in ("of_messages", "of_tasks") if row.get(name) is not None]
-    return min(keys, default=None)
+def _given(lanes: Iterable[Lane]) -> list[dict[str, object]]:
+    return [{"agent_id": agent_id, "lane_id": lane_id} for agent_id, lane_id in sorted(set(lanes))]
 
 
-_i = inbox_messages.c
+def _given_rows(heads: Iterable[QueueHead]) -> list[dict[str, object]]:
+    return [{"agent_id": head.agent_id, "lane_id": head.lane_id, "order_key": head.order_key} for head in heads]
+
+
 _is_unread = _i.status == literally(InboxStatus.UNREAD)
 _over = _i.due_at.is_not(None) & (_i.due_at <= bindparam("now")) & _is_unread
 
@@ -287,16 +316,9 @@ def context_arrived(tx: Transaction, thread_id: str) -> None:
 
 
 def _refresh_heads(tx: Transaction, rows: Iterable[Row], thread_id: str) -> None:
-    for agent_id in sorted({row["agent_id"] for row in rows if row["agent_id"]}):
-        refresh(tx, agent_id, thread_id)
+    refresh_all(tx, {(row["agent_id"], thread_id) for row in rows if row["agent_id"]})
 
 
-_is_worked_on = exists().where(
-    leases.c.thread_id == queue_heads.c.lane_id,
-    leases.c.agent_id == queue_heads.c.agent_id,
-    leases.c.kind == literally(LeaseKind.WORK),
-    leases.c.ended_at.is_(None),
-)
 # Reads the first due row of each of the few agents, not the backlog.
 _AGENTS = Statement(
     select(agents.c.id).where(

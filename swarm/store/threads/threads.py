@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
+from collections.abc import Iterable
+
+from sqlalchemy import BigInteger, Text, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import InboxDelay, InboxStatus
 from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, literally, may, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, given, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import threads
 from swarm.store.tables.work import inbox_messages, tasks
@@ -50,7 +52,8 @@ _TO_BE_READ = Statement(
 )
 _LOCK_PLACE = Statement(select(threads).where(_place).with_for_update(key_share=True))
 _LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update(key_share=True))
-_GET = Statement(select(threads).where(threads.c.id == bindparam("thread_id")))
+_given_ids = given(id=Text)
+_GET = Statement(select(threads).join(_given_ids, threads.c.id == _given_ids.c.id))
 _OWN = Statement(
     update(threads)
     .where(threads.c.id == bindparam("thread_id"))
@@ -196,8 +199,13 @@ def locked(tx: Transaction, thread_id: str) -> Thread:
 
 def get(tx: Transaction, thread_id: str) -> Thread | None:
     """Returns a thread without locking it."""
-    row = _GET.first(tx, thread_id=thread_id)
-    return _thread(row) if row else None
+    return get_all(tx, [thread_id]).get(thread_id)
+
+
+def get_all(tx: Transaction, thread_ids: Iterable[str]) -> dict[str, Thread]:
+    """Returns threads by id without locking them."""
+    rows = [{"id": thread_id} for thread_id in thread_ids]
+    return {row["id"]: _thread(row) for row in _GET.all(tx, given=rows)} if rows else {}
 
 
 def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str, *, anew: bool = False) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import orjson
-from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
+from sqlalchemy import BindParameter, Text, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.model.threads import (
@@ -26,7 +26,7 @@ from swarm.domain.model.threads import (
 )
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store import forgotten
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, first_of_each, given
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import threads
 from swarm.store.tables.threads import thread_messages
@@ -34,6 +34,8 @@ from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
 
 COORDINATOR: Final = "swarm"
 """The author of the coordinator's own posts in the transcript."""
+
+NO_LIMIT: Final = 2**31 - 1
 
 _t = thread_messages.c
 
@@ -97,17 +99,14 @@ _BURY = Statement(
     )
 )
 _FIND = Statement(select(thread_messages).where(_message))
-_OF_THREAD = Statement(
-    select(thread_messages)
-    .where(
-        _t.team == bindparam("team"),
-        _t.channel == bindparam("channel"),
-        _t.thread_ts == bindparam("thread_ts"),
-        _t.ts <= bindparam("up_to"),
-        _t.deleted_at.is_(None),
-    )
-    .order_by(_t.ts)
+_given_threads = given(team=Text, channel=Text, thread_ts=Text)
+_is_said = (
+    (_t.team == _given_threads.c.team)
+    & (_t.channel == _given_threads.c.channel)
+    & (_t.thread_ts == _given_threads.c.thread_ts)
+    & _t.deleted_at.is_(None)
 )
+_OF_THREADS = Statement(first_of_each(_given_threads, thread_messages, _is_said, _t.ts, lock=False))
 _ROWS_OF_THREAD = Statement(
     select(_t.ts, _t.text, _t.author_kind, _t.edited_ts, _t.deleted_at, _t.stored_at, _t.routed_at).where(
         _t.team == bindparam("team"), _t.channel == bindparam("channel"), _t.thread_ts == bindparam("thread_ts")
@@ -185,12 +184,19 @@ def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
     return found is not None and found["deleted_at"] is not None
 
 
-def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: str) -> list[TranscriptMessage]:
-    """Returns all messages of a thread up to and including ``up_to``, oldest first."""
-    return [
-        transcript_message(row)
-        for row in _OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts, up_to=up_to)
-    ]
+def of_thread(tx: Transaction, thread: Thread) -> list[TranscriptMessage]:
+    """Returns all messages of a thread, oldest first."""
+    return of_threads(tx, [thread])[thread.id]
+
+
+def of_threads(tx: Transaction, threads: Iterable[Thread], limit: int = NO_LIMIT) -> dict[str, list[TranscriptMessage]]:
+    """Returns the first ``limit`` messages of each thread by the thread's id, oldest first."""
+    places = {(thread.team, thread.channel, thread.thread_ts): thread.id for thread in threads}
+    rows = [{"team": team, "channel": channel, "thread_ts": thread_ts} for team, channel, thread_ts in places]
+    found: dict[str, list[TranscriptMessage]] = {thread_id: [] for thread_id in places.values()}
+    for row in _OF_THREADS.all(tx, given=rows, n=limit) if rows else ():
+        found[places[row["team"], row["channel"], row["thread_ts"]]].append(transcript_message(row))
+    return found
 
 
 def rows_of_thread(tx: Transaction, team: str, channel: str, thread_ts: str) -> dict[str, Row]:
