@@ -39,13 +39,14 @@ _BY_TOKEN = Statement(
 _given_tokens = given(token_hash=Text)
 # Waits for a concurrent rotation, and a later rotation waits for this transaction. The statement that revokes a token
 # locks nothing that a claim waits for.
-_VALID_TOKENS = Statement(
+_valid_tokens = (
     select(agent_tokens.c.token_hash, agent_tokens.c.agent_id)
     .join(_given_tokens, agent_tokens.c.token_hash == _given_tokens.c.token_hash)
     .where(agent_tokens.c.revoked_at.is_(None))
     .order_by(agent_tokens.c.token_hash)
-    .with_for_update(of=agent_tokens, read=True)
 )
+_VALID_TOKENS = Statement(_valid_tokens.with_for_update(of=agent_tokens, read=True))
+_VALID_FREE_TOKENS = Statement(_valid_tokens.with_for_update(of=agent_tokens, read=True, skip_locked=True))
 _ENDED_TOKENS = Statement(select(agent_tokens.c.token_hash).where(agent_tokens.c.revoked_at > bindparam("since")))
 _BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
 _BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
@@ -131,12 +132,15 @@ def by_token(tx: Transaction, token_hash: str) -> Agent | None:
     return replace(_agent(row), token_hash=token_hash) if row else None
 
 
-def valid_tokens(tx: Transaction, token_hashes: Iterable[str]) -> set[tuple[str, str]]:
+def valid_tokens(tx: Transaction, token_hashes: Iterable[str], *, wait: bool = True) -> set[tuple[str, str]]:
     """Returns the valid tokens among these hashes, with the ids of their agents. On PostgreSQL they are locked, so that
     none of them ends before this transaction.
+
+    A token that is just being rotated is waited for, or left out without ``wait``.
     """
     rows = [{"token_hash": token_hash} for token_hash in token_hashes]
-    return {(row["token_hash"], row["agent_id"]) for row in _VALID_TOKENS.all(tx, given=rows)} if rows else set()
+    found = (_VALID_TOKENS if wait else _VALID_FREE_TOKENS).all(tx, given=rows) if rows else []
+    return {(row["token_hash"], row["agent_id"]) for row in found}
 
 
 def ended_tokens(tx: Transaction, since: int) -> list[str]:

@@ -124,15 +124,15 @@ async def test_two_renewals_of_the_same_leases_in_opposite_orders_do_not_wait_in
     for text in ("one", "two"):
         await world.says(f"{BOT} {text}")
     tokens = sorted(trigger.lease_token for trigger in await world.poll(lead))
-    async with under_way(world, renew, lead, tokens[:1]) as go_on:
-        backwards = asyncio.ensure_future(world.database.write(renew, lead, [*reversed(tokens), tokens[0]]))
+    async with under_way(world, renew, [(lead, tokens[:1])]) as go_on:
+        backwards = asyncio.ensure_future(world.database.write(renew, [(lead, [*reversed(tokens), tokens[0]])]))
         await somebody_waits(world)
         free = "SELECT count(*) AS n FROM (SELECT 1 FROM leases WHERE token = %(token)s FOR UPDATE SKIP LOCKED) AS f"
         assert await world.database.write(look, free, {"token": tokens[1]}) == [{"n": 1}], (
             "it holds nothing that the other may want"
         )
         go_on.set()
-        renewed = await backwards
+        (renewed,) = await backwards
     assert [token for token, _ in renewed.expiries] == list(reversed(tokens))
 
 

@@ -121,9 +121,9 @@ async def test_a_waiting_poll_does_no_database_work(world: World, monkeypatch: p
     calls = []
     through = Database._through
 
-    async def counted(self: Database, *args: Any) -> Any:
+    async def counted(self: Database, *args: Any, **options: Any) -> Any:
         calls.append(args)
-        return await through(self, *args)
+        return await through(self, *args, **options)
 
     monkeypatch.setattr(Database, "_through", counted)
     other = await world.lead("other")
@@ -194,8 +194,8 @@ async def test_a_cancelled_poll_leaves_nothing_leased(
     cut = CancelAt(number, after=after)
     through, name_of = Database._through, world.slack.author_name
 
-    async def cut_through(self: Database, *args: Any) -> Any:
-        return await cut.pass_by(lambda: through(self, *args))
+    async def cut_through(self: Database, *args: Any, **options: Any) -> Any:
+        return await cut.pass_by(lambda: through(self, *args, **options))
 
     async def cut_name(*args: Any) -> Any:
         return await cut.pass_by(lambda: name_of(*args))

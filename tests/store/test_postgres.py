@@ -165,7 +165,7 @@ def test_a_server_that_says_farewell_and_goes_leaves_a_broken_connection(postgre
         farewell = b"SWARNING\0C57P02\0Mterminating connection because of crash of another server process\0\0"
         theirs.sendall(b"N" + struct.pack("!I", len(farewell) + 4) + farewell)
     with pytest.raises(psycopg.OperationalError, match="closed the connection"):
-        session.begin(read_only=False)
+        session.begin(writes=True)
     assert session.closed
 
 

@@ -43,12 +43,14 @@ class WatchedWakeups(Wakeups):
         self.count = 0
         self._changed = asyncio.Condition()
 
-    async def wait(self, topic: str, seen: int, timeout_seconds: float) -> bool:
+    async def wait(
+        self, topic: str, seen: int, timeout_seconds: float, waiter: asyncio.Future[None] | None = None
+    ) -> bool:
         if topic == AGENTS:  # where tokens are looked after, always
             return await super().wait(topic, seen, timeout_seconds)
         await self._count(1)
         try:
-            return await super().wait(topic, seen, timeout_seconds)
+            return await super().wait(topic, seen, timeout_seconds, waiter)
         finally:
             await self._count(-1)
 

@@ -65,7 +65,7 @@ async def failed(world: World, run: Run, *, step: InboxStep = InboxStep.BURY, no
 
 def _fail(tx: Transaction, run: Run, step: InboxStep, note: str) -> None:
     outcome = RunOutcome.FAILED if step is InboxStep.BURY else RunOutcome.STOPPED
-    for entry in inbox.members_locked(tx, run.lease_token):
+    for entry in inbox.members(tx, run.lease_token):
         inbox.move(tx, step, entry, reason=note)
     runs.closing(tx, run.id, text="half of", closing=Closing(note=note, retry=True), outcome=outcome, note=note)
     runs.end(tx, run.id, RunStep.FAIL if outcome is RunOutcome.FAILED else RunStep.STOP)

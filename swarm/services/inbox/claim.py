@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -57,6 +59,21 @@ _NEWS_WHILE: Final = {
 """The task status in which a notice of this kind is still relevant."""
 
 
+class _Waiting:
+    """A waiting poll, for which one transaction may claim work."""
+
+    def __init__(self, call: ClaimCall, woken: asyncio.Future[None]) -> None:
+        self.call = call
+        self.woken = woken
+        self.claimed: list[ClaimContents] = []
+        self.is_over = False
+        self._takers = itertools.count()
+
+    def take(self) -> bool:
+        """Returns True to the first caller only, on any thread."""
+        return next(self._takers) == 0
+
+
 class Polls:
     """The polling service for agents."""
 
@@ -73,7 +90,10 @@ class Polls:
         self._presence = presence
         self._operating_policy = operating_policy
         self._credentials = credentials
-        self._waiting: Counter[str] = Counter()  # the number of polls per agent
+        self._waiting: dict[str, list[_Waiting]] = {}  # by agent, longest waiting first
+        self._empty: dict[tuple[str, str | None], int] = {}  # by agent and token: the generation of an empty claim
+        self._giving_back: set[asyncio.Task[None]] = set()
+        database.hand_over = self._hand_over
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
         """Returns up to ``limit`` triggers under new leases; an empty list if nothing arrived within ``wait_seconds``.
@@ -84,15 +104,56 @@ class Polls:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         await self._presence.note(agent)
+        call, queue = self.call(agent, limit, hold=hold), (agent.id, agent.token_hash)
         while True:
-            seen = self._database.wakeups.generation(agent.id)
-            claiming = self._database.write_together(claim, self.call(agent, limit, hold=hold))
-            claimed = await self.claimed(agent, claiming, lambda whole: whole)
+            seen, claimed = self._database.wakeups.generation(agent.id), []
+            if self._empty.get(queue) != seen or wait_seconds <= 0:
+                claiming = self._database.write_together(claim, call)
+                claimed = await self.claimed(agent, claiming, lambda whole: whole)
+                self._empty[queue] = seen  # a claim that leaves due work advances the generation
             remaining = deadline - loop.time()
+            if not claimed and remaining > 0 and not self._database.wakeups.closed:
+                claimed = await self._wait(agent, call, seen, remaining)
+                remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
                 return await self.describe(agent, claimed)
-            with self._place_to_wait(agent):
-                await self._database.wakeups.wait(agent.id, seen, remaining)
+
+    async def _wait(self, agent: Agent, call: ClaimCall, seen: int, seconds: float) -> list[ClaimContents]:
+        """Waits for new work. Returns the work that another transaction has claimed for this poll in the meantime."""
+        with self._place_to_wait(agent, call) as waiting:
+            try:
+                await self._database.wakeups.wait(agent.id, seen, seconds, waiting.woken)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._give_back_all(waiting.claimed))  # completes even if cancelled again
+                raise
+            return waiting.claimed
+
+    def _hand_over(self, tx: Transaction) -> None:
+        """Claims due work for waiting polls in the transaction that makes the work due, which saves them a transaction.
+
+        Runs on a thread of the database. If this transaction fails, the poll waits on, and is woken by the next one.
+        """
+        polls = (next((poll for poll in self._waiting.get(topic, ()) if poll.take()), None) for topic in tx.topics)
+        waiting = [poll for poll in polls if poll]
+        if not waiting:
+            return
+        for poll in waiting:
+            del tx.topics[poll.call.agent_id]
+        for poll, claimed in zip(waiting, claim(tx, [poll.call for poll in waiting], wait=False), strict=True):
+            if claimed:
+                tx.after_commit(partial(self._give, poll, claimed))
+            else:
+                tx.wake(poll.call.agent_id)
+
+    def _give(self, waiting: _Waiting, claimed: list[ClaimContents]) -> None:
+        if waiting.is_over:  # it ended while the transaction was being committed
+            giving_back = asyncio.ensure_future(self._give_back_all(claimed))
+            self._giving_back.add(giving_back)
+            giving_back.add_done_callback(self._giving_back.discard)
+            return
+        waiting.claimed = claimed
+        if not waiting.woken.done():
+            waiting.woken.set_result(None)
 
     def call(self, agent: Agent, limit: int, *, hold: bool = False, only_notices: bool = False) -> ClaimCall:
         """Returns a claim of an agent for `claim`."""
@@ -106,19 +167,24 @@ class Polls:
         )
 
     @contextlib.contextmanager
-    def _place_to_wait(self, agent: Agent) -> Iterator[None]:
-        if self._waiting[agent.id] >= MOST_WAITING:
+    def _place_to_wait(self, agent: Agent, call: ClaimCall) -> Iterator[_Waiting]:
+        others = self._waiting.get(agent.id, [])
+        if len(others) >= MOST_WAITING:
             raise RateLimited(
                 f"{MOST_WAITING} polls of the agent '{agent.name}' are already waiting.",
                 hint="End unused polls, or poll with wait_seconds=0.",
                 retry_after_seconds=5,
             )
-        self._waiting[agent.id] += 1
+        waiting = _Waiting(call, asyncio.get_running_loop().create_future())
+        self._waiting[agent.id] = [*others, waiting]  # replaced, not changed, because threads of the database read it
         try:
-            yield
+            yield waiting
         finally:
-            self._waiting[agent.id] -= 1
-            if not self._waiting[agent.id]:
+            waiting.is_over = True
+            left = [poll for poll in self._waiting[agent.id] if poll is not waiting]
+            if left:
+                self._waiting[agent.id] = left
+            else:
                 del self._waiting[agent.id]
 
     async def claimed(
@@ -138,11 +204,14 @@ class Polls:
             self._credentials.confirm(agent, mark)
         return result
 
-    async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
+    async def _undo(self, claiming: Awaitable[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
         try:
             await self.give_back(_tokens(found_in(await claiming)))
         except Exception as error:  # noqa: BLE001 - the caller has gone; unreturned leases expire
             _log.warning("A claim was not returned after its caller had gone.", action="give_back", error=str(error))
+
+    async def _give_back_all(self, claimed: Sequence[ClaimContents]) -> None:
+        await self._undo(asyncio.sleep(0, claimed), lambda found: found)
 
     async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
         """Returns the triggers of new claims. On an error or a cancellation, the claims are given back.
@@ -196,20 +265,22 @@ class ClaimCall:
     only_notices: bool = False
 
 
-def claim(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[ClaimContents]]:
+def claim(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True) -> list[list[ClaimContents]]:
     """Leases due triggers in order, each under its own lease, and reads their contents in the same transaction, because
     a second one would cost as much.
 
     Returns nothing for a call with an ended token. Of several calls of one agent, the first gets the first triggers.
+    Without ``wait``, a call also gets nothing while its token is being rotated; a transaction that has locked anything
+    must not wait for this.
     """
-    claimed = lease_due(tx, calls)
+    claimed = lease_due(tx, calls, wait=wait)
     contents = iter(read_whole(tx, [one for of_call in claimed for one in of_call], LONG_THREAD))
     return [[next(contents) for _ in of_call] for of_call in claimed]
 
 
-def lease_due(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Claimed]]:
+def lease_due(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True) -> list[list[Claimed]]:
     """Leases due triggers like `claim`, without reading their contents."""
-    chosen = _choose(tx, calls)
+    chosen = _choose(tx, calls, wait)
     lanes = [what.lane for due in chosen for what in due if isinstance(what, QueueHead)]
     messages, first_tasks = inbox.due_of_lanes(tx, lanes), tasks.first_due(tx, lanes)
     planned: list[list[Claimed]] = []
@@ -232,15 +303,16 @@ def lease_due(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Claimed]
     return claimed
 
 
-def _choose(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Notice | QueueHead]]:
+def _choose(tx: Transaction, calls: Sequence[ClaimCall], wait: bool) -> list[list[Notice | QueueHead]]:
     """Returns the first due notices and queue heads for each call, locked."""
-    valid = agents.valid_tokens(tx, {call.token_hash for call in calls if call.token_hash})
+    valid = agents.valid_tokens(tx, {call.token_hash for call in calls if call.token_hash}, wait=wait)
     rooms = [call.limit if not call.token_hash or (call.token_hash, call.agent_id) in valid else 0 for call in calls]
     room = Counter[str]()
     for call, limit in zip(calls, rooms, strict=True):
         room[call.agent_id] += limit
     due: dict[str, list[tuple[int, Notice | QueueHead]]] = {agent_id: [] for agent_id in room}
-    wanted, most = sorted(agent_id for agent_id, limit in room.items() if limit), max(room.values(), default=0)
+    wanted = sorted(agent_id for agent_id, limit in room.items() if limit)
+    most = max(room.values(), default=0) + 1  # shows whether anything is left
     for notice in notices.unread(tx, wanted, most):
         due[notice.agent_id].append((order_key(notice.created_at), notice))
     working = {call.agent_id for call in calls if not call.only_notices}
@@ -250,7 +322,7 @@ def _choose(tx: Transaction, calls: Sequence[ClaimCall]) -> list[list[Notice | Q
         found.sort(key=itemgetter(0))
     chosen = [_share(due[call.agent_id], call, limit) for call, limit in zip(calls, rooms, strict=True)]
     for agent_id, left in due.items():
-        if left:  # locked until the commit, so that other polls skipped it and should retry
+        if left:  # for the next poll; other processes have skipped it, because it is locked until the commit
             tx.wake(agent_id)
     return chosen
 

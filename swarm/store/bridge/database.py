@@ -17,7 +17,7 @@ from swarm.clock import Clock, SystemClock
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Engine, PostgresUrl, QueryJob, SetFunction, parse_url
+from swarm.store.bridge.engine import Engine, HandOver, PostgresUrl, QueryJob, SetFunction, parse_url
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.bridge.wakeups import Wakeups
 
@@ -50,6 +50,7 @@ class Database:
         self.wakeups = wakeups or Wakeups()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = False
+        self.hand_over: HandOver | None = None  # called at the end of each write that wakes a topic
         self._engine = self._make_engine(url, clock, busy_timeout_seconds, tick_seconds)
 
     @property
@@ -85,9 +86,7 @@ class Database:
         after that, ``fn`` commits or rolls back regardless. Raises `Unavailable` if nothing was changed,
         `OutcomeUnknown` if the connection broke during the commit, and `ConstraintViolated`.
         """
-        job = self._job(lambda tx, _: [fn(tx, *args, **kwargs)])
-        self._engine.write(job)
-        return cast(T, await job.future)
+        return cast(T, await self._through(lambda tx, _: [fn(tx, *args, **kwargs)]))
 
     async def write_together(
         self, fn: Callable[[Transaction, Sequence[Item]], Sequence[T | SwarmError]], item: Item
@@ -98,18 +97,14 @@ class Database:
         Returns the result for ``item``, or raises it if it is a `SwarmError`. An exception in ``fn`` does not concern
         the other callers: ``fn`` then runs again for each item alone.
         """
-        job = self._job(fn, item, is_alone=False)
-        self._engine.write(job)
-        return cast(T, await job.future)
+        return cast(T, await self._through(fn, item, is_alone=False))
 
     async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs ``fn(tx, *args)`` on one consistent snapshot. Returns its result or raises its exception.
 
         A write in ``fn`` fails. Raises `Unavailable` if the database cannot answer.
         """
-        job = self._job(lambda tx, _: [fn(tx, *args, **kwargs)], writes=False)
-        self._engine.read(job)
-        return cast(T, await job.future)
+        return cast(T, await self._through(lambda tx, _: [fn(tx, *args, **kwargs)], writes=False))
 
     async def scrub(self, *, rewrite: bool) -> bool:
         """Removes deleted data from the database files. Returns whether it succeeded; if not, the caller tries again.
@@ -128,10 +123,18 @@ class Database:
         """
         self._watch.listens(asleep_seconds)
 
-    def _job(self, fn: SetFunction, item: object = None, *, writes: bool = True, is_alone: bool = True) -> QueryJob:
+    async def _through(
+        self, fn: SetFunction, item: object = None, *, writes: bool = True, is_alone: bool = True
+    ) -> object:
         if not self._is_open or self._loop is None:
             raise Unavailable("The database is closed.")
-        return QueryJob(fn, item, self._loop.create_future(), writes=writes, is_alone=is_alone)
+        job = QueryJob(fn, item, self._loop.create_future(), writes=writes, is_alone=is_alone)
+        (self._engine.write if writes else self._engine.read)(job)
+        return await job.future
+
+    def _hand_work_over(self, tx: Transaction) -> None:
+        if self.hand_over:
+            self.hand_over(tx)
 
     def _deliver(self, calls: Sequence[QueryJob]) -> None:
         self._on_loop(self._settle, calls)
@@ -174,7 +177,7 @@ class Database:
             from swarm.store.bridge.postgres import PostgresEngine
 
             self._watch = ClockWatch(clock, self._stepped)
-            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, self._watch)
+            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, self._hand_work_over, self._watch)
         from swarm.store.bridge.sqlite import SqliteEngine
 
         self._watch = ClockWatch(clock or SystemClock(), self._stepped)  # SQLite has no server clock
@@ -182,6 +185,7 @@ class Database:
             where.path,
             self._deliver,
             self._bump_all,
+            self._hand_work_over,
             watch=self._watch,
             busy_timeout_seconds=busy_timeout_seconds,
             tick_seconds=tick_seconds,

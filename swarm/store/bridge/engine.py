@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.watchers import DatabaseCall, MetricEvent
 from swarm.store.bridge.transaction import Dialect, Transaction
+
+_log = structlog.get_logger(__name__)
 
 _KEY = "database.url (SWARM_DATABASE_URL)"
 _EXPECTED = "sqlite:///relative/path, sqlite:////absolute/path, or postgresql://user:password@host/name"
@@ -79,7 +82,20 @@ class QueryJob:
     caller may be cancelled at any time; then nothing receives the result, but the call may still be committed.
     """
 
-    __slots__ = ("_begun", "_error", "_facts", "_topics", "_value", "fn", "future", "is_alone", "item", "writes")
+    __slots__ = (
+        "_begun",
+        "_committed",
+        "_error",
+        "_facts",
+        "_topics",
+        "_value",
+        "fn",
+        "future",
+        "hands_over",
+        "is_alone",
+        "item",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -97,9 +113,11 @@ class QueryJob:
         self._error: BaseException | None = None
         self._topics: Iterable[str] = ()
         self._facts: Sequence[MetricEvent] = ()
+        self._committed: Sequence[Callable[[], None]] = ()
         self._begun = time.perf_counter()
         self.writes = writes
         self.is_alone = is_alone  # no other job has this function
+        self.hands_over = writes
 
     @property
     def abandoned(self) -> bool:
@@ -115,15 +133,15 @@ class QueryJob:
         """Keeps the result of the function, or its refusal."""
         self._value, self._error = (None, result) if isinstance(result, SwarmError) else (result, None)
 
-    def keep_effects(self, topics: Iterable[str], facts: Sequence[MetricEvent]) -> None:
-        """Keeps the wakeups and metric events of the transaction until the commit."""
-        self._topics, self._facts = topics, facts
+    def keep_effects(self, tx: Transaction) -> None:
+        """Keeps the effects of the transaction outside the database until the commit."""
+        self._topics, self._facts, self._committed = tx.topics, tx.facts, tx.committed
 
     def fail(self, error: BaseException, *, maybe_done: bool = False) -> None:
         """Replaces the result with ``error``; an earlier error stays. Wakes no waiters unless the change may have been
         committed (``maybe_done``).
         """
-        self._error, self._facts = self._error or error, ()
+        self._error, self._facts, self._committed = self._error or error, (), ()
         if not maybe_done:
             self._topics = ()
 
@@ -134,6 +152,8 @@ class QueryJob:
 
     def settle(self) -> None:
         """Passes the result or error to the caller. Runs on the event loop."""
+        for act in self._committed:
+            act()
         if self.future.done():
             return
         if self._error is None:
@@ -144,18 +164,35 @@ class QueryJob:
             self.future.set_exception(self._error)
 
 
-def run_together(jobs: Sequence[QueryJob], tx: Transaction) -> None:
+HandOver = Callable[[Transaction], None]
+"""Gives work that a write has made due to callers that wait for it, in the same transaction."""
+
+
+class HandOverFailed(Exception):
+    """The work must be written again, without handing it over."""
+
+
+def run_together(jobs: Sequence[QueryJob], tx: Transaction, hand_over: HandOver | None = None) -> None:
     """Runs the function of ``jobs`` once for all their items, and keeps the results.
 
-    Raises the function's exception, or a database error that the function swallowed; then no job has a result.
+    Raises the function's exception, or a database error that the function swallowed; then no job has a result. Raises
+    HandOverFailed if ``hand_over`` failed; the next run of these jobs does not hand over.
     """
     try:
         results = jobs[0].fn(tx, [job.item for job in jobs])
         if tx.failure is not None:
             raise tx.failure
+        if hand_over and tx.topics and jobs[0].hands_over:
+            try:
+                hand_over(tx)
+            except Exception as error:
+                _log.warning("Work was not handed over.", action="hand_over", exc_info=error)
+                for job in jobs:
+                    job.hands_over = False
+                raise HandOverFailed from error
         for job, result in zip(jobs, results, strict=True):
             job.keep(result)
-        jobs[0].keep_effects(tx.topics, tx.facts)
+        jobs[0].keep_effects(tx)
     finally:
         tx.end()
 

@@ -31,7 +31,15 @@ from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, PostgresUrl, QueryJob, SetFunction, run_together
+from swarm.store.bridge.engine import (
+    Deliver,
+    HandOver,
+    HandOverFailed,
+    PostgresUrl,
+    QueryJob,
+    SetFunction,
+    run_together,
+)
 from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
 
@@ -124,6 +132,7 @@ class PostgresEngine:
         deliver: Deliver,
         bump: Callable[[str], None],
         bump_all: Callable[[], None],
+        hand_over: HandOver,
         watch: ClockWatch,
         *,
         lock_timeout_seconds: float = 5.0,
@@ -132,6 +141,7 @@ class PostgresEngine:
         self._deliver = deliver
         self._bump = bump
         self._bump_all = bump_all
+        self._hand_over = hand_over
         self._watch = watch
         self._lock_timeout_seconds = lock_timeout_seconds
         self._origin = new_id()  # marks notifications from this process, which its listener skips
@@ -143,7 +153,7 @@ class PostgresEngine:
         self._listener = Listener(self._connect, self._origin, self._bump, self._bump_all)
         self._listener.start()
         for number in range(MAX_CONNECTIONS):
-            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._watch)
+            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._watch, self._hand_over)
             thread = threading.Thread(target=worker.serve, name=f"swarm-postgres-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -199,7 +209,9 @@ class Worker:
         deliver: Deliver,
         origin: str,
         watch: ClockWatch,
+        hand_over: HandOver,
     ) -> None:
+        self._hand_over = hand_over
         self._connect = connect
         self._queue = queue
         self._deliver = deliver
@@ -252,14 +264,14 @@ class Worker:
             tx: _PostgresTransaction | None = None
             try:
                 tx = _PostgresTransaction(session, self._begin(session, writes, lock_seconds), read_only=not writes)
-                run_together(calls, tx)
+                run_together(calls, tx, self._hand_over)
             except BaseException as error:
                 cause = (tx.failure if tx else None) or error
                 if _is_broken(session, cause):
                     broken_connections += 1
                     again = broken_connections == 1
                 else:
-                    again = runs < MAX_RUNS and _is_conflict(cause)
+                    again = runs < MAX_RUNS and (isinstance(error, HandOverFailed) or _is_conflict(cause))
                 self._roll_back(session)
                 if not again:
                     raise

@@ -31,7 +31,7 @@ import structlog
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, QueryJob, run_together, sets_of
+from swarm.store.bridge.engine import Deliver, HandOver, HandOverFailed, QueryJob, run_together, sets_of
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, unavailable, warn_if_old
 from swarm.store.bridge.transaction import Dialect, Moment
 
@@ -56,6 +56,7 @@ class SqliteEngine:
         path: Path,
         deliver: Deliver,
         on_foreign_change: Callable[[], None],
+        hand_over: HandOver,
         *,
         watch: ClockWatch,
         busy_timeout_seconds: float = 5.0,
@@ -64,6 +65,7 @@ class SqliteEngine:
         self._path = path
         self._deliver = deliver
         self._on_foreign_change = on_foreign_change
+        self._hand_over = hand_over
         self._watch = watch
         self._busy_timeout_seconds = busy_timeout_seconds
         self._tick_seconds = tick_seconds
@@ -80,7 +82,13 @@ class SqliteEngine:
                     opened.enter_context(contextlib.closing(self._connect(read_only=True))) for _ in range(READERS)
                 ]
                 writer = SqliteWriter(
-                    writing, self._writes, self._deliver, self._on_foreign_change, self._watch, self._tick_seconds
+                    writing,
+                    self._writes,
+                    self._deliver,
+                    self._on_foreign_change,
+                    self._watch,
+                    self._tick_seconds,
+                    self._hand_over,
                 )
             except sqlite3.Error as error:
                 raise Unavailable(f"The database file {self._path} cannot be opened: {error}.") from error
@@ -189,7 +197,9 @@ class SqliteWriter:
         on_foreign_change: Callable[[], None],
         watch: ClockWatch,
         tick_seconds: float,
+        hand_over: HandOver,
     ) -> None:
+        self._hand_over = hand_over
         self._connection = connection
         self._queue = queue
         self._deliver = deliver
@@ -290,8 +300,11 @@ class SqliteWriter:
         """Runs a set under its savepoint, and after an error each of its calls alone. Returns the last error."""
         try:
             self._connection.execute("SAVEPOINT calls")
-            run_together(calls, SqliteTransaction(self._connection, moment))
+            run_together(calls, SqliteTransaction(self._connection, moment), self._hand_over)
             self._connection.execute("RELEASE calls")
+        except HandOverFailed:
+            self._undo_calls()
+            return self._run(calls, moment)
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             self._undo_calls()
             if len(calls) > 1 and self._connection.in_transaction:

@@ -232,7 +232,7 @@ def first_of_each(
     lateral = locked.correlate(rows).lateral("found")
     # SQLite has no LATERAL. The row ids of a correlated subquery are looked up for each given row just the same.
     found = table.alias("found")
-    ids = wanted.with_only_columns(literal_column(f"{table.name}.rowid")).correlate(rows)
+    ids: Select[Any] = wanted.with_only_columns(literal_column(f"{table.name}.rowid")).correlate(rows)
     return {
         "postgresql": select(*lateral.c).select_from(rows.join(lateral, true())),
         "sqlite": select(*found.c)

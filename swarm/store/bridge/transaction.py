@@ -7,7 +7,7 @@ the transaction refuses every further statement, as PostgreSQL does, and the com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -64,6 +64,7 @@ class Transaction:
         self.failure: Exception | None = None  # the first database error, even if the function swallowed it
         self.topics: dict[str, None] = {}  # an ordered set
         self.facts: list[MetricEvent] = []
+        self.committed: list[Callable[[], None]] = []
 
     @property
     def now(self) -> int:
@@ -84,6 +85,10 @@ class Transaction:
     def note(self, fact: MetricEvent) -> None:
         """Reports a metric event to the watchers after the commit; does nothing on a rollback."""
         self.facts.append(fact)
+
+    def after_commit(self, act: Callable[[], None]) -> None:
+        """Calls ``act`` on the event loop after the commit; does nothing on a rollback."""
+        self.committed.append(act)
 
     def fetch(self, sql: str, params: Mapping[str, object]) -> tuple[Cursor, list[Any]]:
         """Runs one statement in the driver's own SQL. Returns its cursor and all rows as tuples."""

@@ -38,11 +38,16 @@ class Wakeups:
         """Returns how often this topic was bumped. Callers read it before querying the database."""
         return self._for_all + self._generations.get(topic, 0)
 
-    async def wait(self, topic: str, seen: int, timeout_seconds: float) -> bool:
-        """Waits until the generation differs from ``seen``. Returns False after ``timeout_seconds`` or at shutdown."""
+    async def wait(
+        self, topic: str, seen: int, timeout_seconds: float, waiter: asyncio.Future[None] | None = None
+    ) -> bool:
+        """Waits until the generation differs from ``seen``, or until somebody else resolves the ``waiter``.
+
+        Returns False after ``timeout_seconds`` or at shutdown.
+        """
         if self._closed or self.generation(topic) != seen:
             return self.generation(topic) != seen
-        waiter = asyncio.get_running_loop().create_future()
+        waiter = waiter or asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(topic, set())
         waiters.add(waiter)
         timer = waiter.get_loop().call_later(timeout_seconds, _resolve, waiter)
