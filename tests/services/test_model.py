@@ -10,9 +10,10 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,6 +27,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, MAX_MESSAGE_ATTEMPTS, Finis
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.services.inbox.claim import ClaimCall, claim
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
@@ -39,6 +41,8 @@ T = TypeVar("T")
 EXAMPLES, STEPS = 12, 50
 ROUNDS_TO_THE_END = 40
 MOST_THREADS = 3
+MOST_AT_ONCE = 64
+AT_ONCE = ["message", "poll", "poll", "waiting poll", "failing claim", "renew", "not mine", *FinishOutcome]
 
 which = st.integers(0, 1_000)  # one of however many there are
 yes = st.booleans()
@@ -253,6 +257,66 @@ class Swarm(RuleBasedStateMachine):
         before = self.tables()
         self.wait(self.last_call())
         assert before.rows == self.tables().rows
+
+    # Many at once
+
+    @precondition(lambda self: self.heard)
+    @rule(
+        calls=st.lists(st.tuples(st.sampled_from(AT_ONCE), which), min_size=1, max_size=MOST_AT_ONCE),
+        cancelled=st.dictionaries(st.integers(0, MOST_AT_ONCE - 1), st.integers(0, 3), max_size=8),
+    )
+    def many_call_at_once(self, calls: list[tuple[str, int]], cancelled: dict[int, int]) -> None:
+        """What many want at once runs as sets. Nobody is harmed by a neighbour that fails or goes away."""
+        for agent in self.agents:
+            self.wait(self.world.is_here(agent))
+        known = len(self.runs)
+        finished = self.wait(self.at_once([self.one_call(kind, number) for kind, number in calls], cancelled))
+        assert max(Counter(finished).values(), default=1) == 1, "a lease has ended twice"
+        held = {run.trigger.lease_token for run in self.runs}
+        active = {row["token"] for row in self.tables()["leases"] if row["ended_at"] is None}
+        assert active <= held, f"leased for nobody: {active - held}, beside {len(self.runs) - known} new runs"
+
+    async def at_once(self, calls: list[Coroutine[Any, Any, list[str]]], cancelled: dict[int, int]) -> list[str]:
+        """Run all calls, some of which are cancelled a few steps later. The tokens of the leases that they finished."""
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        for step in range(4):
+            await asyncio.sleep(0)
+            for number, when in cancelled.items():
+                if when == step and number < len(tasks):
+                    tasks[number].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # they give back what nobody received
+            await asyncio.gather(*others, return_exceptions=True)
+        for number, result in enumerate(results):
+            if isinstance(result, asyncio.CancelledError):
+                assert number in cancelled
+            elif isinstance(result, BaseException):
+                assert isinstance(result, SwarmError), result
+                assert result.status < HTTPStatus.INTERNAL_SERVER_ERROR, result
+        return [token for result in results if not isinstance(result, BaseException) for token in result]
+
+    async def one_call(self, kind: str, number: int) -> list[str]:
+        agent, work = self.agents[number % len(self.agents)], self.world.services.work
+        run = self.runs[number % len(self.runs)] if self.runs else None
+        if kind == "message":
+            root = self.roots[number % len(self.roots)]
+            self.heard.append(await self.world.says(f"{BOT} {next(self.said)}", thread=root))
+        elif kind in ("poll", "waiting poll"):
+            seconds = 0.02 if kind == "waiting poll" else 0
+            taken = await self.world.services.polls.poll(agent, wait_seconds=seconds, limit=1 + number % 4)
+            self.runs += [Run(agent=agent, trigger=trigger) for trigger in taken]
+        elif kind == "failing claim":
+            with pytest.raises(TypeError):
+                await self.database.write_together(claim, ClaimCall(agent_id=agent.id, limit=cast(int, None)))
+        elif kind == "renew" and run:
+            beat = await work.renew(run.agent, [run.trigger.lease_token, "unknown"])
+            self.runs += [Run(agent=run.agent, trigger=notice) for notice in beat.notices]
+        elif kind in (*FinishOutcome, "not mine") and run:
+            of, outcome = (agent, FinishOutcome.FAILED) if kind == "not mine" else (run.agent, FinishOutcome(kind))
+            done = await work.finish(of, [run.trigger.lease_token], outcome, "it says so", next_limit=number % 3)
+            self.runs += [Run(agent=of, trigger=trigger) for trigger in done.triggers]
+            return list(done.ended)
+        return []
 
     # Operators and leads
 
