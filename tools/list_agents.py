@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.shapes import MemberShape, shape
+from swarm.domain.json_shapes import MemberShape, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 

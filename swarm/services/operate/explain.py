@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import Invalid, NotFound
-from swarm.domain.shapes import shape
+from swarm.domain.json_shapes import shape
 from swarm.store import agents, deliveries, history, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
