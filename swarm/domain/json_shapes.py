@@ -18,7 +18,7 @@ from typing_extensions import TypedDict, is_typeddict
 from swarm.clock import to_iso
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.triggers import Tray
-from swarm.domain.text.mrkdwn import preview
+from swarm.domain.text.slack_text import preview
 
 _Shape = TypeVar("_Shape")
 _Convert = Callable[[Any], Any]

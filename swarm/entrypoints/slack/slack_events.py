@@ -40,7 +40,7 @@ from starlette.routing import Route
 from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.domain.text.mrkdwn import safe
+from swarm.domain.text.slack_text import safe
 from swarm.entrypoints.web.errors import describe
 from swarm.slack.incoming.fields import JsonObject, text_at
 from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event

@@ -26,8 +26,8 @@ from swarm.domain.operating_policy import Reactions
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.cutting import split
-from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import REMOVED
+from swarm.domain.text.slack_text import safe
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of

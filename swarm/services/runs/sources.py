@@ -26,7 +26,7 @@ from swarm.domain.model.runs import PagePhase, RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
-from swarm.domain.text.mrkdwn import mentioned_ids
+from swarm.domain.text.slack_text import mentioned_ids
 from swarm.services.outbox.elections import boottime
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
 from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
