@@ -86,10 +86,10 @@ async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judge
     from swarm.agents.models.building import build
     from swarm.agents.models.check import check
     from swarm.agents.models.usage import usage_of
-    from swarm.agents.prompts.files import PromptFiles
-    from swarm.agents.prompts.renderer import Renderer
     from swarm.agents.router.evaluation import Forgets, evaluate
     from swarm.agents.router.router import Router
+    from swarm.agents.system_prompts.files import PromptFiles
+    from swarm.agents.system_prompts.renderer import Renderer
     from swarm.app import built_in, settings_mapping
 
     prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()

@@ -16,9 +16,9 @@ from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.usage import limits_of, usage_of
-from swarm.agents.prompts.files import PromptFiles
-from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.router.router import Router, Wordings
+from swarm.agents.system_prompts.files import PromptFiles
+from swarm.agents.system_prompts.renderer import Renderer
 from swarm.agents.toolbox.tool import Tool
 from swarm.app.built_in import wordings
 from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from swarm.agents.prompts.files import PromptError, Template
-from swarm.agents.prompts.renderer import AT_ONCE, OF_ONE_TEMPLATE, Renderer
-from swarm.agents.prompts.rendering import LIMITS, RenderLimits
-from tests.agents.prompts.conftest import IMPATIENT
-from tests.agents.prompts.processes import children_of, environment_of, is_running, renderers_of_this_process
+from swarm.agents.system_prompts.files import PromptError, Template
+from swarm.agents.system_prompts.renderer import AT_ONCE, OF_ONE_TEMPLATE, Renderer
+from swarm.agents.system_prompts.rendering import LIMITS, RenderLimits
+from tests.agents.system_prompts.conftest import IMPATIENT
+from tests.agents.system_prompts.processes import children_of, environment_of, is_running, renderers_of_this_process
 from tests.support.quick import quick
 from tests.support.waiting import wait_until
 
@@ -189,14 +189,14 @@ async def test_it_knows_none_of_our_variables(monkeypatch: pytest.MonkeyPatch, p
 def test_it_imports_nothing_of_the_coordinator() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = set(sys.modules)\n"
-        "import swarm.agents.prompts.worker\n"
+        "import swarm.agents.system_prompts.render_process\n"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
     names = set(done.stdout.split())
-    own = {"child", "limits", "rendering", "worker"}
+    own = {"rendering", "render_process"}
     assert {name for name in names if name.startswith("swarm")} == {
-        "swarm", "swarm.agents", "swarm.agents.prompts", *(f"swarm.agents.prompts.{name}" for name in own)
+        "swarm", "swarm.agents", "swarm.agents.system_prompts", *(f"swarm.agents.system_prompts.{name}" for name in own)
     }  # fmt: skip
     others = {name.partition(".")[0] for name in names if not name.startswith("swarm")}
     assert others - sys.stdlib_module_names <= {"jinja2", "markupsafe"}
@@ -206,7 +206,7 @@ def test_it_imports_nothing_of_the_coordinator() -> None:
 def test_the_coordinators_side_does_not_import_jinja2() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "import swarm.agents.prompts.renderer, swarm.agents.prompts.files\n"
+        "import swarm.agents.system_prompts.renderer, swarm.agents.system_prompts.files\n"
         "print('jinja2' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
@@ -215,10 +215,10 @@ def test_the_coordinators_side_does_not_import_jinja2() -> None:
 
 COORDINATOR = """
 import asyncio, sys
-from swarm.agents.prompts.rendering import RenderLimits
-from swarm.agents.prompts.renderer import Renderer
-from swarm.agents.prompts.files import Template
-from tests.agents.prompts.test_worker import LONG, a_child, at_rest, endless
+from swarm.agents.system_prompts.rendering import RenderLimits
+from swarm.agents.system_prompts.renderer import Renderer
+from swarm.agents.system_prompts.files import Template
+from tests.agents.system_prompts.test_render_process import LONG, a_child, at_rest, endless
 
 async def main():
     renderer = Renderer(RenderLimits(seconds=LONG))

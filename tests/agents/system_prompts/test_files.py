@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.agents.prompts.files import BUILT_IN, PromptFiles, Prompts, load
+from swarm.agents.system_prompts.files import BUILT_IN, PromptFiles, Prompts, load
 from swarm.domain.errors import ConfigurationError
 
 pytestmark = pytest.mark.req("AGENT-03")

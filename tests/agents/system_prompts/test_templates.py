@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.agents.prompts.files import PromptError, Template
-from swarm.agents.prompts.renderer import Renderer
-from swarm.agents.prompts.rendering import (
+from swarm.agents.system_prompts.files import PromptError, Template
+from swarm.agents.system_prompts.renderer import Renderer
+from swarm.agents.system_prompts.rendering import (
     MOST_TEMPLATE_BYTES,
     MOST_VARIABLE_BYTES,
     PromptEnvironment,

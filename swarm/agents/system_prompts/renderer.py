@@ -4,8 +4,8 @@ Who may act: any caller, at any time; a few renderings run concurrently, and the
 starts with the rendering itself. For each template only half as many may run concurrently, so that a slow template
 cannot occupy every slot.
 
-Guarantee: the text or a PromptError, within two seconds after the rendering starts (`limits`). On failure: a lost
-process is replaced, and its renderings are repeated once; they have no side effects.
+Guarantee: the text or a PromptError, within two seconds after the rendering starts (`rendering.RenderLimits`). On
+failure: a lost process is replaced, and its renderings are repeated once; they have no side effects.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from swarm.agents.prompts.files import PromptError, Template
-from swarm.agents.prompts.rendering import (
+from swarm.agents.system_prompts.files import PromptError, Template
+from swarm.agents.system_prompts.rendering import (
     LIMITS,
     MOST_ANSWER_BYTES,
     MOST_TEMPLATE_BYTES,
@@ -42,7 +42,7 @@ _ROOT: Final = str(Path(__file__).resolve().parents[3])
 _PROGRAM: Final = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from swarm.agents.prompts.worker import main
+from swarm.agents.system_prompts.render_process import main
 main()
 """
 

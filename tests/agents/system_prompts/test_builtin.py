@@ -7,8 +7,8 @@ from itertools import chain, combinations
 
 import pytest
 
-from swarm.agents.prompts.files import load
-from swarm.agents.prompts.renderer import Renderer
+from swarm.agents.system_prompts.files import load
+from swarm.agents.system_prompts.renderer import Renderer
 from swarm.domain.prompts.input import OWN_KEYS
 
 pytestmark = [pytest.mark.req("AGENT-03"), pytest.mark.asyncio(loop_scope="module")]

@@ -23,7 +23,7 @@ def is_running(process: int) -> bool:
 def renderers_of_this_process() -> list[int]:
     """The processes that render for us, below their supervisors: told by the module that they run."""
     below = [child for supervisor in children_of(os.getpid()) for child in children_of(supervisor)]
-    return [child for child in below if b"prompts.worker" in _file(child, "cmdline")]
+    return [child for child in below if b"system_prompts.render_process" in _file(child, "cmdline")]
 
 
 def environment_of(process: int) -> bytes:
