@@ -10,7 +10,7 @@ import pytest
 
 from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
-from swarm.cli.client import CoordinatorClient
+from swarm.cli.operator_commands import CoordinatorClient
 from swarm.clock import ManualClock
 from swarm.config import Settings, load
 from swarm.services.rules.participants import Rosters
