@@ -36,7 +36,7 @@ from swarm.entrypoints.http.agents_api import Warnings, no_warnings
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsDoor
 from swarm.entrypoints.http.operator_api import Reload
-from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.mcp.mcp_endpoint import McpDoor
 from swarm.entrypoints.slack.slack_events import Handle, Press, SlackDoor, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities

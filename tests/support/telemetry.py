@@ -13,7 +13,7 @@ from swarm.clock import ManualClock
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsDoor
-from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.mcp.mcp_endpoint import McpDoor
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.operate.overview import FigureReader
 from swarm.services.outbox.deliver import OutboxSender

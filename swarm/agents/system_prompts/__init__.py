@@ -8,6 +8,6 @@ limits and the sandbox.
 Only an agent's own system prompt is rendered. Prompts for sub-agents, results of tools, documents and user messages are
 never rendered: at most, they are values of variables, and markup in values has no effect.
 
-The separate process imports no coordinator code: `render_process` and `rendering` import only each other, Jinja2 and the
-standard library.
+The separate process imports no coordinator code: `render_process` and `rendering` import only each other, Jinja2 and
+the standard library.
 """
