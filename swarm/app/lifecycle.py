@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from swarm.app import process
 from swarm.app.process import Close, StopDeadline, close_all
 from swarm.app.reload import Reloader
-from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.entrypoints.web.server import Config, ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.intake.backfill import Backfill
@@ -51,7 +51,7 @@ class Coordinator:
 
     app: ASGIApp
     limits: ConnectionLimits
-    slack_door: SlackDoor
+    slack_entry_point: SlackEntryPoint
     election: Election
     terms: dict[str, OfficeTerm]  # the latest term of each office held by this process
     pacing: Pacing
@@ -86,12 +86,12 @@ async def live(
     config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
     server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
+    slack = asyncio.create_task(coordinator.slack_entry_point.start(), name="slack")
     lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
     works = {
         UPKEEP: coordinator.election.run(partial(_upkeep, coordinator)),
         "reload": coordinator.reloader.obey(hangup),
-        "hearing": coordinator.hearing.run(coordinator.slack_door),
+        "hearing": coordinator.hearing.run(coordinator.slack_entry_point),
         "listen": listen(database, coordinator.lease_seconds),
         "loop lag": watch_loop(lag.observe),
     }
@@ -129,7 +129,7 @@ async def _close_entry_points(
     coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
 ) -> None:
     try:
-        await coordinator.slack_door.close()  # accepts no new events and stores the accepted ones
+        await coordinator.slack_entry_point.close()  # accepts no new events and stores the accepted ones
     finally:
         database.wakeups.close()  # waiting polls answer with an empty list
         server.should_exit = True  # runs that answer now are still served

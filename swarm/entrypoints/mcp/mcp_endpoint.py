@@ -44,7 +44,7 @@ _LOAD_AFTER_SECONDS: Final = 5.0
 """MCP is loaded this long after the start if no call comes earlier, so that the first agent does not have to wait."""
 
 
-class McpDoor:
+class McpEntryPoint:
     """The MCP endpoint. :meth:`routes` is for the application; :meth:`running` is entered once, while the application
     runs."""
 

@@ -90,7 +90,7 @@ async def ignore_press(press: ButtonPressed) -> str | None:
     return None
 
 
-class SlackDoor:
+class SlackEntryPoint:
     """The entry point that passes each of Slack's events to ``handle`` and acknowledges the event afterwards.
 
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:

@@ -30,8 +30,7 @@ from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks
-from swarm.store import agent_messages, erasure, history, idempotency_keys
-from swarm.store import idle_threads
+from swarm.store import agent_messages, erasure, history, idempotency_keys, idle_threads
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import conversation_locks, model_usage, sessions

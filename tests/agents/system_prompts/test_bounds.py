@@ -60,9 +60,7 @@ async def test_it_takes_less_than_two_seconds_with_the_limits_of_a_coordinator(u
     texts = (corpus.ENDLESS["nested loops"], corpus.ENDLESS["an addition of many lists, in one call"])
     for error in await asyncio.gather(*(refused(usual, text) for text in texts)):
         assert (error.line, error.problem) == (2, "it takes longer than 1.4 s")
-    assert (
-        time.monotonic() - started < 15
-    )  # without limits minutes; test_render_process.py adds the stages
+    assert time.monotonic() - started < 15  # without limits minutes; test_render_process.py adds the stages
 
 
 async def test_a_template_that_takes_too_long_to_read_is_stopped_too(impatient: Renderer) -> None:
