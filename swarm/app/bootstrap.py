@@ -137,10 +137,10 @@ def build(
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, operating_policy, standings)
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
-    converse = managed_agents.converse(
+    streaming_agents = managed_agents.streaming_agents(
         settings, database, services, slack.names, stage, me, operating_policy, agents.hired
     )
-    reloader = Reloader(settings, operating_policy.book, rosters, introduce=converse.introduce)
+    reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
     hearing = EventWatchdog(
         database,
         slack.gateway,
@@ -192,7 +192,7 @@ def build(
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
         hearing=hearing,
-        converse=converse,
+        streaming_agents=streaming_agents,
         reloader=reloader,
         telemetry=telemetry,
         lease_seconds=operating_policy.lease_seconds,
@@ -213,12 +213,12 @@ def _application(
 ) -> Measured:
     """Returns the HTTP application: API, MCP, Slack events, AG-UI, metrics."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
-    mcp_entry_point = McpEntryPoint(services, identities, watcher=telemetry.watcher)
+    mcp = McpEntryPoint(services, identities, watcher=telemetry.watcher)
 
     def readiness() -> dict[str, bool]:
         return {"slack": _slack_is_connected(settings, slack_entry_point) and not hearing.is_deaf}
 
-    metrics_entry_point = MetricsEntryPoint(
+    metrics = MetricsEntryPoint(
         telemetry.metrics,
         figures,
         identities,
@@ -232,13 +232,8 @@ def _application(
         services,
         identities,
         readiness,
-        routes=[
-            *mcp_entry_point.routes(),
-            *slack_entry_point.routes(),
-            *metrics_entry_point.routes(),
-            *_agui_routes(runs, identities),
-        ],
-        running=[mcp_entry_point.running],
+        routes=[*mcp.routes(), *slack_entry_point.routes(), *metrics.routes(), *_agui_routes(runs, identities)],
+        running=[mcp.running],
         reload=reload,
         warnings=warnings,
         access=Access(

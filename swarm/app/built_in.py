@@ -26,7 +26,7 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import ModelSpec, UsageRecorder
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
-from swarm.services.runs.sources import ManagedAgent
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.store.bridge.database import Database
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def _open(settings: Settings, database: Database, closings: ShutdownStack)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
-    """Returns the id of a thread's conversation; see `swarm.services.runs.sources.NameConversation`."""
+    """Returns the id of a thread's conversation; see `swarm.services.runs.event_sources.NameConversation`."""
     return f"{channel}:{thread_ts}"
 
 

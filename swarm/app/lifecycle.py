@@ -28,7 +28,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.elections import Election, OfficeTerm
-from swarm.services.runs.converse import Converse
+from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
 from swarm.telemetry.setup import Telemetry, watch_loop
@@ -61,7 +61,7 @@ class Coordinator:
     verifier: Verifier
     catch_up: CatchUp
     hearing: EventWatchdog
-    converse: Converse
+    streaming_agents: StreamingAgentRuns
     agent_runs: AgentRuns
     reloader: Reloader
     telemetry: Telemetry
@@ -70,7 +70,7 @@ class Coordinator:
 
 async def introduce(coordinator: Coordinator) -> None:
     """Registers the managed agents and logs doubtful settings before the entry points open."""
-    await coordinator.converse.introduce()
+    await coordinator.streaming_agents.introduce()
     await coordinator.reloader.doubts()
 
 
@@ -121,7 +121,7 @@ async def _shut_down(
         **{task.get_name(): partial(asyncio.wait, {task}) for task in tasks},
     }
     await close_all(closings, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
-    agents = {"agents": coordinator.converse.close}
+    agents = {"agents": coordinator.streaming_agents.close}
     await close_all(agents, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
 
 
@@ -146,7 +146,7 @@ async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
         works.create_task(coordinator.backfill.run(), name="backfill")
         works.create_task(coordinator.verifier.run(), name="verifier")
         works.create_task(coordinator.catch_up.run(), name="catch up")
-        works.create_task(coordinator.converse.run(term), name="converse")
+        works.create_task(coordinator.streaming_agents.run(term), name="streaming_agents")
 
 
 class _Server(uvicorn.Server):

@@ -24,8 +24,8 @@ from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import AGENTS
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_recovery import Recovery
-from swarm.services.runs.sources import ManagedAgent
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -55,7 +55,7 @@ class Removed(Exception):
     """Raised when an operator has removed an agent, which then gets no more work."""
 
 
-class Converse:
+class StreamingAgentRuns:
     """The service that runs the streaming agents."""
 
     def __init__(
