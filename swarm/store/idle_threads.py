@@ -90,8 +90,8 @@ _FORGET_ANSWERS = [
 
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
-    """Returns the threads that follow ``after`` by id, each with whether it is idle since ``before`` and has data to
-    delete.
+    """Returns the threads whose ids follow ``after``; for each, whether it has been idle since ``before`` and has data
+    to delete.
 
     The walk follows the primary key, so each step costs the same for any number of threads and needs no other index.
     """

@@ -166,5 +166,5 @@ def _delivery(row: Row) -> str:
 
 
 def steps(rows: list[Row], names: dict[str, str]) -> list[StepShape]:
-    """Returns timeline rows as lines of a timeline."""
+    """Converts history rows to lines of a timeline."""
     return [shape(StepShape, row, agent=names.get(row["agent_id"])) for row in rows]

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """The figures read at one time. All processes on one database read the same figures."""
+    """The figures, all read at the same time. All processes on one database read the same figures."""
 
     inbox_unread: int
     oldest_unread_seconds: float  # 0 without unread messages

@@ -7,8 +7,8 @@ sweeps are harmless.
 The ticker is the fallback for notifications between processes, with one query a second for all polls that wait in this
 process. A notification can be lost with its connection. The database still contains the due work, so the ticker queries
 the agents with due work that is not leased, and wakes those that wait in this process. If every notification arrived,
-no waiting agent has due work, and no agent is woken. Writers need no extra writes for this. The sender, the backfill
-and the roster have their own queries every few seconds. On SQLite the engine notices other processes' commits.
+no waiting agent has due work, and no agent is woken. This requires no extra writes. The sender, the backfill and the
+roster have their own queries every few seconds. On SQLite the engine notices other processes' commits.
 
 The retention job deletes data past its retention in small portions, so that the database does not grow without limit.
 """

@@ -11,7 +11,7 @@ process slept or the database was unavailable, it queries the database before ea
 starts no call after the next election.
 
 What is harmless: work that outlives its term because the process was suspended. Each step of a delivery is guarded by
-its status; a sweep or the reading of a thread may be repeated. Only the rate limiting suffers.
+its status; a sweep or the reading of a thread may be repeated. Only the rate limits are then not kept exactly.
 
 What happens on failure: an elected process that crashes or loses its connection to the database is replaced at the end
 of its lease; a process that shuts down is replaced immediately. Without the database no process is elected, and no work
@@ -202,7 +202,7 @@ class Election:
         await attempt(self._database.write(elections.resign, self._role, self._holder), "resign", role=self._role)
 
     async def _renew(self, term: OfficeTerm) -> None:
-        """Extends the term, or ends it if the database says so. Without a reply the term expires."""
+        """Extends the term, or ends it if the database says so. If the database does not reply, the term expires."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(term.seconds_left):
