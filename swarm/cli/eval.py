@@ -37,7 +37,7 @@ def router(
     at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
-    """Have the model decide on 130 labelled sentences like the tool router, and print the results.
+    """Have the model route 130 labelled sentences as the tool router does, and print the results.
 
     No tool is run, and neither Slack nor a coordinator is needed; each sentence costs one call of the model. The model
     and the prompt are those of the settings:

@@ -131,7 +131,7 @@ def add_agent(
     description
         What the agent is good at, for agents that delegate.
     capability
-        A word for a capability; may be given several times.
+        A capability in one word; may be given several times.
     """
     added = _operate(
         "POST",
@@ -259,7 +259,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 
 
 def _operate(method: str, path: str, **options: Any) -> Any:
-    """Sends a request to the running coordinator. Commands never change a database behind its back."""
+    """Sends a request to the running coordinator. Commands never bypass it to change the database."""
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)

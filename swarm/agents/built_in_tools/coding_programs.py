@@ -178,7 +178,7 @@ def _tokens(events: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _unread(ran: Ran) -> ProgramOutput:
-    """Reads output of an unexpected form as text, and never as success."""
+    """Treats output in an unexpected form as text, and never as a success."""
     return ProgramOutput(text="\n".join(filter(None, (_clean(ran.output), _clean(ran.errors)))), is_done=False)
 
 

@@ -135,7 +135,9 @@ DEFAULT_RETRIES: Final = RetryPolicy()
 
 
 class _Prepared(WrapperModel):
-    """A model whose messages are prepared already: a second time, pydantic-ai's notes on texts would count as texts."""
+    """A model whose messages are already prepared: if they were prepared twice, pydantic-ai's notes on texts would
+    count as texts.
+    """
 
     def prepare_messages(
         self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None

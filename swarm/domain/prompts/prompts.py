@@ -1,8 +1,8 @@
 """The prompt of a trigger: the text for an agent with new work. Pure; messages are never cut.
 
-The parts from top to bottom: an introduction (agent, event, ids, tools to call); the news, in full and in fences (a
-message, a task, a result, another agent's message); the agent's previous answer; the history of the thread; a closing
-sentence::
+The parts from top to bottom: an introduction (agent, event, ids, tools to call); the new content, in full and in fences
+(a message, a task, a result, another agent's message); the agent's previous answer; the history of the thread; a
+closing sentence::
 
     <new_message marker="9f3c…">
     from: "Alice" (person U0ALICE), 2026-11-21 09:30:00 UTC
@@ -84,7 +84,7 @@ def render(prompt: PromptInput, marker: str) -> str:
 
 
 def _news(prompt: PromptInput, marker: str) -> list[str]:
-    """Returns the trigger's news, most important first: a task to do precedes the messages about it."""
+    """Returns the trigger's new content, most important first: a task to do precedes the messages about it."""
     messages = _messages(prompt, marker)
     task = _task_sections(prompt.task, prompt.requester_name, prompt.kind, marker) if prompt.task else []
     outcomes = [*_notice(prompt, marker), *(_outcome_sections(prompt.task, marker) if prompt.task else [])]

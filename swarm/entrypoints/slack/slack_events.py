@@ -134,7 +134,9 @@ class SlackEntryPoint:
         return self._socket is not None and self._socket.is_only_one
 
     async def replace(self) -> None:
-        """Reconnects Socket Mode, whatever the connection's state. Over HTTP, only has missed messages read."""
+        """Reconnects Socket Mode, whatever the connection's state. Over HTTP, only requests that missed messages be
+        read.
+        """
         if self._socket is not None:
             await self._socket.replace()
         elif self._hearing:

@@ -208,7 +208,7 @@ class WebApi:
         await self._pacing.acquire_slot(method, channel)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """Returns the expected wait of :meth:`acquire_slot`."""
+        """Returns how long :meth:`acquire_slot` is expected to wait."""
         return self._pacing.expected_wait_seconds(method, channel)
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:

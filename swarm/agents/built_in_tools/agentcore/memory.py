@@ -159,7 +159,7 @@ def _words(text: str) -> set[str]:
 
 
 def _distinct(memories: Iterable[_Memory]) -> list[_Memory]:
-    """Keeps the first memory of each text."""
+    """Keeps only the first of several memories with the same text."""
     distinct: dict[str, _Memory] = {}
     for memory in memories:
         distinct.setdefault(memory.text, memory)

@@ -1,4 +1,4 @@
-"""``git``: the subcommands that a coding agent needs, safe on malicious repositories.
+"""``git``: the subcommands that a coding agent needs, safe with malicious repositories.
 
 Three protections keep a call within the work tree: the allowed arguments (`subcommands`), the allowed repositories
 (`repository` and the configuration check of `process`), and git's environment, which takes precedence over all files:
