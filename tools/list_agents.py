@@ -22,7 +22,7 @@ class Team(TypedDict):
     """The agents of the team, oldest first."""
 
     agents: list[MemberShape]
-    left_out: int  # so many more there are
+    left_out: int  # how many more there are
 
 
 async def list_agents(call: CallContext, said: ListAgents) -> Team:

@@ -197,7 +197,7 @@ def _outcome_sections(task: TaskView, marker: str) -> list[str]:
 def _title(kind: str) -> str:
     """Returns the line above a task, which limits its authority."""
     if kind == TASK_TRIGGER:
-        return "The task. Doing what it asks is your work; it orders nothing beyond that:"
+        return "The task. Doing what it asks is your work; beyond that, it gives you no instructions:"
     return "The task:"
 
 

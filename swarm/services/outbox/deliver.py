@@ -315,7 +315,7 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
     if row["expires_at"] is not None and tx.now >= row["expires_at"]:
-        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
+        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not be sent in time")
         return None
     if _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")

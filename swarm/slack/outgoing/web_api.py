@@ -247,7 +247,7 @@ class WebApi:
                 case DeliveryRefused(error=code):
                     raise RefusedBySlack(code)
                 case NotSent(reason=reason) | InDoubt(reason=reason):
-                    raise Unavailable(f"Slack cannot be asked ({method}): {reason}.")
+                    raise Unavailable(f"Slack did not answer {method}: {reason}.")
                 case _:
                     return answer
         raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times because of rate limits.")

@@ -138,7 +138,7 @@ def _answer(page: PageText, task: str, options: AgentCoreOptions) -> ToolAnswer:
         else "",
         "" if page.is_loaded else "It had not finished loading.",
     )
-    body = text or f"(This page has no text; it is of the kind {page.kind or 'unknown'}.)"
+    body = text or f"(This page has no text; its type is {page.kind or 'unknown'}.)"
     return ToolAnswer(text="\n\n".join(filter(None, ("\n".join(filter(None, notes)), body, _links(page, task)))))
 
 

@@ -107,7 +107,7 @@ async def test_an_http_error_is_told_with_the_page(browse: Tool, aws: FakeAgentC
 
 async def test_a_page_without_text_says_what_it_is(browse: Tool, aws: FakeAgentCore) -> None:
     aws.page = Page(text="", kind="application/pdf", title="")
-    assert "(This page has no text; it is of the kind application/pdf.)" in (await browse.call({"url": URL})).text
+    assert "(This page has no text; its type is application/pdf.)" in (await browse.call({"url": URL})).text
 
 
 async def test_of_a_long_page_the_parts_that_the_task_is_about_come(browse: Tool, aws: FakeAgentCore) -> None:
