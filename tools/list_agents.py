@@ -22,7 +22,7 @@ class Team(TypedDict):
     """The agents of the team, oldest first."""
 
     agents: list[MemberShape]
-    left_out: int  # how many more there are
+    left_out: int  # the number of agents not listed
 
 
 async def list_agents(call: CallContext, said: ListAgents) -> Team:

@@ -133,8 +133,8 @@ class _Delegate:
             name=self.name,
             description=(
                 f"Hand a coding task to {self.program.about}, which works on the files of the work tree by itself: it "
-                f"reads and changes them, and reports. It knows nothing of this conversation, cannot ask questions, and "
-                f"is ended after {self.timeout_seconds:g} seconds."
+                f"reads and changes them, and reports. It knows nothing of this conversation, cannot ask questions, "
+                f"and is ended after {self.timeout_seconds:g} seconds."
             ),
             parameters=_PARAMETERS,
             call=answering(self.run),

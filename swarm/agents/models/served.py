@@ -87,7 +87,7 @@ def _message(message: ModelMessage) -> ModelMessage:
 
 
 def _part(part: _Part) -> _Part:
-    """Returns the same part if it is already clean. Thinking is signed by the provider, and is unchanged."""
+    """Returns the same part if it is already clean. Thinking is signed by the provider, so it is left unchanged."""
     if isinstance(part, ThinkingPart):
         return part
     changed = part

@@ -145,7 +145,7 @@ MOST_DOUBTS: Final = 10
 posts.
 """
 
-_RATE_LIMITED: Final = "ratelimited"  # the reason of a `NotSent` with a waiting time from Slack
+_RATE_LIMITED: Final = "ratelimited"  # the reason in a `NotSent` with a waiting time from Slack
 _STILL_LIVE: Final = "streaming_state_conflict"  # returned by chat.update
 
 Step = tuple[Live, tuple[Command, ...]]

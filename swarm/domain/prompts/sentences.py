@@ -158,7 +158,7 @@ def _again(prompt: PromptInput) -> str:
 def _settling(prompt: PromptInput) -> list[str]:
     reach = " and settles all the new messages; with only=true it settles just the one you name."
     ways = [
-        "`slack-reply` (inbox_message_id, message, lease_token) posts your answer into the thread"
+        "`slack-reply` (inbox_message_id, message, lease_token) posts your answer in the thread"
         + ("." if len(prompt.new_messages) == 1 else reach),
         "`dismiss-message` (inbox_message_id, reason, lease_token), if no answer is wanted.",
     ]
@@ -175,7 +175,7 @@ def _ending(prompt: PromptInput) -> list[str]:
         ]
     return [
         "`task-complete` (task_id, result, reply, lease_token): the result goes to the creator of the task, the "
-        "reply into the thread.",
+        "reply to the thread.",
         "`task-fail` (task_id, error, reply, lease_token), if it cannot be done: the reason, and the message "
         "for people.",
     ]

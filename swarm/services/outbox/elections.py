@@ -191,7 +191,7 @@ class Election:
             await asyncio.gather(working, return_exceptions=True)
 
     async def _has_ended(self, working: asyncio.Future[None], within_seconds: float) -> bool:
-        """Whether the work ends within the given time. Raises the exception of the work."""
+        """Whether the work ends within the given time. Raises the exception that the work raised."""
         await asyncio.wait({working}, timeout=within_seconds)
         if working.done():
             await working
