@@ -173,7 +173,7 @@ async def test_the_router_has_the_model_choose_a_tool_and_word_its_result(
     if provider in (Provider.OPENAI, Provider.OLLAMA):  # Claude cannot think and be made to choose at once
         assert decided.json["tool_choice"] == "required"
     assert worded.tools == []
-    assert "Word the answer to what the person asked for" in worded.system
+    assert "Write the answer to the person's request" in worded.system
     assert "`multiply` with" in worded.last_text
     assert [(run.model, run.usage.requests, run.usage.tool_calls) for run in runs.runs] == [
         (label, 2, 1),
