@@ -93,7 +93,7 @@ _POSTS: Final = "chat.postMessage"
 class Pacing:
     """The queues of all methods and channels.
 
-    If ``enforced`` is not set, only Slack's own pauses are kept and the limits above are off, for a twin without
+    If ``enforced`` is not set, only Slack's own pauses are observed; the limits above are off, for a twin without
     limits. ``monotonic`` and ``sleep`` are the time source, so that tests do not have to wait.
     """
 
