@@ -22,7 +22,7 @@ help:  ## Show what can be made
 demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print one address
 	@exec $(BIN)/swarm demo
 
-test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests
+test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, layers, migrations, tests
 	@exec $(BIN)/python -m tests.gate
 
 proof: $(VENV)/.dev $(VENV)/.npm  ## Every test on both databases, the whole twin, and the long proofs: killed and suspended coordinators, storms, load

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.shapes import TaskShape, shape
+from swarm.domain.json_shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, Worker, WritingArguments
 
 

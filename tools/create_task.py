@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import TaskShape, shape
+from swarm.domain.json_shapes import TaskShape, shape
 from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 

@@ -21,9 +21,9 @@ class InboxDelegate(WritingArguments):
     ] = None
     priority: Priority = 50
     depends_on: DependsOn = ()
-    offer: Annotated[bool, Field(description="Offer the task to the worker first, which accepts or declines it.")] = (
-        False
-    )
+    offer: Annotated[
+        bool, Field(description="First offer the task to the worker, which accepts or declines the offer.")
+    ] = False
     only: Annotated[bool, Field(description="Hand over only this message, not the others of the lease.")] = False
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.shapes import MemberShape, shape
+from swarm.domain.json_shapes import MemberShape, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
@@ -22,7 +22,7 @@ class Team(TypedDict):
     """The agents of the team, oldest first."""
 
     agents: list[MemberShape]
-    left_out: int  # so many more there are
+    left_out: int  # the number of agents not listed
 
 
 async def list_agents(call: CallContext, said: ListAgents) -> Team:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swarm.domain.json_shapes import FoundTasks, shape
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.shapes import FoundTasks, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 

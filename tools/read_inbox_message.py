@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import InboxMessageShape, MessageShape, TaskShape, ThreadShape, shape
+from swarm.domain.json_shapes import InboxMessageShape, MessageShape, TaskShape, ThreadShape, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.shapes import AgentMessageShape, agent_message_shape
+from swarm.domain.json_shapes import AgentMessageShape, agent_message_shape
 from swarm.services.operate.messages import PageRequest
 from tools.tool import Arguments, CallContext, McpTool
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from swarm.domain.json_shapes import AddresseeShape, shape
 from swarm.domain.model.agents import MAX_TEXT_CHARACTERS
-from swarm.domain.shapes import AddresseeShape, shape
 from tools.tool import CallContext, McpTool, WritingArguments
 
 

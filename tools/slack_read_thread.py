@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.shapes import MessageShape, ThreadShape, shape
+from swarm.domain.json_shapes import MessageShape, ThreadShape, shape
 from swarm.services.rules.fencing import ThreadReference
 from tools.tool import Arguments, CallContext, McpTool
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.errors import Invalid
-from swarm.domain.shapes import SharedFileShape, shape
+from swarm.domain.json_shapes import SharedFileShape, shape
 from swarm.services.rules.fencing import ThreadReference
 from tools.tool import CallContext, McpTool, WritingArguments
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swarm.domain.json_shapes import TaskShape, shape
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 

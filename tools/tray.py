@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.shapes import TrayShape, tray_shape
+from swarm.domain.json_shapes import TrayShape, tray_shape
 from tools.tool import Arguments, CallContext, McpTool
 
 

@@ -61,7 +61,7 @@ class Unauthenticated(GaveUp):
 
 
 def silent_for(seconds: float) -> str:
-    """Returns the reason for an agent that sent nothing for this time."""
+    """Returns the reason if an agent has sent nothing for this time."""
     return f"it was silent for {seconds:g} s"
 
 

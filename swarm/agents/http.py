@@ -1,7 +1,7 @@
 """HTTP requests to untrusted agents: no redirects, no compression, no unlimited responses.
 
-Every run has its own connection, which closes with the run. With a reused connection, the server could close it just as
-a run is sent, and it would be unknown whether the run has started.
+Every run has its own connection, which closes with the run. The server could close a reused connection just as a run is
+sent; it would then be unknown whether the run has started.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progre
     Raises Conflict if the file exists and ``force`` is not set; also raises ConfigurationError and Unavailable.
     """
     if target.exists() and not force:
-        raise Conflict(f"{target} is there already.", hint="Choose another name, or use --force to replace the file.")
+        raise Conflict(f"{target} already exists.", hint="Choose another name, or use --force to replace the file.")
     with _folder_beside(target) as folder:
         copy, archive = folder / _DATABASE, folder / "backup.tar"
         revision = copies.revision_of(url)

@@ -34,10 +34,10 @@ from swarm.domain.text import secrets as text_secrets
 from swarm.domain.watchers import Watchers
 from swarm.entrypoints.http.agents_api import Warnings, no_warnings
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
-from swarm.entrypoints.http.metrics import Measured, MetricsDoor
+from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.http.operator_api import Reload
-from swarm.entrypoints.mcp.mcp_door import McpDoor
-from swarm.entrypoints.slack.slack_events import Handle, Press, SlackDoor, Stopped
+from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
+from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -137,10 +137,10 @@ def build(
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, operating_policy, standings)
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
-    converse = managed_agents.converse(
+    streaming_agents = managed_agents.streaming_agents(
         settings, database, services, slack.names, stage, me, operating_policy, agents.hired
     )
-    reloader = Reloader(settings, operating_policy.book, rosters, introduce=converse.introduce)
+    reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
     hearing = EventWatchdog(
         database,
         slack.gateway,
@@ -150,7 +150,7 @@ def build(
         sleep=clock.offset.sleep,
     )
     handle = watched_events(ingest.handle, telemetry.watcher)
-    slack_door = _slack_door(
+    slack_entry_point = _slack_entry_point(
         settings,
         slack.gateway,
         hearing,
@@ -163,12 +163,21 @@ def build(
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
     return Coordinator(
         app=_application(
-            settings, services, slack_door, hearing, figures, telemetry, terms, reloader.reload, runs, reloader.warnings
+            settings,
+            services,
+            slack_entry_point,
+            hearing,
+            figures,
+            telemetry,
+            terms,
+            reloader.reload,
+            runs,
+            reloader.warnings,
         ),
         limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
-        slack_door=slack_door,
+        slack_entry_point=slack_entry_point,
         election=Election(database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(boottime)),
         pacing=slack.pacing,
         sender=OutboxSender(
@@ -183,7 +192,7 @@ def build(
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
         hearing=hearing,
-        converse=converse,
+        streaming_agents=streaming_agents,
         reloader=reloader,
         telemetry=telemetry,
         lease_seconds=operating_policy.lease_seconds,
@@ -193,7 +202,7 @@ def build(
 def _application(
     settings: Settings,
     services: Services,
-    slack_door: SlackDoor,
+    slack_entry_point: SlackEntryPoint,
     hearing: EventWatchdog,
     figures: FigureReader,
     telemetry: Telemetry,
@@ -204,12 +213,12 @@ def _application(
 ) -> Measured:
     """Returns the HTTP application: API, MCP, Slack events, AG-UI, metrics."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
-    mcp_door = McpDoor(services, identities, watcher=telemetry.watcher)
+    mcp = McpEntryPoint(services, identities, watcher=telemetry.watcher)
 
     def readiness() -> dict[str, bool]:
-        return {"slack": _slack_is_connected(settings, slack_door) and not hearing.is_deaf}
+        return {"slack": _slack_is_connected(settings, slack_entry_point) and not hearing.is_deaf}
 
-    metrics_door = MetricsDoor(
+    metrics = MetricsEntryPoint(
         telemetry.metrics,
         figures,
         identities,
@@ -223,8 +232,8 @@ def _application(
         services,
         identities,
         readiness,
-        routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes(), *_agui_routes(runs, identities)],
-        running=[mcp_door.running],
+        routes=[*mcp.routes(), *slack_entry_point.routes(), *metrics.routes(), *_agui_routes(runs, identities)],
+        running=[mcp.running],
         reload=reload,
         warnings=warnings,
         access=Access(
@@ -242,9 +251,9 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
     """Routes of AG-UI; none without built-in agents."""
     if not runs.names:
         return []
-    from swarm.entrypoints.agui.agui_api import AguiDoor  # the protocol's types take a while to load
+    from swarm.entrypoints.agui.agui_api import AguiEntryPoint  # the protocol's types take a while to load
 
-    return AguiDoor(runs, identities).routes()
+    return AguiEntryPoint(runs, identities).routes()
 
 
 async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
@@ -294,10 +303,10 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
         await gateway.close()
 
 
-def _slack_door(
+def _slack_entry_point(
     settings: Settings, gateway: Gateway, hearing: EventWatchdog, handle: Handle, press: Press, stopped: Stopped
-) -> SlackDoor:
-    return SlackDoor(
+) -> SlackEntryPoint:
+    return SlackEntryPoint(
         gateway,
         handle,
         press,
@@ -308,5 +317,5 @@ def _slack_door(
     )
 
 
-def _slack_is_connected(settings: Settings, door: SlackDoor) -> bool:
+def _slack_is_connected(settings: Settings, door: SlackEntryPoint) -> bool:
     return settings.slack.mode is SlackMode.HTTP or door.connected

@@ -26,15 +26,15 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import ModelSpec, UsageRecorder
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
-from swarm.services.runs.sources import ManagedAgent
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.store.bridge.database import Database
 
 if TYPE_CHECKING:
     from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
     from swarm.agents.models.building import Models
-    from swarm.agents.prompts.files import PromptFiles, Template
-    from swarm.agents.prompts.renderer import Renderer
     from swarm.agents.router.router import FindWordings, Wordings
+    from swarm.agents.system_prompts.files import PromptFiles, Template
+    from swarm.agents.system_prompts.renderer import Renderer
     from swarm.agents.toolbox.tool import Tool
     from swarm.app.built_in_tools import Toolbox
 
@@ -76,8 +76,8 @@ async def opened(
 
 async def _open(settings: Settings, database: Database, closings: ShutdownStack) -> BuiltInAgentSet:
     with loading.uncollected():
-        from swarm.agents.prompts.files import PromptFiles
-        from swarm.agents.prompts.renderer import Renderer
+        from swarm.agents.system_prompts.files import PromptFiles
+        from swarm.agents.system_prompts.renderer import Renderer
         from swarm.app.built_in_tools import open_toolbox
 
     prompts = PromptFiles(_prompts_config(settings))
@@ -103,7 +103,7 @@ async def _open(settings: Settings, database: Database, closings: ShutdownStack)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
-    """Returns the id of a thread's conversation; see `swarm.services.runs.sources.NameConversation`."""
+    """Returns the id of a thread's conversation; see `swarm.services.runs.event_sources.NameConversation`."""
     return f"{channel}:{thread_ts}"
 
 
@@ -237,7 +237,7 @@ class _Shared:
 
     def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
         """Returns the current prompt. Edits to the file take effect at the next run."""
-        from swarm.agents.prompts.files import Template
+        from swarm.agents.system_prompts.files import Template
 
         if chosen.prompt is None:
             return self.prompts.current().assistant
@@ -289,7 +289,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
 
     from swarm.agents.builtin.agent import Trouble
     from swarm.agents.models.troubles import is_transport_error, trouble_of
-    from swarm.agents.prompts.files import PromptError
+    from swarm.agents.system_prompts.files import PromptError
 
     if isinstance(error, PromptError | ConfigurationError):  # of a prompt file, which the error names
         return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)

@@ -88,7 +88,7 @@ async def _documents(settings: Settings, database: Database, closings: ShutdownS
     folder = settings.documents.folder
     if folder is None:
         return ()
-    from swarm.agents.tools.documents import document_tools
+    from swarm.agents.built_in_tools.documents import document_tools
     from swarm.services.builtin.library import DocumentLibrary, FolderIndex
     from swarm.services.builtin.library_folder import Folder
 
@@ -121,8 +121,8 @@ async def _local(settings: Settings, wanted: set[LocalTool], closings: ShutdownS
 
 
 def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
-    from swarm.agents.tools.files import file_tools
-    from swarm.agents.tools.shell import shell_tool
+    from swarm.agents.built_in_tools.files import file_tools
+    from swarm.agents.built_in_tools.shell import shell_tool
     from swarm.processes.captured import clean_environment
 
     found: list[Tool] = []
@@ -142,8 +142,8 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
 
 
 def _git(chosen: GitSettings, root: Path) -> Tool:
-    from swarm.agents.tools.git.repository import GitOptions
-    from swarm.agents.tools.git.tool import git_tool
+    from swarm.agents.built_in_tools.git.repository import GitOptions
+    from swarm.agents.built_in_tools.git.tool import git_tool
     from swarm.processes.captured import clean_environment
 
     options = GitOptions(
@@ -160,7 +160,7 @@ def _git(chosen: GitSettings, root: Path) -> Tool:
 def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
     if not wanted & _DELEGATES:
         return ()
-    from swarm.agents.tools.delegates import delegate_tools
+    from swarm.agents.built_in_tools.delegates import delegate_tools
     from swarm.processes.captured import clean_environment
 
     chosen = settings.tools.delegates
@@ -183,8 +183,8 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
 async def _agentcore(settings: Settings, wanted: set[LocalTool], closings: ShutdownStack) -> Sequence[Tool]:
     if not wanted & _AGENTCORE:
         return ()
-    from swarm.agents.tools.agentcore import AgentCoreOptions
-    from swarm.agents.tools.agentcore.core import AgentCore
+    from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
+    from swarm.agents.built_in_tools.agentcore.core import AgentCore
 
     chosen = settings.tools.agentcore
     core = await AgentCore.open(

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from swarm.app import process
 from swarm.app.process import Close, StopDeadline, close_all
 from swarm.app.reload import Reloader
-from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.entrypoints.web.server import Config, ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.intake.backfill import Backfill
@@ -28,7 +28,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.elections import Election, OfficeTerm
-from swarm.services.runs.converse import Converse
+from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
 from swarm.telemetry.setup import Telemetry, watch_loop
@@ -51,7 +51,7 @@ class Coordinator:
 
     app: ASGIApp
     limits: ConnectionLimits
-    slack_door: SlackDoor
+    slack_entry_point: SlackEntryPoint
     election: Election
     terms: dict[str, OfficeTerm]  # the latest term of each office held by this process
     pacing: Pacing
@@ -61,7 +61,7 @@ class Coordinator:
     verifier: Verifier
     catch_up: CatchUp
     hearing: EventWatchdog
-    converse: Converse
+    streaming_agents: StreamingAgentRuns
     agent_runs: AgentRuns
     reloader: Reloader
     telemetry: Telemetry
@@ -70,7 +70,7 @@ class Coordinator:
 
 async def introduce(coordinator: Coordinator) -> None:
     """Registers the managed agents and logs doubtful settings before the entry points open."""
-    await coordinator.converse.introduce()
+    await coordinator.streaming_agents.introduce()
     await coordinator.reloader.doubts()
 
 
@@ -86,12 +86,12 @@ async def live(
     config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
     server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
+    slack = asyncio.create_task(coordinator.slack_entry_point.start(), name="slack")
     lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
     works = {
         UPKEEP: coordinator.election.run(partial(_upkeep, coordinator)),
         "reload": coordinator.reloader.obey(hangup),
-        "hearing": coordinator.hearing.run(coordinator.slack_door),
+        "hearing": coordinator.hearing.run(coordinator.slack_entry_point),
         "listen": listen(database, coordinator.lease_seconds),
         "loop lag": watch_loop(lag.observe),
     }
@@ -121,7 +121,7 @@ async def _shut_down(
         **{task.get_name(): partial(asyncio.wait, {task}) for task in tasks},
     }
     await close_all(closings, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
-    agents = {"agents": coordinator.converse.close}
+    agents = {"agents": coordinator.streaming_agents.close}
     await close_all(agents, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
 
 
@@ -129,7 +129,7 @@ async def _close_entry_points(
     coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
 ) -> None:
     try:
-        await coordinator.slack_door.close()  # accepts no new events and stores the accepted ones
+        await coordinator.slack_entry_point.close()  # accepts no new events and stores the accepted ones
     finally:
         database.wakeups.close()  # waiting polls answer with an empty list
         server.should_exit = True  # runs that answer now are still served
@@ -146,7 +146,7 @@ async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
         works.create_task(coordinator.backfill.run(), name="backfill")
         works.create_task(coordinator.verifier.run(), name="verifier")
         works.create_task(coordinator.catch_up.run(), name="catch up")
-        works.create_task(coordinator.converse.run(term), name="converse")
+        works.create_task(coordinator.streaming_agents.run(term), name="streaming_agents")
 
 
 class _Server(uvicorn.Server):

@@ -14,14 +14,14 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
-from swarm.services.runs.converse import Converse
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_recovery import Recovery
-from swarm.services.runs.sources import ManagedAgent
+from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.services.use_cases import Services
 from swarm.store.bridge.database import Database
 
 
-def converse(
+def streaming_agents(
     settings: Settings,
     database: Database,
     services: Services,
@@ -30,7 +30,7 @@ def converse(
     me: Me,
     operating_policy: OperatingPolicy,
     built_in: Sequence[ManagedAgent] = (),
-) -> Converse:
+) -> StreamingAgentRuns:
     """Returns the service that runs all agents, remote and built-in."""
     specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
     recovery = Recovery(database, stage.slack, specs, operating_policy)
@@ -46,7 +46,7 @@ def converse(
     )
     running = ActiveRuns(run_context)
     news = RunNotifications(services.work, services.tasks, services.delegations, running)
-    return Converse(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
+    return StreamingAgentRuns(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
 
 
 def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[ManagedAgent]:

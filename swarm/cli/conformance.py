@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from swarm.conformance.scenarios import Scenario
     from swarm.domain.answers.agents import AgentClient
     from swarm.domain.answers.calls import AnswerTarget
-    from swarm.services.runs.sources import NameConversation
+    from swarm.services.runs.event_sources import NameConversation
     from swarm.store.bridge.database import Database
 
 TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from swarm.app import home
-from swarm.cli.client import CoordinatorClient, NoServer
+from swarm.cli.operator_commands import CoordinatorClient, NoServer
 from swarm.cli.terminal import Terminal
 from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError, Invalid

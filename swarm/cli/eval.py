@@ -37,7 +37,7 @@ def router(
     at_least: Annotated[float, Parameter(validator=Number(gte=0, lte=100))] = 0.0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
-    """Have the model decide on 130 labelled sentences like the tool router, and print the results.
+    """Have the model route 130 labelled sentences as the tool router does, and print the results.
 
     No tool is run, and neither Slack nor a coordinator is needed; each sentence costs one call of the model. The model
     and the prompt are those of the settings:
@@ -86,10 +86,10 @@ async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judge
     from swarm.agents.models.building import build
     from swarm.agents.models.check import check
     from swarm.agents.models.usage import usage_of
-    from swarm.agents.prompts.files import PromptFiles
-    from swarm.agents.prompts.renderer import Renderer
     from swarm.agents.router.evaluation import Forgets, evaluate
     from swarm.agents.router.router import Router
+    from swarm.agents.system_prompts.files import PromptFiles
+    from swarm.agents.system_prompts.renderer import Renderer
     from swarm.app import built_in, settings_mapping
 
     prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()

@@ -11,10 +11,10 @@ from cyclopts import App, Parameter
 from swarm.app import home, preflight
 from swarm.cli.bench import bench
 from swarm.cli.chat import chat
-from swarm.cli.client import NoServer, agents, explain, in_one_line, reload, tasks
 from swarm.cli.conformance import conformance
 from swarm.cli.data import backup, forget, restore
 from swarm.cli.eval import evaluation
+from swarm.cli.operator_commands import NoServer, agents, explain, in_one_line, reload, tasks
 from swarm.cli.terminal import Terminal
 from swarm.cli.tray import tray
 from swarm.config import LogFormat, SlackMode, load, secrets

@@ -180,7 +180,7 @@ class _DelegateSettings(Section):
 
 
 class _AgentCoreSettings(Section):
-    """Amazon Bedrock AgentCore; needs the extra "agentcore" and AWS's credentials."""
+    """Amazon Bedrock AgentCore; needs the extra "agentcore" and AWS credentials."""
 
     region: str | None = Field(None, description="by default AWS_REGION, or AWS's configuration")
     memory_id: str | None = Field(None, description="the id of the memory that memory-store and memory-recall use")

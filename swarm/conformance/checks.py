@@ -191,7 +191,7 @@ def chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     return Seen(
         passed=len(record.text_calls) >= CHUNKS,
         expected=f"the text in {CHUNKS} or more calls",
-        seen=f"{_count(len(record.text_calls), 'call')} with text, of {_count(len(record.pieces), 'piece')} that came",
+        seen=f"{_count(len(record.text_calls), 'call')} with text, of {_count(len(record.pieces), 'piece')} received",
         hint="Many small TEXT_MESSAGE_CONTENT events, sent while the model writes, make the answer grow; an answer "
         "that is complete in less than a second arrives almost at once.",
     )
@@ -221,7 +221,7 @@ def _unlatched(record: Record) -> str:
         return "it changed after it was closed"
     said, shown = words(record.said), words(record.markdown)
     if said != shown:
-        return f"not the agent's words: {len(said)} characters of them came, {len(shown)} are in Slack"
+        return f"not the agent's words: {len(said)} characters were received, {len(shown)} are in Slack"
     return ""
 
 

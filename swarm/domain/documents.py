@@ -162,8 +162,8 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def terms_of(query: str) -> tuple[QueryTerm, ...]:
-    """Returns the search terms of a query. Any of them matches, and more matches are better. Empty for a query without
-    words.
+    """Returns the search terms of a query. A document matches if it contains any of them, and ranks higher with more
+    matches. Empty for a query without words.
 
     A chunk without blanks, such as ``gpt-5`` or ``max_tokens``, is a phrase in addition to its words. A word also finds
     longer words with this prefix, at a lower score.

@@ -1,4 +1,4 @@
-"""The two ways of Slack's events to the coordinator: signed HTTP requests, and the Socket Mode connection.
+"""The two ways in which Slack's events reach the coordinator: signed HTTP requests, and the Socket Mode connection.
 
 Requests are verified as in https://docs.slack.dev/authentication/verifying-requests-from-slack/. slack_sdk compares the
 signatures. The checks before that are made here, because slack_sdk treats a malformed header as a programming error.
@@ -34,8 +34,8 @@ _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}")
 def verify(verifier: SignatureVerifier, headers: Mapping[str, str], body: bytes) -> None:
     """Returns if Slack signed the body within the last five minutes.
 
-    Otherwise raises Unauthorized, or BadRequest for a body that is not UTF-8. A replay within the five minutes passes;
-    its ``event_id`` is recognised later.
+    Otherwise raises Unauthorized, or BadRequest for a body that is not UTF-8. A replay within the five minutes is
+    accepted; its ``event_id`` is recognised later.
     """
     timestamp = headers.get("x-slack-request-timestamp", "")
     signature = headers.get("x-slack-signature", "")

@@ -369,7 +369,7 @@ def closing_of(text: str | None) -> Closing | None:
 
 
 def _below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
-    """Serializes the part below a delivery's text for storage; None if there is none."""
+    """Returns the part below a delivery's text (footer and buttons) in its stored form; None if there is none."""
     if closing is None or place is None:
         return None
     return _BELOW.dump_json(Below(closing=closing, place=place)).decode()

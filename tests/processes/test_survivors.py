@@ -61,9 +61,9 @@ OF_EVERY_KIND = """
 import asyncio, os, pathlib, sys
 from swarm.agents.mcp.server import McpServer, Program
 from swarm.agents.mcp.servers import McpServers
-from swarm.agents.prompts.files import Template
-from swarm.agents.prompts.rendering import RenderLimits
-from swarm.agents.prompts.renderer import Renderer
+from swarm.agents.system_prompts.files import Template
+from swarm.agents.system_prompts.rendering import RenderLimits
+from swarm.agents.system_prompts.renderer import Renderer
 from swarm.demo.processes import Parts
 from swarm.processes.captured import run_program
 
@@ -190,7 +190,7 @@ async def test_no_child_of_any_kind_outlives_a_coordinator_that_is_killed(tmp_pa
     """A tool, an MCP server, the templates' process and a part of the demo, each with what it has started."""
     (tmp_path / "tools.json").write_text('["echo"]')
     with Coordinator(tmp_path, (), SERVER, OF_EVERY_KIND) as coordinator:
-        alive = {"sleep 1000": 1, "plain_server.py": 1, "prompts.worker": 1, "hostile": 2}
+        alive = {"sleep 1000": 1, "plain_server.py": 1, "system_prompts.render_process": 1, "hostile": 2}
 
         async def look() -> list[str]:
             return coordinator.survivors() if list(tmp_path.glob("tool.*")) else []

@@ -133,7 +133,7 @@ def test_a_backup_is_for_its_owner_alone_and_replaces_nothing_unasked(sqlite_url
     save(sqlite_url, file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     whole = file.read_bytes()
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         save(sqlite_url, file)
     save(sqlite_url, file, force=True)
     assert file.read_bytes() != b"" != whole

@@ -21,7 +21,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy, Policies
 from swarm.services.rules.idempotency import Caller
-from swarm.services.runs import converse, sources
+from swarm.services.runs import event_sources, streaming_agents
 from swarm.services.runs.run_control import RETRIED_TEXT, THANKS_TEXT
 from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
@@ -106,8 +106,8 @@ async def test_a_thread_that_changes_hands_meanwhile_keeps_the_answer_that_is_gi
 async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_introduced_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "RELEASE_SECONDS", 0.0)
-    monkeypatch.setattr(converse, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(event_sources, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(streaming_agents, "POLL_SECONDS", 0.1)
     world = world.governed_by(OperatingPolicy(default_agent="bob"))
     gate = Gate()
     ada = Scripted(says("I am back."))
@@ -124,9 +124,9 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_
 
         await wait_until(look, lambda seen: "I am bob." in seen and len(seen) == 2)
 
-        await show.converse.introduce({"bob"})
+        await show.streaming_agents.introduce({"bob"})
         assert [agent.name for agent in await world.services.agents.everyone()] == ["bob"]
-        await show.converse.introduce({"ada"})
+        await show.streaming_agents.introduce({"ada"})
 
         async def present() -> list[str]:
             return [here.agent.name for here in await world.services.agents.present() if here.online]
@@ -206,7 +206,7 @@ async def test_a_message_from_another_agent_is_heard_and_answered_by_nobody(worl
 async def test_what_was_claimed_just_before_its_agent_was_removed_is_given_back(world: World) -> None:
     ada = Scripted()
     one = hired("ada", ada)
-    agent = await world.database.write(converse.register, one.spec)
+    agent = await world.database.write(streaming_agents.register, one.spec)
     await world.is_here(agent)
     root = await world.says("swarm#ada hello")
     trigger = await world.only(agent)

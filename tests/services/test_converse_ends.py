@@ -18,7 +18,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.services.rules.idempotency import Caller
-from swarm.services.runs import converse
+from swarm.services.runs import streaming_agents
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.support.conversing import begun, no_news, press, pressed, status
@@ -36,7 +36,7 @@ CHECK = "white_check_mark"
 @pytest.fixture
 def never_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops are heard of by wakeups, not by looking again, so that what comes comes at once."""
-    monkeypatch.setattr(converse, "AGAIN_SECONDS", 3600)
+    monkeypatch.setattr(streaming_agents, "AGAIN_SECONDS", 3600)
 
 
 @pytest.mark.usefixtures("never_looks_again")

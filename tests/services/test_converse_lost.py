@@ -19,7 +19,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.system_messages import QUEUED_TEXT
-from swarm.services.runs import answer_run, converse, run_ends, sources
+from swarm.services.runs import answer_run, event_sources, run_ends, streaming_agents
 from swarm.services.runs.run_ends import RESTARTED, RESTARTED_TEXT
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
@@ -43,7 +43,7 @@ def nothing_lands_late(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_is_told_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converse, "HEALTH_SECONDS", 0.05)
+    monkeypatch.setattr(streaming_agents, "HEALTH_SECONDS", 0.05)
     ada = Scripted()
     ada.reachable = False
     async with playing(world, hired("ada", ada)) as show:
@@ -64,7 +64,7 @@ async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_i
 async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(event_sources, "RELEASE_SECONDS", 0.0)
     world = world.governed_by(OperatingPolicy(lease_seconds=1.5))
     gate = Gate()
     ada = Scripted()
@@ -251,7 +251,7 @@ async def test_a_crash_at_the_end_of_a_task_keeps_the_whole_result(world: World)
 async def test_a_run_that_could_not_be_ended_is_ended_later_by_the_same_process(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converse, "RECOVER_SECONDS", 0.05)
+    monkeypatch.setattr(streaming_agents, "RECOVER_SECONDS", 0.05)
     ada = Scripted()
     gate = Gate()
     ada.scripts.append(gate)

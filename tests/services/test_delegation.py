@@ -188,7 +188,7 @@ async def test_tasks_stand_eight_deep_and_no_deeper(world: World) -> None:
     for agent in agents[:MAX_DEPTH]:
         made = await world.services.tasks.create(None, brief("Count."), agent=agent.name, parent_id=parent)
         parent = made.id
-    with pytest.raises(Conflict, match="9th task one below the other; at most 8") as no:
+    with pytest.raises(Conflict, match="nested 9 levels deep; at most 8") as no:
         await world.services.tasks.create(None, brief("Count."), agent=agents[-1].name, parent_id=parent)
     assert "Do the work yourself" in str(no.value.hint)
 

@@ -21,7 +21,7 @@ from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox import elections
-from swarm.services.runs import converse, sources
+from swarm.services.runs import event_sources, streaming_agents
 from swarm.services.runs.answer_run import RunRecord
 from swarm.services.runs.run_ends import RESTARTED_TEXT, LeaseLossOutcome, Loss, break_off, end_run, keep
 from swarm.store.inbox import leases
@@ -281,7 +281,7 @@ async def test_a_process_that_slept_before_it_began_a_run_does_not_begin_it(worl
     """Its lease was over, and somebody else has done the work."""
     ada = Scripted()
     one = hired("ada", ada)
-    agent = await world.database.write(converse.register, one.spec)
+    agent = await world.database.write(streaming_agents.register, one.spec)
     await world.is_here(agent)
     root = await world.says("swarm#ada hello")
     slept = await world.only(agent)
@@ -324,7 +324,7 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
 ) -> None:
     """It wakes up in office, and nothing has told it yet that its work was given to somebody else."""
     slept, clock = 0.0, elections.boottime
-    monkeypatch.setattr(sources, "boottime", lambda: clock() + slept)
+    monkeypatch.setattr(event_sources, "boottime", lambda: clock() + slept)
     woken, hung_up = asyncio.Event(), asyncio.Event()
 
     async def endless(run: RunInput) -> Events:
@@ -353,13 +353,13 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     ]
 
 
-@pytest.mark.parametrize("patience", [sources.SEAL_SECONDS, 0.0])
+@pytest.mark.parametrize("patience", [event_sources.SEAL_SECONDS, 0.0])
 async def test_a_run_waits_until_the_answer_before_it_says_that_it_was_abandoned(
     world: World, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     """Where that takes long, the work is given back meanwhile, and comes again."""
-    monkeypatch.setattr(sources, "SEAL_SECONDS", patience)
-    monkeypatch.setattr(sources, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(event_sources, "SEAL_SECONDS", patience)
+    monkeypatch.setattr(event_sources, "RELEASE_SECONDS", 0.0)
     gate, live, ada = Gate(), FakeLive(), Scripted()
     async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
         root = await world.says(f"{BOT} hello")

@@ -21,7 +21,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller
-from swarm.services.runs import answer_run, sources, stream
+from swarm.services.runs import answer_run, event_sources, stream
 from swarm.services.runs.run_control import Retried, retry_run
 from swarm.services.runs.run_ends import RESTARTED_TEXT
 from swarm.services.runs.stream import Streamed
@@ -714,7 +714,7 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead = await world.lead()
-    real, tries = sources._people, 0
+    real, tries = event_sources._people, 0
 
     def people(tx: Transaction, run: Run, thread: Thread) -> frozenset[str]:
         nonlocal tries
@@ -723,7 +723,7 @@ async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_o
             raise Unavailable("away")
         return real(tx, run, thread)
 
-    monkeypatch.setattr(sources, "_people", people)
+    monkeypatch.setattr(event_sources, "_people", people)
     async with playing(world) as show:
         writing = await begun(world, lead)
         await writing.close("All of it.")

@@ -35,9 +35,9 @@ from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
-from swarm.services.runs.converse import Converse
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_recovery import Recovery
-from swarm.services.runs.sources import ManagedAgent
+from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.live import LiveStage
 from swarm.store import agents
 from swarm.store.runs import run_pages, runs
@@ -222,7 +222,7 @@ class Show:
 
     world: World
     live: FakeLive
-    converse: Converse
+    streaming_agents: StreamingAgentRuns
     running: ActiveRuns
     recovery: Recovery
     term: OfficeTerm
@@ -274,7 +274,7 @@ class Show:
     def begin(self) -> None:
         """A term begins."""
         self.term = OfficeTerm(self.term.number + 1, math.inf, time.monotonic)
-        self.task = asyncio.create_task(self.converse.run(self.term))
+        self.task = asyncio.create_task(self.streaming_agents.run(self.term))
 
 
 def show(
@@ -296,9 +296,11 @@ def show(
     )
     running = ActiveRuns(run_context)
     news = RunNotifications(world.services.work, world.services.tasks, world.services.delegations, running)
-    converse = Converse(world.database, world.services.polls, running, recovery, news, agents)
+    streaming_agents = StreamingAgentRuns(world.database, world.services.polls, running, recovery, news, agents)
     term = OfficeTerm(0, math.inf, time.monotonic)
-    return Show(world=world, live=live, converse=converse, running=running, recovery=recovery, term=term)
+    return Show(
+        world=world, live=live, streaming_agents=streaming_agents, running=running, recovery=recovery, term=term
+    )
 
 
 @asynccontextmanager

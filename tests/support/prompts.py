@@ -18,7 +18,7 @@ from swarm.domain.prompts.input import (
     PromptInput,
 )
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.mrkdwn import unescape
+from swarm.domain.text.slack_text import unescape
 
 MARKER = "4f1c09aa72b35d18"
 WORDS = {"person": AuthorKind.USER, "agent": AuthorKind.AGENT, "bot": AuthorKind.BOT}

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from swarm.clock import ManualClock
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import create_app
-from swarm.entrypoints.http.metrics import Measured, MetricsDoor
-from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
+from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.operate.overview import FigureReader
 from swarm.services.outbox.deliver import OutboxSender
@@ -90,8 +90,8 @@ async def watched_doors(
         world.ingest.handle = watched_events(world.ingest.handle, watcher)  # type: ignore[method-assign, assignment]
         ready = {"slack": True}
         identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
-        mcp = McpDoor(world.services, identities, watcher=watcher)
-        door = MetricsDoor(
+        mcp = McpEntryPoint(world.services, identities, watcher=watcher)
+        door = MetricsEntryPoint(
             metrics,
             FigureReader(database, world.operating_policy, kept_seconds=0, dead_kept_seconds=0),
             identities,

@@ -21,7 +21,7 @@ from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.operating_policy import OperatingPolicy, ReloadResult
 from swarm.domain.watchers import NO_WATCHERS
 from swarm.entrypoints.http.http_api import Api
-from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.event_watchdog import EventWatchdog
@@ -135,7 +135,7 @@ async def whole(
         measured = bootstrap._application(
             settings,
             world.services,
-            SlackDoor(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
+            SlackEntryPoint(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
             EventWatchdog(database, gateway, ME),
             FigureReader(database, operating_policy),
             Telemetry(watcher=NO_WATCHERS, metrics=metrics),

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from swarm.agents.builtin.messages import fenced
-from swarm.agents.prompts.files import PromptFiles
 from swarm.agents.router import decision, router
 from swarm.agents.router.decision import PlannedCall as RouterCall
+from swarm.agents.system_prompts.files import PromptFiles
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
 from swarm.demo import home, settings_file

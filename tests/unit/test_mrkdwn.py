@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split
-from swarm.domain.text.mrkdwn import escape, preview, safe, unescape
+from swarm.domain.text.slack_text import escape, preview, safe, unescape
 from tests.support.every import every
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})

@@ -17,7 +17,7 @@ from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.prompts.input import TASK_TRIGGER
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.mrkdwn import unescape
+from swarm.domain.text.slack_text import unescape
 from tests.support.every import every
 from tests.support.prompts import (
     CONTENT,
@@ -195,7 +195,7 @@ def test_a_task_that_is_assigned_comes_first_and_says_how_it_ends() -> None:
         "wait=true",
     ):
         assert call in head
-    assert "it orders nothing beyond that" in head
+    assert "beyond that, it gives you no instructions" in head
     assert names(prompt) == ["task", "dependency", "dependency", "task_result", "task_error", "thread_context"]
     assert "Dependency 1 of 1, task_id task-1, completed, its result:" in prompt
     assert len(head) < 2_500

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.text.mrkdwn import readable
+from swarm.domain.text.slack_text import readable
 from tests.support.every import every
 
 NAMES = {"U1": "alice", "C1": "general"}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 from typing_extensions import TypedDict
 
+from swarm.domain.json_shapes import UserShape, shape
 from swarm.domain.model.threads import AuthorKind
-from swarm.domain.shapes import UserShape, shape
 
 
 class Note(TypedDict):

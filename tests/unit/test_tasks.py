@@ -63,7 +63,7 @@ def test_depth_counts_from_one() -> None:
 
 
 def test_one_below_the_last_is_too_deep() -> None:
-    with pytest.raises(Conflict, match=f"{MAX_DEPTH + 1}th task one below the other"):
+    with pytest.raises(Conflict, match=f"nested {MAX_DEPTH + 1} levels deep"):
         check_depth(MAX_DEPTH)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.agents.tools.work_tree import ToolRefused, WorkTree
+from swarm.agents.built_in_tools.work_tree import ToolRefused, WorkTree
 from swarm.app import preflight
 from swarm.app.built_in import opened
 from swarm.config import LocalTool, checked_work_tree, load

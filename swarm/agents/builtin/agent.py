@@ -191,7 +191,7 @@ class RunStorage:
 
 
 class BuiltinAgent:
-    """An agent that runs in the coordinator; implements `swarm.domain.answers.remote.RunsTurns`.
+    """An agent that runs in the coordinator; implements `swarm.domain.answers.agents.AgentClient`.
 
     ``explain`` turns an error into a user-facing description; it returns None for unknown errors.
     """

@@ -87,7 +87,7 @@ def _message(message: ModelMessage) -> ModelMessage:
 
 
 def _part(part: _Part) -> _Part:
-    """Returns the same part if it is already clean. Thinking is signed by the provider, and is unchanged."""
+    """Returns the same part if it is already clean. Thinking is signed by the provider, so it is left unchanged."""
     if isinstance(part, ThinkingPart):
         return part
     changed = part
@@ -135,7 +135,9 @@ DEFAULT_RETRIES: Final = RetryPolicy()
 
 
 class _Prepared(WrapperModel):
-    """A model whose messages are prepared already: a second time, pydantic-ai's notes on texts would count as texts."""
+    """A model whose messages are already prepared: if they were prepared twice, pydantic-ai's notes on texts would
+    count as texts.
+    """
 
     def prepare_messages(
         self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None

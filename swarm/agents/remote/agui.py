@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AguiAgent:
-    """An agent that runs as a separate service; implements `swarm.domain.answers.remote.RunsTurns`.
+    """An agent that runs as a separate service; implements `swarm.domain.answers.agents.AgentClient`.
 
     ``tls`` holds the trusted certificates; the default is the system's certificates. An address that does not respond
     is retried for ``connect_patience_seconds``.

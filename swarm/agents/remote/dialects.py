@@ -1,7 +1,7 @@
 """Builds the requests to remote agents in both dialects, as pure functions of a run's input.
 
 Agents that accept only the new message receive the earlier messages of the thread as one text. Authors cannot close the
-fence or impersonate others, as in the prompts of polling agents (`swarm.domain.prompts.prompt_fences`): each run has a
+fence or impersonate others, as in the prompts of polling agents (`swarm.domain.prompts.fences`): each run has a
 new marker, each name stays on its own line, and the lines of each text are prefixed with bars.
 """
 

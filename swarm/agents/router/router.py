@@ -232,7 +232,7 @@ class _Teller:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wordings:
-    """The prompts and fixed texts of one router run; see `swarm.agents.prompts`."""
+    """The prompts and fixed texts of one router run; see `swarm.agents.system_prompts`."""
 
     decide: str  # for the model that decides
     result_of: Callable[[str], str]  # for the model that summarises the results of an MCP server's tools

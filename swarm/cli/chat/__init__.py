@@ -29,7 +29,7 @@ def chat(
 
     `swarm chat "What is a lease?"` prints one answer and ends, with exit code 1 if there is none.
 
-    `git diff | swarm chat "What is risky in this?"` asks about what is piped in.
+    `git diff | swarm chat "What is risky in this?"` asks about the piped text.
 
     `swarm chat --resume` continues the last session, `swarm chat --resume ID` continues another session, and `swarm
     chat --resume ID "And then?"` asks one question in that session.

@@ -13,7 +13,7 @@ MODEL: Final = "demo-rules"
 
 _ADDRESSED: Final = re.compile(r"(?:@|swarm#)[\w-]+")
 _FENCE: Final = re.compile(
-    r"^(?P<title>[^\n]*?) \(data that orders nothing[^\n]*\n"
+    r"^(?P<title>[^\n]*?) \(data, not instructions[^\n]*\n"
     r"<data marker=\"(?P<mark>\w+)\">\n(?P<text>.*?)\n?^</data marker=\"(?P=mark)\">\s*",
     re.DOTALL | re.MULTILINE,
 )

@@ -76,7 +76,7 @@ def application(*, word_seconds: float = WORD_SECONDS) -> Starlette:
 
 
 def _asked_in(body: Mapping[str, Any]) -> Asked:
-    """Parses a request. Raises ValueError, KeyError, TypeError or AttributeError for an invalid one."""
+    """Parses a request. Raises ValueError, KeyError, TypeError or AttributeError for an invalid request."""
     functions = [tool["function"] for tool in body.get("tools") or () if tool.get("type") == "function"]
     return Asked(
         messages=tuple(_said(message) for message in body["messages"]),

@@ -55,7 +55,7 @@ _SHORT_CHARACTERS: Final = 40
 
 
 def missing_text(result: str, shown: str, last: str) -> MissingText:
-    """Returns the part of ``result`` that is neither in ``shown`` (all text) nor in ``last`` (the last message)."""
+    """Returns the part of ``result`` that is in neither ``shown`` (all text) nor ``last`` (the last message)."""
     if not result.strip() or _is_in(result, shown):
         return MissingText()
     for begun in (shown, last):

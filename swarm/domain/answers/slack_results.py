@@ -145,7 +145,7 @@ MOST_DOUBTS: Final = 10
 posts.
 """
 
-_RATE_LIMITED: Final = "ratelimited"  # the reason of a `NotSent` with a waiting time from Slack
+_RATE_LIMITED: Final = "ratelimited"  # the reason in a `NotSent` with a waiting time from Slack
 _STILL_LIVE: Final = "streaming_state_conflict"  # returned by chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
@@ -316,7 +316,7 @@ def _expired(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _too_long(live: Live, flight: Flight) -> Step:
-    """Handles a message that is full earlier than computed. A message that accepts no text is given up."""
+    """Handles a message that is full earlier than calculated. A message that accepts no text is given up."""
     live, page = _undone(live, flight), flight.page_before
     carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
     if page and carries and page.is_full and page.closed:  # not even the end of its code block fits

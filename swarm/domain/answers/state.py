@@ -52,7 +52,7 @@ POST_BYTES: Final = 3_800
 """The maximum size of a post. Slack splits texts at about 4,000 characters."""
 
 _WANTED: Final = 2 / 3
-"""From this share of its size on, a message ends at the next paragraph."""
+"""Once a message has reached this share of its maximum size, it ends at the next paragraph."""
 
 MAX_OPENING_CHARACTERS: Final = 200
 """A code block with a longer first line is not reopened in the next message."""
@@ -62,7 +62,7 @@ _CARDS_BYTES: Final = 3_000
 _CARD_BYTES: Final = 100  # per card, in addition to its id and title
 
 AGING_SECONDS: Final = 230.0
-"""From this age on, a stream ends at the next paragraph."""
+"""Once a stream has reached this age, it ends at the next paragraph."""
 
 OLD_SECONDS: Final = 265.0
 """At this age a stream ends at any position."""
@@ -96,7 +96,7 @@ class AnswerPage:
 
     @property
     def limit(self) -> int:
-        """The room for text, in bytes."""
+        """The space for text, in bytes."""
         most = STREAM_BYTES if self.mode is PageMode.STREAM else POST_BYTES
         return most - self.card_bytes - _FENCE_BYTES
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from swarm.domain.text.characters import Visible
 from swarm.domain.text.code_blocks import INLINE_CODE, after_line
-from swarm.domain.text.mrkdwn import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 from swarm.domain.text.secrets import Secrets
+from swarm.domain.text.slack_text import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 
 _FIXED: Final = ("[FINAL ANSWER]", "[DEFER]", "[LOW_CONFIDENCE]", "[CONFIDENCE:")
 _LONGEST: Final = 80

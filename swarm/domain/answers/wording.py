@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from swarm.domain.answers.events import AnswerKind, Asked, AskedField
-from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
+from swarm.domain.text.slack_text import safe
 
 THINKING: Final = "is thinking…"
 EMPTY: Final = "it finished without an answer"

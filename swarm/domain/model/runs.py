@@ -57,7 +57,9 @@ class RunStep(StrEnum):
 _T = RunStatus
 
 UNFINISHED: Final = frozenset({_T.RUNNING, _T.CLOSING})
-"""The statuses of a run that a process works on, or did until it died. Each trigger and each lease has at most one."""
+"""The statuses of a run that a process is working on, or was working on until it died. Each trigger and each lease has
+at most one.
+"""
 
 RETRYABLE: Final = frozenset({_T.FAILED, _T.STOPPED})
 """People may start such a run again, once."""

@@ -128,7 +128,7 @@ def check_depth(parent_depth: int | None) -> int:
     depth = (parent_depth or 0) + 1
     if depth > MAX_DEPTH:
         raise Conflict(
-            f"This would be the {depth}th task one below the other; at most {MAX_DEPTH} are allowed.",
+            f"The task would be nested {depth} levels deep; at most {MAX_DEPTH} levels are allowed.",
             hint="Do the work yourself, or complete the task with what is known.",
         )
     return depth

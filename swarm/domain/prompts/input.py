@@ -14,7 +14,7 @@ from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import ChannelType, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView
-from swarm.domain.text.mrkdwn import readable
+from swarm.domain.text.slack_text import readable
 
 SOURCE: Final = "slack"
 

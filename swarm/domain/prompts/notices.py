@@ -103,7 +103,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         what="Another agent wrote to you. Nobody in Slack sees the message or your reply.",
         lease=_OWN,
         ways=(
-            "Reply with `send-message`, to the agent or into the channel of the message, if a reply is expected. "
+            "Reply with `send-message`, to the agent or in the channel of the message, if a reply is expected. "
             "Do not reply to thanks: two agents must not talk forever.",
         ),
         tail="That was a message between agents. If no reply is expected, there is nothing to do.",

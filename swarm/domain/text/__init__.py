@@ -4,7 +4,7 @@
 |---|---|---|
 | model | `characters.for_model`, `characters.data_for_model` | JSON, MCP results, requests to models and agents |
 | terminal | `characters.for_terminal` | the command line |
-| Slack | `swarm.domain.text.mrkdwn.safe`, `outgoing.plain_for_slack` | deliveries, streams, cards, files |
+| Slack | `slack_text.safe`, `slack_text.escape` | deliveries, streams, cards, files |
 | page | text nodes, `safe` links | the twin's page (`static/dom.js`) |
 | log | `swarm.telemetry.redaction.Redactor` | the formatter of `swarm.telemetry.log` |
 

@@ -89,7 +89,7 @@ def _well_formed(text: str) -> str:
 
 
 def _decided(text: str) -> int:
-    """Returns the start of the undecided end, which depends on the next character."""
+    """Returns the start of the undecided part at the end, which depends on the next character."""
     end = len(text)
     if text and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
         end -= 1

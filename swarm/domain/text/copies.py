@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from swarm.domain.text.mrkdwn import escape, readable, unescape
+from swarm.domain.text.slack_text import escape, readable, unescape
 
 TOMBSTONE: Final = "[deleted]"
 """The replacement for a copy."""

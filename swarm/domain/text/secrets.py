@@ -1,8 +1,9 @@
 """Removes secrets from user-facing text, in full or in pieces.
 
 Two kinds are removed: values that look like a secret (`SECRET_PATTERNS`), and this process's own secrets (`hide`). A
-pattern consists of openings, which are not secret, and the form of the value after them. An opening is output at once;
-only the value is held back until it is decided. The outputs for a text's pieces equal the output for the complete text.
+pattern consists of openings, which are not secret, and the form of the value that follows them. An opening is output at
+once; only the value is held back until it is decided. The outputs for a text's pieces equal the output for the complete
+text.
 
 An opening ends in a fixed character, so that it is found as soon as that character arrives; only then is the following
 text examined. Every repetition is bounded, so the time is linear in the text's length.

@@ -193,7 +193,7 @@ async def _leave_when_gone(run: AgentRun, receive: Receive) -> None:
     run.leave()
 
 
-class AguiDoor:
+class AguiEntryPoint:
     """The AG-UI endpoints, for the operator and for the agents that each built-in agent's policy allows.
 
     To all other callers an agent appears not to exist. Conversations of different clients are separate.

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import Forbidden, NotFound
+from swarm.domain.json_shapes import TrayShape, shape, tray_shape
 from swarm.domain.model.agents import Role
-from swarm.domain.shapes import TrayShape, shape, tray_shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Identities, Office

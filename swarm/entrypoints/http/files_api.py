@@ -19,9 +19,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from swarm.domain.errors import BadRequest, TooLarge, Unavailable
+from swarm.domain.json_shapes import SharedFileShape, shape
 from swarm.domain.model.files import FileInfo
 from swarm.domain.ports import OpenFile
-from swarm.domain.shapes import SharedFileShape, shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import refuse_unstorable
 from swarm.entrypoints.web.identity import Identities

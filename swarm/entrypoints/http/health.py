@@ -21,7 +21,7 @@ from swarm.entrypoints.web.openapi import problems
 from swarm.services.operate.overview import Backlog, Overview
 
 Readiness = Callable[[], Mapping[str, bool]]
-"""Whether each of the coordinator's needs other than the database is met, by name: ``{"slack": True}``."""
+"""Whether each requirement of the coordinator other than the database is met, by name: ``{"slack": True}``."""
 
 _DATABASE_SECONDS: Final = 5.0
 
@@ -40,7 +40,7 @@ class Alive(TypedDict):
 
 
 class Ready(TypedDict):
-    """Each need and whether it is met, the problems, and the backlog (null if the database does not answer).
+    """Each requirement and whether it is met, the problems, and the backlog (null if the database does not answer).
 
     ``gap_seconds`` is the age of the gap whose messages are now being read from Slack, or 0 if there is none.
     """
@@ -75,8 +75,9 @@ class _HealthRoutes:
         return Answer({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """Report whether all needs are met and the database can store data. If not, the status is 503, with the unmet
-        needs."""
+        """Report whether all requirements are met and the database can store data. If not, the status is 503, with the
+        unmet requirements.
+        """
         (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)

@@ -43,7 +43,7 @@ _Offices = Callable[[], Mapping[str, bool]]
 _log = structlog.get_logger(__name__)
 
 
-class MetricsDoor:
+class MetricsEntryPoint:
     """``GET /metrics``: :meth:`routes` for the application.
 
     ``readiness`` and ``offices`` are called at each scrape. If the database does not answer, only the gauges of the

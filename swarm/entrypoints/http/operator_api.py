@@ -11,8 +11,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from swarm.domain.json_shapes import shape
 from swarm.domain.operating_policy import ReloadResult
-from swarm.domain.shapes import shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems

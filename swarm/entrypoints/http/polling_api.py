@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from swarm.clock import to_iso
 from swarm.domain.errors import Invalid
+from swarm.domain.json_shapes import LeaseShape, shape
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import Trigger
-from swarm.domain.shapes import LeaseShape, shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed

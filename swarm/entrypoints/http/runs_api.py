@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from swarm.domain.json_shapes import shape
 from swarm.domain.model.language_models import ModelUsageRecord, UsagePurpose, UsageTotal
-from swarm.domain.shapes import shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems

@@ -10,9 +10,9 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from swarm.domain.json_shapes import FoundTasks, TaskShape, shape
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.shapes import FoundTasks, TaskShape, shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities

@@ -1,5 +1,5 @@
 """The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that have passed
-`swarm.entrypoints.mcp.mcp_door`.
+`swarm.entrypoints.mcp.mcp_endpoint`.
 
 The server is stateless, so any process behind a load balancer can answer any call, in both generations of the protocol.
 The server uses the SDK's low-level API, so that errors, unknown arguments and wrong types all become results that a

@@ -40,7 +40,7 @@ from starlette.routing import Route
 from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.domain.text.mrkdwn import safe
+from swarm.domain.text.slack_text import safe
 from swarm.entrypoints.web.errors import describe
 from swarm.slack.incoming.fields import JsonObject, text_at
 from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
@@ -90,7 +90,7 @@ async def ignore_press(press: ButtonPressed) -> str | None:
     return None
 
 
-class SlackDoor:
+class SlackEntryPoint:
     """The entry point that passes each of Slack's events to ``handle`` and acknowledges the event afterwards.
 
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
@@ -134,7 +134,9 @@ class SlackDoor:
         return self._socket is not None and self._socket.is_only_one
 
     async def replace(self) -> None:
-        """Reconnects Socket Mode, whatever the connection's state. Over HTTP, only has missed messages read."""
+        """Reconnects Socket Mode, whatever the connection's state. Over HTTP, only requests that missed messages be
+        read.
+        """
         if self._socket is not None:
             await self._socket.replace()
         elif self._hearing:

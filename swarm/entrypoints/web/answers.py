@@ -27,7 +27,7 @@ class Refusal:
     """An error response, which is itself an ASGI application. The connection is closed after it."""
 
     status: int
-    code: str  # one of the error codes in docs/http-api.md
+    code: str  # an error code of docs/agents.md
     message: str
     hint: str
     closes: bool = True

@@ -7,11 +7,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
 
+from swarm.domain.json_shapes import AgentShape, LeaseShape, TriggerShape
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome
-from swarm.domain.shapes import AgentShape, LeaseShape, TriggerShape
 
 MAX_TOKENS = 500
 """The maximum number of leases in one call."""

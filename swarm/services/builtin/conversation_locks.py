@@ -124,7 +124,7 @@ class ConversationLocks:
         )
 
     async def close(self) -> None:
-        """Waits a limited time for pending releases."""
+        """Waits for pending releases, for a limited time."""
         if self._leaving:
             await asyncio.wait(set(self._leaving), timeout=LEAVING_SECONDS)
 
@@ -150,7 +150,9 @@ class ConversationLocks:
         await self._database.wakeups.wait(conversation_locks.LOCKS, seen, seconds)
 
     async def _is_lost(self, lock: ConversationLock) -> bool:
-        """Renews the lock. Returns whether another run has it. Without a reply the lock's time keeps running."""
+        """Renews the lock. Returns whether another run has it. If the database does not reply, the lock continues to
+        expire.
+        """
         asked_at = self._clock()
         try:
             async with asyncio.timeout(lock.ends_at - asked_at):

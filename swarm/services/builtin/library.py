@@ -3,8 +3,8 @@
 Who may act: any process; the elected process is sufficient. What is guaranteed: a search finds each document in full,
 in one of its versions; a changed file is found with its new text after the next scan; a file with unchanged size and
 modification time is not read again. What happens on failure: a file that cannot currently be read keeps its old state;
-a missing folder empties nothing; an interrupted scan is finished by the next scan. Several concurrent processes store
-each change once.
+a missing folder removes nothing from the index; an interrupted scan is finished by the next scan. Several concurrent
+processes store each change once.
 
 Files are read and split on a thread, with pauses as long as the work. One transaction writes one large file or several
 small files.
@@ -62,7 +62,7 @@ class DocumentLibrary:
         self._database = database
 
     async def search(self, query: str, limit: int = SEARCH_LIMIT) -> Sequence[FoundDocument]:
-        """Returns the best documents first; none if no words match. Any text is a valid query.
+        """Returns the matching documents, best first; none if no words match. Any text is a valid query.
 
         ``limit`` is restricted to 1 … `MOST_RESULTS`. Raises `Unavailable` without the database.
         """

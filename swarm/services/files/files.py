@@ -17,7 +17,7 @@ from swarm.store.threads import transcript
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileContent:
-    """A file, with its content if it is a text of at most `TEXT_BYTES`."""
+    """A file, with its content if it is text of at most `TEXT_BYTES`."""
 
     info: FileInfo
     about: ThreadReference

@@ -38,8 +38,8 @@ from swarm.domain.model.files import (
 )
 from swarm.domain.model.threads import Author, AuthorKind, File, SlackMessage, Thread
 from swarm.domain.ports import SlackFiles
-from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
+from swarm.domain.text.slack_text import safe
 from swarm.services.files import uploads as stages
 from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall

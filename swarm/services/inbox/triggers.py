@@ -29,7 +29,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
-from swarm.domain.text.mrkdwn import mentioned_ids, preview, readable
+from swarm.domain.text.slack_text import mentioned_ids, preview, readable
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
 from swarm.store import agent_messages, agents, tasks

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import Invalid, NotFound
-from swarm.domain.shapes import shape
+from swarm.domain.json_shapes import shape
 from swarm.store import agents, deliveries, history, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -166,5 +166,5 @@ def _delivery(row: Row) -> str:
 
 
 def steps(rows: list[Row], names: dict[str, str]) -> list[StepShape]:
-    """Returns timeline rows as lines of a timeline."""
+    """Converts history rows to lines of a timeline."""
     return [shape(StepShape, row, agent=names.get(row["agent_id"])) for row in rows]

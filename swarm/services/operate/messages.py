@@ -77,7 +77,7 @@ class Messages:
         """
         if (to is None) == (channel is None):
             expected = "one of 'to' and 'channel'"
-            raise Invalid("Say for whom it is, once.", fields={"to": expected, "channel": expected})
+            raise Invalid("Name exactly one recipient.", fields={"to": expected, "channel": expected})
         name = check_channel(channel) if channel is not None else None
         return await self._database.write(_send, caller, check_text(text), to, name, self._operating_policy)
 

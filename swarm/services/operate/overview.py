@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.errors import NotFound
+from swarm.domain.json_shapes import shape
 from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.shapes import shape
 from swarm.services.operate.explain import StepShape, steps
 from swarm.services.outbox.write_probe import Storing
 from swarm.services.rules.participants import read_roster
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """The figures read at one time. All processes on one database read the same figures."""
+    """The figures, all read at the same time. All processes on one database read the same figures."""
 
     inbox_unread: int
     oldest_unread_seconds: float  # 0 without unread messages

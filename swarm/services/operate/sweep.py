@@ -7,8 +7,8 @@ sweeps are harmless.
 The ticker is the fallback for notifications between processes, with one query a second for all polls that wait in this
 process. A notification can be lost with its connection. The database still contains the due work, so the ticker queries
 the agents with due work that is not leased, and wakes those that wait in this process. If every notification arrived,
-no waiting agent has due work, and no agent is woken. Writers need no extra writes for this. The sender, the backfill
-and the roster have their own queries every few seconds. On SQLite the engine notices other processes' commits.
+no waiting agent has due work, and no agent is woken. This requires no extra writes. The sender, the backfill and the
+roster have their own queries every few seconds. On SQLite the engine notices other processes' commits.
 
 The retention job deletes data past its retention in small portions, so that the database does not grow without limit.
 """
@@ -30,8 +30,7 @@ from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks
-from swarm.store import agent_messages, erasure, history, idempotency_keys
-from swarm.store import retention as threads_kept
+from swarm.store import agent_messages, erasure, history, idempotency_keys, idle_threads
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import conversation_locks, model_usage, sessions
@@ -124,13 +123,13 @@ def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     Returns whether more may remain.
     """
     thread = threads.locked(tx, thread_id)
-    if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
+    if not idle_threads.is_idle(tx, thread_id, tx.now - keep_us):
         return False
     threads.doubt(tx, thread_id)
     threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
-    messages = threads_kept.forget_said(tx, thread, AT_ONCE)
-    answers = threads_kept.forget_answers(tx, thread_id, AT_ONCE)
-    changes = threads_kept.forget_history(tx, thread_id, AT_ONCE)
+    messages = idle_threads.forget_said(tx, thread, AT_ONCE)
+    answers = idle_threads.forget_answers(tx, thread_id, AT_ONCE)
+    changes = idle_threads.forget_history(tx, thread_id, AT_ONCE)
     return max(messages, answers, changes) >= AT_ONCE
 
 
@@ -150,7 +149,7 @@ def _repair_queue_heads(tx: Transaction) -> None:
 
 
 def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
-    return threads_kept.walk(tx, after, AT_ONCE, tx.now - keep_us)
+    return idle_threads.walk(tx, after, AT_ONCE, tx.now - keep_us)
 
 
 def _parts(kept: Retention) -> dict[str, Part]:

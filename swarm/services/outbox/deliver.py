@@ -177,7 +177,9 @@ class OutboxSender:
         return ending or bool(self._lanes or self._choosing)
 
     async def _expire_late(self) -> None:
-        """Expires late deliveries together, once a second. Far above Slack's limits, these are most reactions."""
+        """Expires late deliveries together, once a second. Under a load far above Slack's limits, most reactions
+        expire.
+        """
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
@@ -196,7 +198,7 @@ class OutboxSender:
             self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
 
     def _rests(self) -> bool:
-        """Whether no reaction may start: a reaction failed internally, or the limit of parallel calls is reached."""
+        """Whether reactions are on hold: one failed internally, or the limit of parallel calls is reached."""
         return len(self._reactions) >= REACTIONS or asyncio.get_running_loop().time() < self._rest_until
 
     async def _close_lanes(self) -> None:
@@ -313,7 +315,7 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
     if row["expires_at"] is not None and tx.now >= row["expires_at"]:
-        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
+        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not be sent in time")
         return None
     if _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")

@@ -11,7 +11,7 @@ process slept or the database was unavailable, it queries the database before ea
 starts no call after the next election.
 
 What is harmless: work that outlives its term because the process was suspended. Each step of a delivery is guarded by
-its status; a sweep or the reading of a thread may be repeated. Only the rate limiting suffers.
+its status; a sweep or the reading of a thread may be repeated. Only the rate limits are then not kept exactly.
 
 What happens on failure: an elected process that crashes or loses its connection to the database is replaced at the end
 of its lease; a process that shuts down is replaced immediately. Without the database no process is elected, and no work
@@ -191,7 +191,7 @@ class Election:
             await asyncio.gather(working, return_exceptions=True)
 
     async def _has_ended(self, working: asyncio.Future[None], within_seconds: float) -> bool:
-        """Whether the work ends within the given time. Raises the exception of the work."""
+        """Whether the work ends within the given time. Raises the exception that the work raised."""
         await asyncio.wait({working}, timeout=within_seconds)
         if working.done():
             await working
@@ -202,7 +202,7 @@ class Election:
         await attempt(self._database.write(elections.resign, self._role, self._holder), "resign", role=self._role)
 
     async def _renew(self, term: OfficeTerm) -> None:
-        """Extends the term, or ends it if the database says so. Without a reply the term expires."""
+        """Extends the term, or ends it if the database says so. If the database does not reply, the term expires."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(term.seconds_left):

@@ -16,7 +16,7 @@ from swarm.clock import SECOND
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import parts_of
-from swarm.domain.text.mrkdwn import without_leading_mention
+from swarm.domain.text.slack_text import without_leading_mention
 from swarm.services.rules.task_threads import concerned
 from swarm.store import erasure
 from swarm.store.bridge.statements import Row

@@ -4,9 +4,8 @@ The roster is read often and rarely changes, so it is cached briefly. A person's
 remembered.
 
 Who may act: every process, for the events it receives. What is guaranteed: a person counts as a member only if Slack
-confirmed this within `MEMBER_SECONDS`; a known person requires neither a statement nor a call; no transaction is open
-during calls to Slack. What happens on failure: the standing stays unknown and permits nothing; messages then wait
-(`verify`).
+confirmed this within `MEMBER_SECONDS`; for a known person, no query and no call is made; no transaction is open during
+calls to Slack. What happens on failure: the standing stays unknown and permits nothing; messages then wait (`verify`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from swarm.domain.model.tasks import TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.mrkdwn import mentioned_ids
+from swarm.domain.text.slack_text import mentioned_ids
 from swarm.services.rules.fencing import AuthorizedMessage, authorize_message, authorize_task, may_reply_about
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved

@@ -26,8 +26,8 @@ from swarm.domain.operating_policy import Reactions
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.cutting import split
-from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import REMOVED
+from swarm.domain.text.slack_text import safe
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
@@ -260,7 +260,7 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 
 
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
-    """Posts that a message waits, and for which agents, once until the message is answered."""
+    """Posts that a message is waiting, and for which agents; at most once until the message is answered."""
     if threads.tell_queued(tx, thread.id):
         post_message(tx, thread, _queued_text(roster, waits_for))
 
@@ -311,7 +311,7 @@ def _unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: R
 
 
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
-    """Posts a refusal to the author only; for bots in the thread, because a bot sees no ephemeral messages."""
+    """Posts a refusal that only the author sees; for bots, in the thread, because bots see no ephemeral messages."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
         deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key)
         return

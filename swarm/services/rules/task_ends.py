@@ -148,7 +148,7 @@ def _failed(tx: Transaction, task: Task, reason: str, words: str | None, operati
 
 
 def _after(tx: Transaction, task: Task, operating_policy: OperatingPolicy, reason: str) -> None:
-    """Returns the thread, together with its unanswered messages."""
+    """Gives the thread back, together with its unanswered messages."""
     thread = _thread(tx, task)
     if thread:
         hand_back(tx, thread, task, read_roster(tx, operating_policy), reason)

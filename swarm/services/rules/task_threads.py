@@ -132,7 +132,7 @@ def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
 
 
 def concerned(tx: Transaction, inbox_message: InboxMessage) -> tuple[str | None, str | None]:
-    """Returns the agent that currently works on a message, and the task if the message was delegated; None for each if
+    """Returns the agent that currently works on a message, and the task if the message was delegated; each is None if
     missing.
     """
     if inbox_message.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):

@@ -15,8 +15,8 @@ from swarm.services.outbox.elections import OfficeTerm, boottime
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs.answer_run import AnswerRun, RunContext, RunSource
+from swarm.services.runs.event_sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
 from swarm.services.runs.run_input import is_user
-from swarm.services.runs.sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
 from swarm.services.tasks.delegate import Delegations
 from swarm.services.tasks.tasks import Tasks
 from swarm.store.runs import run_events

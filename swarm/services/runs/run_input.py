@@ -18,7 +18,7 @@ from swarm.domain.model.threads import AuthorKind, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
-from swarm.domain.text.mrkdwn import mentioned_ids, readable
+from swarm.domain.text.slack_text import mentioned_ids, readable
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

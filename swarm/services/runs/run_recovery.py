@@ -29,7 +29,7 @@ from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefu
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.text.mrkdwn import unescape
+from swarm.domain.text.slack_text import unescape
 from swarm.services.rules.guarded import attempt
 from swarm.services.runs.run_ends import (
     RESTARTED,

@@ -22,7 +22,7 @@ from swarm.store.bridge.transaction import Transaction
 
 
 class TaskWork:
-    """Reports of workers on their tasks. Each call is fenced by the task's lease and is idempotent."""
+    """Workers' reports on their tasks. Each call is fenced by the task's lease and is idempotent."""
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
         self._database = database
@@ -97,7 +97,9 @@ def _reported(
     said: Mapping[str, object],
     act: Callable[[AuthorizedTask], bool],
 ) -> TaskView:
-    """Returns the task after ``act``, which returns False in the wrong status. A repeated call does not act again."""
+    """Returns the task after ``act``, which returns False if the task's status does not allow the change. A repeated
+    call does not act again.
+    """
 
     def report() -> dict[str, Any]:
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)

@@ -73,7 +73,7 @@ class Tasks:
     """Task management for agents and operators. ``caller`` is None for an operator, who may do everything.
 
     A repeated call under a lease, or with a ``request_id``, returns the first result and changes nothing. Other calls
-    are executed each time, because equal arguments may be intended.
+    are executed each time, because identical arguments may be intentional.
     """
 
     def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:

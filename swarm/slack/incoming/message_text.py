@@ -4,9 +4,9 @@ The result is in Slack's stored form, which contains ``<@U…>``, ``<https://…
 is read. In a block of an unknown kind, for example one that Slack has just introduced, all text objects are read in
 order.
 
-People write texts, and their blocks have the same content. Bots put a fallback for notifications into ``text`` and the
-content into blocks and attachments, in any mixture. The content of a bot's blocks and attachments is therefore added
-unless the text already contains it, and a text that only repeats their beginning or a part of them is left out.
+In people's messages, the text and the blocks have the same content. Bots put a fallback for notifications into ``text``
+and the content into blocks and attachments, in any mixture. The content of a bot's blocks and attachments is therefore
+added unless the text already contains it, and a text that only repeats their beginning or a part of them is left out.
 
 A forwarded message is also an attachment. Its author is a different person, so it is marked as a quotation, and its
 mentions address nobody. Link previews are left out: they contain the text of a web page, arrive later than the message,

@@ -19,7 +19,7 @@ from swarm.domain.button_actions import (
     feedback_value,
 )
 from swarm.domain.text.cutting import split
-from swarm.domain.text.mrkdwn import escape
+from swarm.domain.text.slack_text import escape
 from swarm.slack.incoming.fields import JsonObject, objects_at
 
 Block = dict[str, object]

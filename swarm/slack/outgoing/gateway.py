@@ -137,7 +137,7 @@ class Gateway:
         await self._api.acquire_slot(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
-        """Returns the expected wait of :meth:`ready`."""
+        """Returns how long :meth:`ready` is expected to wait."""
         return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
 
     async def deliver(self, delivery: Delivery) -> Answer:
@@ -162,7 +162,7 @@ class Gateway:
                 assert_never(delivery.kind)
 
     async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
-        """Shows one person a text (``chat.postEphemeral``) at most once, without raising on failure."""
+        """Shows a text to one person (``chat.postEphemeral``) at most once, without raising on failure."""
         arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
         if thread_ts:
             arguments["thread_ts"] = thread_ts
@@ -191,7 +191,7 @@ class Gateway:
         return DeliveryAccepted(ts=found.ts, thread_ts=found.thread_ts)
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
-        """Returns all messages of a thread, oldest first (``conversations.replies``). Swarm's own have their
+        """Returns all messages of a thread, oldest first (``conversations.replies``). Swarm's own messages have their
         ``delivery_id``.
 
         Empty if there is no such thread.
@@ -272,7 +272,7 @@ class Gateway:
         return DeliveryAccepted(ts=ts, thread_ts=thread_ts)
 
     async def _tell(self, delivery: Delivery, person: str) -> Answer:
-        """Shows one person a text (``chat.postEphemeral``). There is no lookup; repeating the call does no harm.
+        """Shows a text to one person (``chat.postEphemeral``). There is no lookup; repeating the call does no harm.
 
         Slack shows no ephemeral text in a thread without replies.
         """

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _LookupTimeouts:
-    """How long an answer is fresh, and how long to wait for a new answer."""
+    """How long an answer stays fresh, and how long to wait for a new answer."""
 
     fresh_seconds: float
     wait_seconds: float  # longest wait for Slack

@@ -93,7 +93,7 @@ _POSTS: Final = "chat.postMessage"
 class Pacing:
     """The queues of all methods and channels.
 
-    If ``enforced`` is not set, only Slack's own pauses are kept and the limits above are off, for a twin without
+    If ``enforced`` is not set, only Slack's own pauses are observed; the limits above are off, for a twin without
     limits. ``monotonic`` and ``sleep`` are the time source, so that tests do not have to wait.
     """
 
@@ -217,7 +217,7 @@ class _Queue:
             self._tokens, self._counted_at = 0.0, moment
 
     def expected_wait(self, now: float) -> float:
-        """Returns the wait of a new caller behind the current ones."""
+        """Returns how long a new caller has to wait behind the current ones."""
         return self._wait(now, calls=self._waiting + 1)
 
     def idle(self, now: float) -> bool:

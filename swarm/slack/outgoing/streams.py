@@ -94,7 +94,7 @@ class SlackStreams:
         await self._api.acquire_slot(slot.value, channel)
 
     def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
-        """Returns the expected wait of :meth:`acquire_slot`."""
+        """Returns how long :meth:`acquire_slot` is expected to wait."""
         return self._api.expected_wait_seconds(slot.value, channel)
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:

@@ -208,7 +208,7 @@ class WebApi:
         await self._pacing.acquire_slot(method, channel)
 
     def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
-        """Returns the expected wait of :meth:`acquire_slot`."""
+        """Returns how long :meth:`acquire_slot` is expected to wait."""
         return self._pacing.expected_wait_seconds(method, channel)
 
     async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
@@ -247,7 +247,7 @@ class WebApi:
                 case DeliveryRefused(error=code):
                     raise RefusedBySlack(code)
                 case NotSent(reason=reason) | InDoubt(reason=reason):
-                    raise Unavailable(f"Slack cannot be asked ({method}): {reason}.")
+                    raise Unavailable(f"Slack did not answer {method}: {reason}.")
                 case _:
                     return answer
         raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times because of rate limits.")

@@ -47,7 +47,9 @@ def dump(where: PostgresUrl, copy: Path, tables: Iterable[str]) -> None:
 def put_back(
     where: PostgresUrl, copy: Path, replaced: Iterable[str], afterwards: Iterable[str], *, force: bool
 ) -> None:
-    """Replaces tables with those in ``copy`` in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
+    """Replaces tables with those in ``copy`` in one transaction. Raises the same errors as
+    `swarm.store.admin.backup.put_back`.
+    """
     version = _server_version(where)
     pg_restore, psql = _program("pg_restore", version), _program("psql", version)
     _check_free(where, force=force)

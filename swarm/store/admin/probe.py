@@ -21,10 +21,10 @@ _READ_ONLY: Final = "the database is read-only"
 _DISK: Final = "the disk reports an error"
 _DAMAGED: Final = "the database file is damaged"
 _SQLITE: Final = {5: _LOCKED, 6: _LOCKED, 8: _READ_ONLY, 10: _DISK, 11: _DAMAGED, 13: _FULL, 14: _DISK, 26: _DAMAGED}
-"""By SQLite's result codes, https://www.sqlite.org/rescode.html."""
+"""Keyed by SQLite's result codes: https://www.sqlite.org/rescode.html."""
 
 _POSTGRES: Final = {"25006": _READ_ONLY, "53100": _FULL, "55P03": _LOCKED, "58030": _DISK}
-"""By SQLSTATE, https://www.postgresql.org/docs/current/errcodes-appendix.html."""
+"""Keyed by SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html."""
 
 _FORGET: Final = Statement(delete(table).where(table.c.key == bindparam("of_key")))
 

@@ -112,7 +112,9 @@ def known(tx: Transaction) -> Sequence[IndexedFile]:
 
 
 def store(tx: Transaction, readings: Sequence[DocumentReading]) -> None:
-    """Replaces documents with new readings. If the text is already known, only the state of the file is stored."""
+    """Replaces documents with their newly read versions. If the text is already known, only the state of the file is
+    stored.
+    """
     _serialize_writers(tx)
     for reading in readings:
         file = reading.file

@@ -22,7 +22,7 @@ from sqlalchemy import tuple_ as columns
 
 from swarm.domain.model.sessions import MessageRole, Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
-from swarm.domain.text.mrkdwn import without_leading_mention
+from swarm.domain.text.slack_text import without_leading_mention
 from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.forgotten import NOBODY

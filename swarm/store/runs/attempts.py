@@ -2,7 +2,7 @@
 
 A message is answered again after a crash, a restart, or a retry by a person. Messages that were answered together may
 then be answered one by one, so two runs are attempts at the same work if they share any message. Only one run of a
-message is unfinished at a time (`uq_turns_trigger`), so its runs are ordered by their start, by the database's clock.
+message is unfinished at a time (`uq_runs_trigger`), so its runs are ordered by their start, by the database's clock.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def end(tx: Transaction, run_id: str, step: RunStep, note: str | None = None) ->
 
 
 def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_id: str | None = None) -> int:
-    """Records that a person (given by Slack user id) requests to stop a run, or all runs in a thread.
+    """Records a person's request (by Slack user id) to stop a run, or all runs in a thread.
 
     Returns the number of new requests. The processes of the runs are woken and find the requests with `stops_wanted`.
     """
@@ -317,7 +317,7 @@ def request_stop(tx: Transaction, by: str, *, run_id: str | None = None, thread_
 
 
 def stops_wanted(tx: Transaction) -> list[str]:
-    """Returns the ids of running runs that people have requested to stop."""
+    """Returns the ids of running runs that people have asked to stop."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
 
 

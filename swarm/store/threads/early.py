@@ -147,7 +147,7 @@ def drop(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> N
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` replies kept since before ``before``. Returns the number deleted."""
+    """Deletes up to ``limit`` replies that were stored before ``before``. Returns the number deleted."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

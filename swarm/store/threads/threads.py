@@ -211,7 +211,8 @@ def get_all(tx: Transaction, thread_ids: Iterable[str]) -> dict[str, Thread]:
 def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str, *, anew: bool = False) -> int:
     """Makes an agent the owner, or removes the owner. Returns the new epoch. The thread must be locked.
 
-    If the owner stays the same, the epoch increases only if the ownership begins ``anew`` with another task.
+    If the owner stays the same, the epoch increases only with ``anew``, that is, if the ownership begins again with
+    another task.
     """
     if thread.owner_id == owner_id and not anew:
         return thread.epoch
@@ -226,7 +227,9 @@ def touch(tx: Transaction, thread_id: str) -> None:
 
 
 def tell_queued(tx: Transaction, thread_id: str) -> bool:
-    """Returns whether to post in the thread that no agent is online: True once until the next answer."""
+    """Returns whether to post in the thread that no agent is online: True only for the first call until the next
+    answer.
+    """
     return bool(_TELL.run(tx, thread_id=thread_id, now=tx.now))
 
 

@@ -102,7 +102,7 @@ async def test_a_conversation_goes_on_after_its_older_part_was_summarised(db: Da
         await hear(helper, run_input(f"question {number}"))
         await also.compact_session("slack:C1:U1")  # as the agent itself does, somewhen after the run
     shape = script.told[-1].shape
-    assert shape[0].startswith("user: 3 messages about ships | [The conversation goes on.]")
+    assert shape[0].startswith("user: 3 messages about ships | [The conversation continues.]")
     assert shape[1].startswith("model: answer")
     assert shape[-1] == "user: question 2"
 

@@ -13,11 +13,11 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
+from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
+from swarm.agents.built_in_tools.agentcore.core import AgentCore
+from swarm.agents.built_in_tools.agentcore.sessions import AgentCoreSessions as AwsSessions
 from swarm.agents.mcp.server import Timeouts
 from swarm.agents.mcp.servers import McpServers
-from swarm.agents.tools.agentcore import AgentCoreOptions
-from swarm.agents.tools.agentcore.core import AgentCore
-from swarm.agents.tools.agentcore.sessions import AgentCoreSessions as AwsSessions
 from swarm.app import built_in
 from swarm.config import Settings, load
 from swarm.domain.answers.events import (

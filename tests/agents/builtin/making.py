@@ -16,8 +16,8 @@ from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
 from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.troubles import is_transport_error, trouble_of
 from swarm.agents.models.usage import limits_of, usage_of
-from swarm.agents.prompts.files import load
 from swarm.agents.router.router import Router, Wordings
+from swarm.agents.system_prompts.files import load
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import AgentEvent, InputMessage, Origin, RunInput, Speaker, TextDelta
 from swarm.domain.model.language_models import Door, ModelUsageRecord, RunLimits

@@ -16,9 +16,9 @@ from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.building import Models
 from swarm.agents.models.served import RetryPolicy
 from swarm.agents.models.usage import limits_of, usage_of
-from swarm.agents.prompts.files import PromptFiles
-from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.router.router import Router, Wordings
+from swarm.agents.system_prompts.files import PromptFiles
+from swarm.agents.system_prompts.renderer import Renderer
 from swarm.agents.toolbox.tool import Tool
 from swarm.app.built_in import wordings
 from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted
@@ -173,7 +173,7 @@ async def test_the_router_has_the_model_choose_a_tool_and_word_its_result(
     if provider in (Provider.OPENAI, Provider.OLLAMA):  # Claude cannot think and be made to choose at once
         assert decided.json["tool_choice"] == "required"
     assert worded.tools == []
-    assert "Word the answer to what the person asked for" in worded.system
+    assert "Write the answer to the person's request" in worded.system
     assert "`multiply` with" in worded.last_text
     assert [(run.model, run.usage.requests, run.usage.tool_calls) for run in runs.runs] == [
         (label, 2, 1),

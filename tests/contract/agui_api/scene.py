@@ -21,7 +21,7 @@ from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import AgentClient, Dialect, Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Finished, InputMessage, RunInput, Speaker, TextDelta
 from swarm.domain.model.agents import Role
-from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.builtin.agent_runs import AgentRuns
@@ -233,7 +233,7 @@ async def place(
         )
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
-        routes = AguiDoor(runs, identities, **(door or {})).routes()
+        routes = AguiEntryPoint(runs, identities, **(door or {})).routes()
         app = create_app(world.services, identities, dict, routes=routes)
         async with serving(app) as base, http_client(timeout=PATIENCE_SECONDS) as http:
             try:

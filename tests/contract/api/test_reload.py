@@ -10,7 +10,7 @@ import pytest
 
 from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
-from swarm.cli.client import CoordinatorClient
+from swarm.cli.operator_commands import CoordinatorClient
 from swarm.clock import ManualClock
 from swarm.config import Settings, load
 from swarm.services.rules.participants import Rosters
@@ -44,7 +44,7 @@ async def doors(sqlite_url: str, folder: Path) -> AsyncIterator[Doors]:
     operating_policy = settings_mapping.operating_policy(settings)
     async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
         world = World(database, clock, operating_policy=operating_policy)
-        introduce = show(world, hired("docs", Scripted())).converse.introduce
+        introduce = show(world, hired("docs", Scripted())).streaming_agents.introduce
         reloader = Reloader(
             settings, operating_policy.book, Rosters(database, operating_policy), read=read, introduce=introduce
         )

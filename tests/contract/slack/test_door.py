@@ -14,7 +14,7 @@ from slack_twin.socket_mode import Retry
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.threads import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.slack import slack_events
-from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.slack import transport
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.workspace import Workspace, delivery
@@ -68,8 +68,8 @@ def inbox() -> Inbox:
 
 
 @pytest.fixture
-async def door(gateway: Gateway, workspace: Workspace, inbox: Inbox) -> AsyncIterator[SlackDoor]:
-    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token, backoff_seconds=0.01)
+async def door(gateway: Gateway, workspace: Workspace, inbox: Inbox) -> AsyncIterator[SlackEntryPoint]:
+    door = SlackEntryPoint(gateway, inbox.handle, app_token=workspace.app.app_token, backoff_seconds=0.01)
     await door.start()
     yield door
     await door.close()
@@ -78,7 +78,7 @@ async def door(gateway: Gateway, workspace: Workspace, inbox: Inbox) -> AsyncIte
 @OPS_02
 @LOOP_01
 async def test_a_mention_arrives_twice_as_the_same_message_and_is_acknowledged(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox
 ) -> None:
     assert door.connected
     ts = await workspace.say("@swarm hello")
@@ -93,7 +93,7 @@ async def test_a_mention_arrives_twice_as_the_same_message_and_is_acknowledged(
 
 @LOOP_01
 async def test_an_event_is_acknowledged_only_after_it_was_handled(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox
 ) -> None:
     inbox.open.clear()
     await workspace.say("hello")
@@ -106,7 +106,7 @@ async def test_an_event_is_acknowledged_only_after_it_was_handled(
 
 @LOOP_01
 async def test_events_that_come_together_are_handled_together(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox
 ) -> None:
     inbox.open.clear()
     for number in range(5):
@@ -119,7 +119,7 @@ async def test_events_that_come_together_are_handled_together(
 
 @LOOP_01
 async def test_an_event_that_could_not_be_stored_comes_again(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox
 ) -> None:
     inbox.refusals = 1
     ts = await workspace.say("hello")
@@ -132,7 +132,7 @@ async def test_an_event_that_could_not_be_stored_comes_again(
     assert [entry["attempt"] for entry in await workspace.deliveries()] == [0, 1]
 
 
-async def test_edits_and_deletes_arrive(door: SlackDoor, workspace: Workspace, inbox: Inbox) -> None:
+async def test_edits_and_deletes_arrive(door: SlackEntryPoint, workspace: Workspace, inbox: Inbox) -> None:
     ts = await workspace.say("hello")
     await inbox.next()
     await workspace.edit(ts, "good morning")
@@ -148,7 +148,7 @@ async def test_edits_and_deletes_arrive(door: SlackDoor, workspace: Workspace, i
 
 @pytest.mark.req("LOOP-02")
 async def test_a_bots_attachments_a_reply_shown_in_the_channel_and_a_file_arrive(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox
 ) -> None:
     await workspace._post("seed", {"apps": ["pager"]})
     client = AsyncWebClient("xoxb-twin-pager", base_url=workspace.api_url)
@@ -164,7 +164,7 @@ async def test_a_bots_attachments_a_reply_shown_in_the_channel_and_a_file_arrive
     assert (upload.subtype, upload.thread_ts, [file.name for file in upload.files]) == ("file_share", root, ["log.txt"])
 
 
-async def test_a_direct_message_arrives_as_one(door: SlackDoor, workspace: Workspace, inbox: Inbox) -> None:
+async def test_a_direct_message_arrives_as_one(door: SlackEntryPoint, workspace: Workspace, inbox: Inbox) -> None:
     await workspace.say("hello", channel="@swarm")
     found = await inbox.next()
     assert isinstance(found, SlackMessage)
@@ -173,7 +173,7 @@ async def test_a_direct_message_arrives_as_one(door: SlackDoor, workspace: Works
 
 @pytest.mark.req("LOOP-03")
 async def test_events_cost_no_call_to_slack(
-    door: SlackDoor, gateway: Gateway, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, inbox: Inbox
 ) -> None:
     for number in range(5):
         await workspace.say(f"@swarm {number}")
@@ -196,7 +196,7 @@ async def test_events_cost_no_call_to_slack(
     ids=repr,
 )
 async def test_what_is_no_message_is_acknowledged_so_that_it_does_not_come_again(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox, payload: dict[str, Any]
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox, payload: dict[str, Any]
 ) -> None:
     event = Event(event_id="Ev1", type="any", body={}, payload=payload)
     reply = await workspace.twin.sockets.send(workspace.app, event, Retry())
@@ -205,7 +205,7 @@ async def test_what_is_no_message_is_acknowledged_so_that_it_does_not_come_again
 
 
 async def test_a_command_that_somebody_gave_the_app_is_answered_that_there_is_none(
-    door: SlackDoor, workspace: Workspace
+    door: SlackEntryPoint, workspace: Workspace
 ) -> None:
     app = workspace.app
     seeded = {"name": app.name, "bot_token": app.bot_token, "app_token": app.app_token, "commands": ["swarm"]}
@@ -217,7 +217,7 @@ async def test_a_command_that_somebody_gave_the_app_is_answered_that_there_is_no
 
 
 async def test_our_own_posts_do_not_come_back(
-    door: SlackDoor, gateway: Gateway, workspace: Workspace, inbox: Inbox
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, inbox: Inbox
 ) -> None:
     await gateway.deliver(delivery(text="ours"))
     await workspace.say("theirs")
@@ -229,7 +229,7 @@ async def test_our_own_posts_do_not_come_back(
 @LOOP_01
 @pytest.mark.parametrize("reason", [None, "refresh_requested", "warning"])
 async def test_a_closed_connection_is_replaced_and_what_it_missed_comes_again(
-    door: SlackDoor, workspace: Workspace, inbox: Inbox, reason: str | None
+    door: SlackEntryPoint, workspace: Workspace, inbox: Inbox, reason: str | None
 ) -> None:
     await workspace.fault("close_socket", event="message", **({"error": reason} if reason else {}))
     ts = await workspace.say("hello")
@@ -255,7 +255,7 @@ async def arrived_ts(inbox: Inbox) -> str:
 
 @OPS_02
 async def test_a_wrong_app_token_stops_the_start(gateway: Gateway, inbox: Inbox) -> None:
-    door = SlackDoor(gateway, inbox.handle, app_token="xapp-wrong")
+    door = SlackEntryPoint(gateway, inbox.handle, app_token="xapp-wrong")
     with pytest.raises(ConfigurationError, match="SLACK_APP_TOKEN: invalid_auth"):
         await door.start()
     assert not door.connected
@@ -265,7 +265,7 @@ async def test_a_wrong_app_token_stops_the_start(gateway: Gateway, inbox: Inbox)
 @OPS_02
 async def test_a_door_needs_a_token_or_a_secret(gateway: Gateway, inbox: Inbox) -> None:
     with pytest.raises(ConfigurationError, match="SLACK_APP_TOKEN"):
-        SlackDoor(gateway, inbox.handle)
+        SlackEntryPoint(gateway, inbox.handle)
 
 
 @OPS_02
@@ -274,7 +274,7 @@ async def test_a_slack_out_of_reach_is_tried_until_it_answers(
 ) -> None:
     await workspace.fault("http_500", method="auth.test", times=2)
     await workspace.fault("http_500", method="apps.connections.open", times=2)
-    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token, backoff_seconds=0.001)
+    door = SlackEntryPoint(gateway, inbox.handle, app_token=workspace.app.app_token, backoff_seconds=0.001)
     before = door.connected
     await door.start()
     assert (before, door.connected) == (False, True)
@@ -284,7 +284,7 @@ async def test_a_slack_out_of_reach_is_tried_until_it_answers(
 async def test_closing_finishes_the_event_at_hand_and_begins_no_other(
     gateway: Gateway, workspace: Workspace, inbox: Inbox
 ) -> None:
-    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
+    door = SlackEntryPoint(gateway, inbox.handle, app_token=workspace.app.app_token)
     await door.start()
     inbox.open.clear()
     await workspace.say("in time")
@@ -314,7 +314,7 @@ async def test_an_address_that_does_not_work_is_replaced_by_a_new_one(
         return bad.pop() if bad else await good(app_token)
 
     monkeypatch.setattr(gateway, "socket_url", next_address)
-    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
+    door = SlackEntryPoint(gateway, inbox.handle, app_token=workspace.app.app_token)
     async with asyncio.timeout(BOUND_SECONDS):
         await door.start()
     assert door.connected
@@ -326,7 +326,7 @@ async def test_closing_does_not_wait_long_for_an_event_that_hangs(
 ) -> None:
     assert slack_events._DRAIN_SECONDS + transport._CLOSE_SECONDS < 3
     monkeypatch.setattr(slack_events, "_DRAIN_SECONDS", 0.1)
-    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
+    door = SlackEntryPoint(gateway, inbox.handle, app_token=workspace.app.app_token)
     await door.start()
     inbox.open.clear()
     await workspace.say("hello")

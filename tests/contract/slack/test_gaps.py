@@ -12,7 +12,7 @@ import pytest
 from swarm.domain.model.agents import Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake import event_watchdog as hearing_module
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
@@ -38,7 +38,7 @@ async def coordinator(
     standings = Standings(database, names, me)
     ingest = Ingest(database, Rosters(database, operating_policy, kept_seconds=0), me, operating_policy, standings)
     hearing = EventWatchdog(database, gateway, me, silence_seconds=0.3)
-    door = SlackDoor(
+    door = SlackEntryPoint(
         gateway,
         ingest.handle,
         hearing=hearing,

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 
 from swarm.domain.access import Me
 from swarm.domain.model.threads import MessageDeleted, SlackEvent, SlackMessage
-from swarm.entrypoints.slack.slack_events import MAX_BODY_BYTES, SlackDoor
+from swarm.entrypoints.slack.slack_events import MAX_BODY_BYTES, SlackEntryPoint
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 
@@ -47,7 +47,7 @@ class Door:
         self.events: list[SlackEvent] = []
         self.problem: Exception | None = None
         self.gateway = KnownGateway()
-        self.door = SlackDoor(self.gateway, self._handle, signing_secret=SECRET)
+        self.door = SlackEntryPoint(self.gateway, self._handle, signing_secret=SECRET)
         transport = httpx2.ASGITransport(app=Starlette(routes=self.door.routes()))
         self.client = httpx2.AsyncClient(transport=transport, base_url="http://test")
 
@@ -255,7 +255,7 @@ async def test_other_methods_are_not_allowed(slack: Door) -> None:
 async def test_without_a_secret_there_is_no_route() -> None:
     async def handle(event: SlackEvent) -> None: ...
 
-    assert SlackDoor(KnownGateway(), handle, app_token="xapp-1").routes() == []
+    assert SlackEntryPoint(KnownGateway(), handle, app_token="xapp-1").routes() == []
 
 
 ANY_JSON = st.recursive(

@@ -20,7 +20,7 @@ from swarm.domain.button_actions import (
 )
 from swarm.domain.model.deliveries import DeliveryAccepted
 from swarm.domain.model.threads import SlackEvent
-from swarm.entrypoints.slack.slack_events import SlackDoor, ignore_press
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint, ignore_press
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.answers import GENERAL, RUN, begun, closing, place
 from tests.contract.slack.test_door import acked
@@ -61,9 +61,9 @@ def people() -> People:
 
 
 @pytest.fixture
-async def door(gateway: Gateway, workspace: Workspace, people: People) -> AsyncIterator[SlackDoor]:
+async def door(gateway: Gateway, workspace: Workspace, people: People) -> AsyncIterator[SlackEntryPoint]:
     token = workspace.app.app_token
-    door = SlackDoor(gateway, people.handle, people.press, stopped=people.stopped, app_token=token)
+    door = SlackEntryPoint(gateway, people.handle, people.press, stopped=people.stopped, app_token=token)
     await door.start()
     yield door
     await door.close()
@@ -71,7 +71,7 @@ async def door(gateway: Gateway, workspace: Workspace, people: People) -> AsyncI
 
 @pytest.mark.req("CHAN-05", "CHAN-06")
 async def test_the_buttons_below_an_answer_reach_the_door_with_its_run(
-    door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))
     ts = await begun(gateway, where)
@@ -90,7 +90,7 @@ async def test_the_buttons_below_an_answer_reach_the_door_with_its_run(
 
 @pytest.mark.req("STREAM-07", "STREAM-09", "STREAM-12")
 async def test_a_delivery_shows_what_stands_below_an_answer_and_a_button_that_stops_its_run(
-    door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))
     wanted = delivery(thread_ts=where.thread_ts, text="Partial", closing=BELOW, place=where, stops_run_id=RUN)
@@ -105,7 +105,7 @@ async def test_a_delivery_shows_what_stands_below_an_answer_and_a_button_that_st
 
 @pytest.mark.req("STREAM-09")
 async def test_slacks_own_stop_reaches_the_door_with_the_messages_that_it_stopped(
-    door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))
     ts = await begun(gateway, where)
@@ -118,7 +118,7 @@ async def test_slacks_own_stop_reaches_the_door_with_the_messages_that_it_stoppe
 
 @pytest.mark.req("STREAM-09")
 async def test_a_stop_that_comes_twice_has_one_key_and_one_that_was_not_stored_comes_again(
-    door: SlackDoor, gateway: Gateway, workspace: Workspace, people: People
+    door: SlackEntryPoint, gateway: Gateway, workspace: Workspace, people: People
 ) -> None:
     where = place(await workspace.say("@swarm hello"))
     await begun(gateway, where)
@@ -136,7 +136,7 @@ async def test_a_stop_that_comes_twice_has_one_key_and_one_that_was_not_stored_c
 
 
 async def test_without_anybody_to_tell_a_stop_is_acknowledged(gateway: Gateway, workspace: Workspace) -> None:
-    door = SlackDoor(gateway, People().handle, ignore_press, app_token=workspace.app.app_token)
+    door = SlackEntryPoint(gateway, People().handle, ignore_press, app_token=workspace.app.app_token)
     await door.start()
     where = place(await workspace.say("hello"))
     await begun(gateway, where)

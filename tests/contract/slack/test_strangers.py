@@ -15,7 +15,7 @@ from swarm.domain.button_actions import STOP_TASK_ACTION
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
 from swarm.services.outbox.deliver import OutboxSender
@@ -52,7 +52,7 @@ class Desk:
         self.verifier = Verifier(self._database, ingest, standings)
         self.sender = OutboxSender(self._database, self._gateway, me.team, http_timeout_seconds=5)
         app_token = self._workspace.app.app_token
-        self.door = SlackDoor(
+        self.door = SlackEntryPoint(
             self._gateway,
             ingest.handle,
             buttons.press,

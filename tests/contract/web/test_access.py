@@ -10,9 +10,9 @@ import pytest
 from starlette.routing import BaseRoute
 
 from swarm.clock import ManualClock
-from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
-from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
 from swarm.entrypoints.web.access import Access, checked_host, checked_origin
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.builtin.agent_runs import AgentRuns
@@ -79,9 +79,9 @@ async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
     async with Database(sqlite_url) as database:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
-        mcp = McpDoor(world.services, identities)
+        mcp = McpEntryPoint(world.services, identities)
         runs = AgentRuns({"router": Scripted(*HELLO)}, ConversationLocks(database), {"router": EVERYBODY})
-        routes: list[BaseRoute] = [*mcp.routes(), *AguiDoor(runs, identities).routes()]
+        routes: list[BaseRoute] = [*mcp.routes(), *AguiEntryPoint(runs, identities).routes()]
         app = create_app(world.services, identities, dict, routes=routes, running=[mcp.running], access=ALLOWING)
         paths = [
             (

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from swarm.clock import ManualClock
-from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.web.access import Access, checked_origin
 from swarm.entrypoints.web.identity import Identities
@@ -58,7 +58,9 @@ async def coordinator(url: str, origin: str) -> AsyncIterator[str]:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
         runs = AgentRuns({"router": Scripted(*HELLO)}, ConversationLocks(database), {"router": EVERYBODY})
-        app = create_app(world.services, identities, dict, routes=AguiDoor(runs, identities).routes(), access=access)
+        app = create_app(
+            world.services, identities, dict, routes=AguiEntryPoint(runs, identities).routes(), access=access
+        )
         async with serving(app) as base:
             yield base
         await runs.close()

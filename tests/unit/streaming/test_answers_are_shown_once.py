@@ -27,7 +27,7 @@ from swarm.domain.answers.events import (
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.answers.state import PageMode
 from swarm.domain.model.deliveries import Answer, DeliveryRefused, InDoubt
-from swarm.domain.text.mrkdwn import safe
+from swarm.domain.text.slack_text import safe
 from tests.support.slack_model import Fault, Run, no_answer
 
 pytestmark = [pytest.mark.req("STREAM-04"), pytest.mark.req("STREAM-05"), pytest.mark.req("STREAM-06")]

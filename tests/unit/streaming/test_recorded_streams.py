@@ -8,7 +8,7 @@ from swarm.domain.answers.calls import OpenStream, SetStatus
 from swarm.domain.answers.events import Finished, Interrupted, StepStatus
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.answers.text import without_markers
-from swarm.domain.text.mrkdwn import safe
+from swarm.domain.text.slack_text import safe
 from tests.support.recorded import NAMES, Fault, Timed, end_of, recorded, result_of, said_by, with_fault
 from tests.support.slack_model import Run
 from tests.unit.streaming.test_answers_are_shown_once import plain

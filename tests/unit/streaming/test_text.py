@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from swarm.domain.answers.text import SafeText, without_markers
 from swarm.domain.text import secrets
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
+from swarm.domain.text.slack_text import safe
 
 pytestmark = pytest.mark.req("STREAM-04")
 

@@ -21,7 +21,7 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.answers.state import PageMode
-from swarm.domain.text.mrkdwn import safe
+from swarm.domain.text.slack_text import safe
 from tests.support.every import every
 from tests.support.slack_model import Run
 

@@ -1,0 +1,265 @@
+"""The commands for a running coordinator (``swarm agents``, ``tasks``, ``explain``, ``reload``) and their client."""
+
+from __future__ import annotations
+
+import sys
+from http import HTTPStatus
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import httpx2
+from cyclopts import App, Parameter
+from rich.table import Column, Table
+
+from swarm.app import home
+from swarm.cli.terminal import Terminal
+from swarm.config import load
+from swarm.domain.errors import ConfigurationError, SwarmError
+from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.operating_policy import SETTINGS_KEPT
+from swarm.domain.text.characters import for_terminal, line_for_terminal
+
+agents = App(name="agents", help="Register and list agents.")
+tasks = App(name="tasks", help="Show and cancel the agents' tasks.")
+
+_out = Terminal()
+
+
+class NoServer(Exception):
+    """No coordinator answers at this address."""
+
+
+class CoordinatorRefused(SwarmError):
+    """The coordinator refused a request."""
+
+    code = "refused"
+
+
+class CoordinatorClient:
+    """A client for a running coordinator, which authenticates with the operator's token or an agent's."""
+
+    def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
+        self._http = httpx2.Client(
+            base_url=base_url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout_seconds,
+            trust_env=False,  # a proxy cannot reach this machine
+            verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        """Makes one call. Returns the decoded answer, None for HTTP 204. Raises NoServer or CoordinatorRefused."""
+        try:
+            answer = self._http.request(method, path, **options)
+        except httpx2.ConnectError as error:
+            address = str(self._http.base_url).rstrip("/")
+            raise NoServer(
+                f"No coordinator answers at {address}. SWARM_URL, or PORT on this machine, gives its address; `swarm "
+                f"up` starts one."
+            ) from error
+        except httpx2.HTTPError as error:
+            raise CoordinatorRefused(f"The coordinator did not answer properly: {error}") from error
+        if answer.status_code == HTTPStatus.NO_CONTENT:
+            return None
+        content = _content(answer)
+        if answer.is_success and content is not None:
+            return content
+        match content:
+            case {"error": {"message": str(message), "hint": hint}}:
+                raise CoordinatorRefused(message, hint=hint)
+            case _:
+                raise CoordinatorRefused(
+                    f"The server at {self._http.base_url} is not a coordinator: HTTP {answer.status_code}."
+                )
+
+
+def in_one_line(error: Exception) -> str:
+    """Returns an error's message with its hint on one line. Messages from drivers and parsers may have several
+    lines."""
+    return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
+
+
+def _content(answer: httpx2.Response) -> Any:
+    """Returns the decoded JSON, or None for other content."""
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
+def reload() -> None:
+    """Reload the settings of the coordinator on this machine; SIGHUP does the same.
+
+    Channels, channel_defaults, agents.default, agents.dm and reactions change at once. Everything else needs a restart.
+    """
+    try:
+        done = _operate("POST", "/reload")
+    except ConfigurationError as error:  # the settings are also read here, to find the coordinator
+        raise ConfigurationError(error.message, hint=error.hint or SETTINGS_KEPT) from error
+    _out.print(f"changed: {', '.join(done['changed']) or 'nothing'}", soft_wrap=True)
+    if done["needs_restart"]:
+        _out.print(f"needs a restart: {', '.join(done['needs_restart'])}", soft_wrap=True)
+    for doubt in done["doubts"]:
+        _out.print(doubt, soft_wrap=True)
+
+
+@agents.command(name="add")
+def add_agent(
+    name: str,
+    *,
+    role: Role = Role.WORKER,
+    description: str = "",
+    capability: Annotated[list[str] | None, Parameter(negative=())] = None,
+) -> None:
+    """Register an agent and show its token, which is not shown again.
+
+    Parameters
+    ----------
+    name
+        1 to 32 of a-z, 0-9 and '-'.
+    role
+        A lead reads, answers and delegates; a worker works on tasks.
+    description
+        What the agent is good at, for agents that delegate.
+    capability
+        A capability in one word; may be given several times.
+    """
+    added = _operate(
+        "POST",
+        "/agents",
+        json={"name": name, "role": role.value, "description": description, "capabilities": capability or []},
+    )
+    _out.print(f"{added['name']} ({added['role']}) is registered. Its token, which is not shown again:")
+    sys.stdout.write(for_terminal(added["token"]) + "\n")
+
+
+@agents.command(name="list")
+def list_agents() -> None:
+    """Show all agents and whether they are online."""
+    table = Table("name", "role", "reached by", "status", "description", "id")
+    for agent in _operate("GET", "/agents")["agents"]:
+        description = line_for_terminal(agent["description"])
+        table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
+    _out.print(table)
+
+
+@agents.command(name="rotate")
+def rotate_agent(name: str) -> None:
+    """Replace an agent's token; the old token becomes invalid at once."""
+    sys.stdout.write(for_terminal(_operate("POST", f"/agents/{name}/rotate")["token"]) + "\n")
+
+
+@agents.command(name="revoke")
+def revoke_agent(name: str) -> None:
+    """Remove an agent. Its token becomes invalid at once, and its work goes to the default lead."""
+    answer = _operate("DELETE", f"/agents/{name}")
+    _out.print(f"{name} is removed.")
+    for warning in (answer or {}).get("warnings", ()):
+        _out.print(line_for_terminal(warning))
+
+
+def explain(message: str) -> None:
+    """Explain why a message was routed to its agent, and show what happened to it.
+
+    Parameters
+    ----------
+    message
+        A message's link, CHANNEL:TS, or the id of an inbox message or of a task.
+    """
+    found = _operate("GET", "/explain", params={"message": message})
+    owner = f", thread of {found['owner']}" if found["owner"] else ""
+    _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
+    _print_steps(found["routing"])
+    for entry in found["entries"]:
+        _out.print(
+            f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
+        )
+        _print_steps(entry["timeline"])
+        for delivery in entry["deliveries"]:
+            _out.print(f"  {line_for_terminal(delivery)}")
+    for task in found["tasks"]:
+        title = line_for_terminal(task["title"])
+        _out.print(f"\ntask {task['task_id']} “{title}” of {task['agent'] or 'nobody'}: {task['status']}")
+        _print_steps(task["timeline"])
+        for delivery in task["deliveries"]:
+            _out.print(f"  {line_for_terminal(delivery)}")
+
+
+@tasks.command(name="list")
+def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
+    """Show the newest tasks and their agents.
+
+    Parameters
+    ----------
+    status
+        Only tasks in this state.
+    limit
+        The maximum number of tasks to show.
+    """
+    query = {"limit": limit} | ({"status": status.value} if status else {})
+    table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
+    for task in _operate("GET", "/tasks", params=query)["tasks"]:
+        share = f" ({task['percent']} %)" if task["percent"] is not None else ""
+        table.add_row(
+            task["id"],
+            line_for_terminal(task["title"]),
+            task["status"],
+            task["agent"] or "-",
+            task["created_by"] or "operator",
+            line_for_terminal(task["progress"] or "") + share,
+        )
+    _out.print(table)
+
+
+@tasks.command(name="show")
+def show_task(task_id: str) -> None:
+    """Show one task with its description and result."""
+    task = _operate("GET", f"/tasks/{task_id}")
+    _out.print(f"{line_for_terminal(task['title'])}: {task['status']}", style="bold")
+    for name in (
+        "id", "agent", "created_by", "requester", "priority", "attempts", "parent_id", "created_at", "ended_at",
+    ):  # fmt: skip
+        if task[name] not in (None, ""):
+            _out.print(f"  {name}: {task[name]}")
+    for other in task["dependencies"]:
+        _out.print(f"  depends on {other['id']} “{line_for_terminal(other['title'])}”: {other['status']}")
+    for name in ("description", "progress", "result", "error"):
+        if task[name]:
+            _out.print(f"\n{name}:\n{task[name]}", soft_wrap=True)
+
+
+@tasks.command(name="cancel")
+def cancel_task(task_id: str, *, reason: str = "") -> None:
+    """Cancel a task that has not ended; its agent and its thread are notified."""
+    task = _operate("POST", f"/tasks/{task_id}/cancel", json={"reason": reason})
+    _out.print(f"“{task['title']}” is cancelled.")
+
+
+@tasks.command(name="redrive")
+def redrive_task(task_id: str) -> None:
+    """Bring back a dead task, with its attempts set to zero."""
+    task = _operate("POST", f"/tasks/{task_id}/redrive")
+    _out.print(f"“{task['title']}” is {task['status']} again.")
+
+
+def _print_steps(steps: list[dict[str, Any]]) -> None:
+    for step in steps:
+        who = f" {step['agent']}" if step["agent"] else ""
+        why = f": {line_for_terminal(step['reason'])}" if step["reason"] else ""
+        _out.print(f"  {step['at']}  {step['change']}{who}{why}", soft_wrap=True)
+
+
+def _operate(method: str, path: str, **options: Any) -> Any:
+    """Sends a request to the running coordinator. Commands never bypass it to change the database."""
+    settings = load()
+    with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
+        return coordinator.call(method, path, **options)
