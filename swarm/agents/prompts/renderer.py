@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from swarm.agents.prompts.files import PromptError, Template
-from swarm.agents.prompts.rendering import (
+from swarm.agents.prompts.limits import (
     LIMITS,
     MOST_ANSWER_BYTES,
     MOST_TEMPLATE_BYTES,
