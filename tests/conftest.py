@@ -20,7 +20,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from swarm.store.admin import migrations
 from swarm.store.bridge.database import Database
-from tests.support.groups import Scheduling, restore_groups
+from tests.support.groups import Scheduling, restore_groups, split_long
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 
 # A shared machine is slow now and then; how long an example takes is not what the properties are about. Where CI is
@@ -140,8 +140,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return Scheduling(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    split_long(items)
+    yield
     restore_groups(items)
 
 

@@ -38,7 +38,7 @@ async def test_a_lost_ack_brings_the_event_again_and_changes_nothing(scene: Scen
     trigger = await scene.trigger(ts)
     await scene.reply(trigger, "first time")
     await scene.twin.advance(3)  # the time for the ack is over
-    await wait_until(lambda: scene.twin.told(ts), lambda told: all(told[event] for event in BOTH_EVENTS))
+    await scene.twin.until_told(ts, *BOTH_EVENTS)
     await scene.answered_once(ts, "first time")
 
 

@@ -35,7 +35,15 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 SEED = int(os.environ.get("SWARM_KILL_SEED", "20261122"))
 POINTS = int(os.environ.get("SWARM_KILL_POINTS", "200"))
+PARTS = 4
+"""So many processes of pytest can do these, each with a house of its own."""
+
 EVIDENCE = Path(os.environ.get("SWARM_KILL_EVIDENCE", Path(tempfile.gettempdir()) / "swarm-kill-points"))
+_ENGINES = ("sqlite", "postgresql")
+_NUMBERS = [
+    pytest.param(number, marks=pytest.mark.xdist_group(f"part {number * PARTS // POINTS}"))
+    for number in range((POINTS + 1) // 2)
+]
 HTTP_SECONDS = 30
 TRIES = 4
 """A scene is never quite as long as another one; a point that lies behind its end is moved forward."""
@@ -110,8 +118,8 @@ def houses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.req("LOOP-01", "LOOP-04", "LOOP-06", "LOOP-08", "OPS-10", "STREAM-10", "STREAM-11")
-@pytest.mark.parametrize("number", range((POINTS + 1) // 2))
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("number", _NUMBERS)
+@pytest.mark.parametrize("engine", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in _ENGINES])
 async def test_killed_at_a_point_it_loses_and_doubles_nothing(houses: Houses, engine: str, number: int) -> None:
     here = point(engine, SEED, number)
     repeat = f"SWARM_KILL_SEED={SEED} pytest -m long 'tests/crash/test_kill_points.py' -k '{engine} and {number}]'"

@@ -62,7 +62,7 @@ import asyncio, os, pathlib, sys
 from swarm.agents.mcp.server import McpServer, Program
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.system_prompts.files import Template
-from swarm.agents.system_prompts.rendering import RenderLimits
+from swarm.agents.system_prompts.limits import RenderLimits
 from swarm.agents.system_prompts.renderer import Renderer
 from swarm.demo.processes import Parts
 from swarm.processes.captured import run_program

@@ -5,7 +5,8 @@ attribute that pytest does not read any more, and nothing fails: each process st
 (https://github.com/pytest-dev/pytest-xdist/issues/1386).
 
 The group ``processes`` has what starts coordinators, demos and commands. These tests wait more than they work: one
-process of pytest does them all, while the others keep the processors busy, and loads the code for them once.
+process of pytest does them all, while the others keep the processors busy, and loads the code for them once. Among the
+long tests nothing keeps the processors busy: those of each module are a group, so that several modules wait at once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ import pytest
 from _pytest.nodeid import NodeId
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
+
+
+def split_long(items: Iterable[pytest.Item]) -> None:
+    """Give the long tests of each module a group of their own; to be called before pytest-xdist's hook.
+
+    pytest-xdist makes one name out of all groups of a test.
+    """
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def restore_groups(items: Iterable[pytest.Item]) -> None:

@@ -110,6 +110,24 @@ class TwinClient:
         """How often the app acknowledged each kind of event about a message."""
         return Counter(attempt["kind"] for attempt in await self.attempts(ts) if attempt["acked"])
 
+    async def until_told(self, ts: str, *kinds: str, within_seconds: float = PATIENCE_SECONDS) -> None:
+        """Let time pass until the app has acknowledged these kinds of events about a message.
+
+        Time passes only while no attempt is under way: three seconds of the twin's time end an attempt, and after the
+        fourth there is none. An app that needs longer for an acknowledgement than we need to look would never be heard.
+        """
+
+        async def look() -> list[dict[str, Any]]:
+            attempts = await self.attempts(ts)
+            if not any(_is_under_way(attempt) for attempt in attempts):
+                await self.redeliver()
+            return attempts
+
+        def met(attempts: list[dict[str, Any]]) -> bool:
+            return {attempt["kind"] for attempt in attempts if attempt["acked"]} >= set(kinds)
+
+        await wait_until(look, met, within_seconds=within_seconds, what=f"the app acknowledges {kinds}")
+
     async def fault(self, kind: str, **about: object) -> None:
         """Plan a fault: ``method`` or ``event``, ``seconds``, ``times``, ``error``."""
         await self.ask("POST", "faults", json={"kind": kind, **about})
@@ -124,3 +142,7 @@ class TwinClient:
     async def redeliver(self) -> None:
         """Let a minute pass: what was not acknowledged, nor when it was repeated at once, is sent a third time."""
         await self.advance(RETRY_SECONDS)
+
+
+def _is_under_way(attempt: dict[str, Any]) -> bool:
+    return not attempt["acked"] and attempt["error"] is None

@@ -30,17 +30,8 @@ from collections.abc import Container, Iterable, Mapping
 from types import CodeType, FrameType
 from typing import Any, Final, NoReturn
 
-from swarm.agents.system_prompts.rendering import (
-    MEBIBYTE,
-    MOST_CODE_BYTES,
-    OutOfTime,
-    PromptEnvironment,
-    RenderLimits,
-    compiled,
-    line_of,
-    rendered,
-    words,
-)
+from swarm.agents.system_prompts.limits import MEBIBYTE, MOST_CODE_BYTES, RenderLimits
+from swarm.agents.system_prompts.rendering import OutOfTime, PromptEnvironment, compiled, line_of, rendered, words
 
 _CONNECTION: Final = 0  # the file descriptor; replaces the parent's control socket
 

@@ -27,7 +27,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from swarm.agents.system_prompts.files import PromptError, Template
-from swarm.agents.system_prompts.rendering import (
+from swarm.agents.system_prompts.limits import (
     LIMITS,
     MOST_ANSWER_BYTES,
     MOST_TEMPLATE_BYTES,

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest_asyncio
 
+from swarm.agents.system_prompts.limits import LIMITS, RenderLimits
 from swarm.agents.system_prompts.renderer import Renderer
-from swarm.agents.system_prompts.rendering import LIMITS, RenderLimits
 
 IMPATIENT = RenderLimits(seconds=0.4)
 

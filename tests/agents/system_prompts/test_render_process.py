@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from swarm.agents.system_prompts.files import PromptError, Template
+from swarm.agents.system_prompts.limits import LIMITS, RenderLimits
 from swarm.agents.system_prompts.renderer import AT_ONCE, OF_ONE_TEMPLATE, Renderer
-from swarm.agents.system_prompts.rendering import LIMITS, RenderLimits
 from tests.agents.system_prompts.conftest import IMPATIENT
 from tests.agents.system_prompts.processes import children_of, environment_of, is_running, renderers_of_this_process
 from tests.support.quick import quick
@@ -185,7 +185,6 @@ async def test_it_knows_none_of_our_variables(monkeypatch: pytest.MonkeyPatch, p
     }
 
 
-@pytest.mark.long
 def test_it_imports_nothing_of_the_coordinator() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = set(sys.modules)\n"
@@ -194,7 +193,7 @@ def test_it_imports_nothing_of_the_coordinator() -> None:
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
     names = set(done.stdout.split())
-    own = {"rendering", "render_process"}
+    own = {"limits", "rendering", "render_process"}
     assert {name for name in names if name.startswith("swarm")} == {
         "swarm", "swarm.agents", "swarm.agents.system_prompts", *(f"swarm.agents.system_prompts.{name}" for name in own)
     }  # fmt: skip
@@ -202,7 +201,6 @@ def test_it_imports_nothing_of_the_coordinator() -> None:
     assert others - sys.stdlib_module_names <= {"jinja2", "markupsafe"}
 
 
-@pytest.mark.long
 def test_the_coordinators_side_does_not_import_jinja2() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -215,7 +213,7 @@ def test_the_coordinators_side_does_not_import_jinja2() -> None:
 
 COORDINATOR = """
 import asyncio, sys
-from swarm.agents.system_prompts.rendering import RenderLimits
+from swarm.agents.system_prompts.limits import RenderLimits
 from swarm.agents.system_prompts.renderer import Renderer
 from swarm.agents.system_prompts.files import Template
 from tests.agents.system_prompts.test_render_process import LONG, a_child, at_rest, endless

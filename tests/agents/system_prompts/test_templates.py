@@ -10,14 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarm.agents.system_prompts.files import PromptError, Template
+from swarm.agents.system_prompts.limits import MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES
 from swarm.agents.system_prompts.renderer import Renderer
-from swarm.agents.system_prompts.rendering import (
-    MOST_TEMPLATE_BYTES,
-    MOST_VARIABLE_BYTES,
-    PromptEnvironment,
-    compiled,
-    rendered,
-)
+from swarm.agents.system_prompts.rendering import PromptEnvironment, compiled, rendered
 
 pytestmark = [pytest.mark.req("AGENT-08"), pytest.mark.asyncio(loop_scope="module")]
 
