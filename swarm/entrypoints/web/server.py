@@ -81,7 +81,15 @@ class Config(uvicorn.Config):
         **options: Any,
     ) -> None:
         ws = WebSocketProtocol if websockets else "none"
-        super().__init__(app, http=protocol or HttpProtocol, ws=ws, log_config=None, access_log=False, **options)
+        super().__init__(
+            app,
+            http=protocol or HttpProtocol,
+            ws=ws,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # nothing here reads the client's address or the scheme
+            **options,
+        )
         self.limits = limits
 
 
