@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -131,6 +132,7 @@ def new_trace_id() -> str:
     return uuid_utils.uuid7().hex
 
 
+@lru_cache(maxsize=1024)  # an answer contains the same times several times
 def to_iso(moment_us: int) -> str:
     """Returns a time in microseconds as ISO 8601 in UTC, for example ``2026-11-21T09:30:00.000250Z``."""
     return (_EPOCH + timedelta(microseconds=moment_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")

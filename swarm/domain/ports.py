@@ -4,7 +4,7 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Protocol
 
 from swarm.domain.access import Person
@@ -19,6 +19,10 @@ class Directory(Protocol):
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """Returns the display name of a user, or the name of a bot."""
+        ...
+
+    def known_names(self, wanted: Mapping[str, AuthorKind]) -> dict[str, str]:
+        """Returns the names, by author id, that need no request to Slack."""
         ...
 
     async def channel_name(self, channel_id: str) -> str:

@@ -9,21 +9,27 @@ kinds, states, route templates, Slack's methods; never an id, a channel or a nam
 
 from __future__ import annotations
 
-import functools
+import math
 import platform
-from collections.abc import Callable
-from typing import Any, Final
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     Info,
     PlatformCollector,
     ProcessCollector,
 )
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from swarm.clock import SECOND
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
@@ -53,6 +59,78 @@ PATIENT_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 3
 """Buckets for durations that depend on agents' work or Slack's limits."""
 
 GROUP_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+_HAS_CREATED: Final = any(
+    sample.name.endswith("_created")
+    for family in Counter("probe", "", registry=None).collect()
+    for sample in family.samples
+)
+"""Whether prometheus_client reports when each series began, which an environment variable of its own switches off."""
+
+
+class EventCounter(Collector):
+    """A counter as plain numbers, because prometheus_client's own counters take a lock for each event. All calls are
+    made on the event loop's thread."""
+
+    def __init__(self, name: str, help: str, labels: tuple[str, ...]) -> None:
+        self._name, self._help, self._labels = name, help, labels
+        self._counts: dict[tuple[str, ...], float] = {}
+        self._created: dict[tuple[str, ...], float] = {}
+        if not labels:
+            self.inc(by=0)  # reported from the start
+
+    def inc(self, *labels: str, by: float = 1) -> None:
+        """Counts events with these label values."""
+        if labels in self._counts:
+            self._counts[labels] += by
+        else:
+            self._counts[labels], self._created[labels] = by, time.time()
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(self._name, self._help, labels=self._labels)
+        for labels, count in self._counts.items():
+            family.add_metric(labels, count, created=self._created[labels] if _HAS_CREATED else None)
+        yield family
+
+
+@dataclass(slots=True)
+class _Series:
+    """The observations of a histogram with the same label values."""
+
+    counts: list[int]  # by bucket; the last one is for all larger values
+    total: float = 0.0
+    created: float = field(default_factory=time.time)
+
+
+class EventHistogram(Collector):
+    """A histogram as plain numbers; see `EventCounter`."""
+
+    def __init__(self, name: str, help: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> None:
+        self._name, self._help, self._labels = name, help, labels
+        self._buckets = buckets
+        self._names = [floatToGoString(bound) for bound in (*buckets, math.inf)]
+        self._series: dict[tuple[str, ...], _Series] = {}
+        if not labels:
+            self._begin(())  # reported from the start
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Adds a value to the bucket of the smallest bound that is not below it."""
+        series = self._series.get(labels) or self._begin(labels)
+        series.counts[bisect_left(self._buckets, value)] += 1
+        series.total += value
+
+    def _begin(self, labels: tuple[str, ...]) -> _Series:
+        series = self._series[labels] = _Series(counts=[0] * len(self._names))
+        return series
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
+        for labels, series in self._series.items():
+            family.add_metric(labels, list(zip(self._names, accumulate(series.counts), strict=True)), series.total)
+            if _HAS_CREATED:
+                family.add_sample(f"{self._name}_created", dict(zip(self._labels, labels, strict=True)), series.created)
+        yield family
 
 
 class _Instruments:
@@ -153,11 +231,15 @@ class _Instruments:
             "swarm_clock_steps_total", "Number of times that the database's clock was set.", "direction"
         )
 
-    def _counter(self, name: str, help: str, *labels: str) -> Counter:
-        return Counter(name, help, labels, registry=self._registry)
+    def _counter(self, name: str, help: str, *labels: str) -> EventCounter:
+        counter = EventCounter(name, help, labels)
+        self._registry.register(counter)
+        return counter
 
-    def _histogram(self, name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(name, help, labels, registry=self._registry, buckets=buckets)
+    def _histogram(self, name: str, help: str, buckets: tuple[float, ...], *labels: str) -> EventHistogram:
+        histogram = EventHistogram(name, help, labels, buckets)
+        self._registry.register(histogram)
+        return histogram
 
 
 _ROUTED: Final = "route."
@@ -175,8 +257,6 @@ class Metrics(Watcher):
     def __init__(self, *, version: str, database: str) -> None:
         self.registry = CollectorRegistry()
         self.count = _Instruments(self.registry)
-        # The metric for each set of labels; looking it up in its family would take a lock each time.
-        self._of: Callable[..., Any] = functools.cache(lambda family, *labels: family.labels(*labels))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -185,8 +265,8 @@ class Metrics(Watcher):
 
     def database_called(self, call: DatabaseCall) -> None:
         operation = "write" if call.writes else "read"
-        self._of(self.count.database_calls, operation, _result(call.error)).inc()
-        self._of(self.count.database_call_seconds, operation).observe(call.seconds)
+        self.count.database_calls.inc(operation, _result(call.error))
+        self.count.database_call_seconds.observe(call.seconds, operation)
         for fact in call.facts:
             self._learn(fact)
 
@@ -194,59 +274,59 @@ class Metrics(Watcher):
         self.count.database_group_size.observe(count)
 
     def slack_event_handled(self, event: SlackEventHandled) -> None:
-        self._of(self.count.slack_events, event.kind, "stored" if event.stored else "failed").inc()
+        self.count.slack_events.inc(event.kind, "stored" if event.stored else "failed")
         if event.stored:
             self.count.slack_event_seconds.observe(event.seconds)
 
     def slack_called(self, call: SlackCall) -> None:
-        self._of(self.count.slack_calls, call.method, call.result).inc()
-        self._of(self.count.slack_call_seconds, call.method).observe(call.seconds)
+        self.count.slack_calls.inc(call.method, call.result)
+        self.count.slack_call_seconds.observe(call.seconds, call.method)
 
     def tool_called(self, call: ToolCall) -> None:
-        self._of(self.count.tool_calls, call.tool, call.result).inc()
-        self._of(self.count.tool_call_seconds, call.tool).observe(call.seconds)
+        self.count.tool_calls.inc(call.tool, call.result)
+        self.count.tool_call_seconds.observe(call.seconds, call.tool)
 
     def slack_was_deaf(self) -> None:
         self.count.slack_deaf.inc()
 
     def caught_up(self, messages: int) -> None:
-        self.count.slack_missed.inc(messages)
+        self.count.slack_missed.inc(by=messages)
 
     def clock_stepped(self, seconds: float) -> None:
-        self._of(self.count.clock_steps, "forth" if seconds > 0 else "back").inc()
+        self.count.clock_steps.inc("forth" if seconds > 0 else "back")
 
     def request_answered(self, method: str, route: str, status: str, seconds: float) -> None:
         """Counts an HTTP request that was answered or whose client disconnected."""
-        self._of(self.count.http_requests, method, route, status).inc()
-        self._of(self.count.http_request_seconds, route).observe(seconds)
+        self.count.http_requests.inc(method, route, status)
+        self.count.http_request_seconds.observe(seconds, route)
 
     def _learn(self, fact: MetricEvent) -> None:
         match fact:
             case Changed(change=change) if change.startswith(_ROUTED):
-                self._of(self.count.messages_routed, change.removeprefix(_ROUTED)).inc()
+                self.count.messages_routed.inc(change.removeprefix(_ROUTED))
             case Changed(change=change):
-                self._of(self.count.changes, change).inc()
+                self.count.changes.inc(change)
             case TriggerClaimed(kind=kind, waited_us=waited_us):
-                self._of(self.count.triggers, kind).inc()
+                self.count.triggers.inc(kind)
                 if fact.attempt == 1:
-                    self._of(self.count.trigger_wait_seconds, kind).observe(max(waited_us, 0) / SECOND)
+                    self.count.trigger_wait_seconds.observe(max(waited_us, 0) / SECOND, kind)
             case LeaseEnded(how=how):
-                self._of(self.count.leases_ended, how.value).inc()
+                self.count.leases_ended.inc(how.value)
             case LeaseRefused():
                 self.count.leases_refused.inc()
             case DeliveryStepped():
                 self._learn_of_delivery(fact)
             case ReactionsExpired(count=count):
-                self._of(self.count.deliveries, DeliveryKind.REACTION.value, DeliveryStatus.EXPIRED.value).inc(count)
+                self.count.deliveries.inc(DeliveryKind.REACTION.value, DeliveryStatus.EXPIRED.value, by=count)
 
     def _learn_of_delivery(self, fact: DeliveryStepped) -> None:
         kind = fact.kind.value
         if fact.step in _OVER:
-            self._of(self.count.deliveries, kind, _OVER[fact.step].value).inc()
+            self.count.deliveries.inc(kind, _OVER[fact.step].value)
         if fact.step is DeliveryStep.CONFIRM:
-            self._of(self.count.delivery_seconds, kind).observe(max(fact.age_us, 0) / SECOND)
+            self.count.delivery_seconds.observe(max(fact.age_us, 0) / SECOND, kind)
         if fact.step in _AGAIN:
-            self._of(self.count.delivery_retries, kind, fact.step.value).inc()
+            self.count.delivery_retries.inc(kind, fact.step.value)
 
 
 def _result(error: BaseException | None) -> str:

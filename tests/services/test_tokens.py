@@ -9,6 +9,7 @@ import pytest
 from swarm.clock import ManualClock
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, Role, token_hash
+from swarm.services.rules.credentials import BELIEVED_SECONDS, READ_AGAIN_SECONDS, AgentTokenCache
 from swarm.services.rules.idempotency import Caller
 from swarm.store import agents
 from swarm.store.bridge.database import Database
@@ -90,3 +91,64 @@ async def test_a_claim_spares_its_answer_the_look_at_the_token(world: World, mon
     world.services.agents.credentials._known.clear()
     monkeypatch.setattr(agents, "by_token", lambda tx, token_hash: None)
     assert len(await world.poll(lea)) == 1
+
+
+class Moments:
+    """The monotonic time, as a test chooses it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.both_engines
+async def test_looks_for_ended_tokens_spare_known_tokens_their_own_lookups(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = await lea_of(world)
+    moments = Moments()
+    cache = AgentTokenCache(world.database, monotonic=moments)
+    await cache.identify(token)
+    monkeypatch.setattr(agents, "by_token", lambda tx, token_hash: None)
+    for _ in range(int(READ_AGAIN_SECONDS) - 1):
+        moments.now += BELIEVED_SECONDS - 0.01
+        assert (await cache.identify(token)).name == "lea"
+        await cache.look()
+    moments.now += BELIEVED_SECONDS + 0.1
+    await cache.look()
+    with pytest.raises(Unauthorized):  # its agent is read again
+        await cache.identify(token)
+
+
+async def test_a_token_is_believed_for_a_second_at_most_without_a_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = await lea_of(world)
+    moments = Moments()
+    cache = AgentTokenCache(world.database, monotonic=moments)
+    await cache.identify(token)
+    await cache.look()
+    monkeypatch.setattr(agents, "by_token", lambda tx, token_hash: None)
+    moments.now += BELIEVED_SECONDS
+    with pytest.raises(Unauthorized):
+        await cache.identify(token)
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("end", ["rotate", "revoke"])
+async def test_a_look_finds_the_end_of_a_token_in_another_process_whose_notification_is_lost(
+    world: World, end: str
+) -> None:
+    lea, token = await lea_of(world)
+    cache = AgentTokenCache(world.database, monotonic=Moments())
+    await cache.identify(token)
+    ending = world.services.agents.rotate if end == "rotate" else world.services.agents.revoke
+    bump, world.database.wakeups.bump = world.database.wakeups.bump, lambda topics: None  # type: ignore[method-assign]
+    await ending(lea.id)
+    assert await cache.identify(token)  # nothing has been heard of it, and no look has been made
+    await cache.look()
+    with pytest.raises(Unauthorized):
+        await cache.identify(token)
+    world.database.wakeups.bump = bump  # type: ignore[method-assign]

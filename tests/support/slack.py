@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
@@ -131,6 +131,9 @@ class FakeSlack:
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         return PEOPLE.get(author_id, author_id)
+
+    def known_names(self, wanted: Mapping[str, AuthorKind]) -> dict[str, str]:
+        return {}  # each name is asked for, so that a test can hold a lookup up
 
     async def channel_name(self, channel_id: str) -> str:
         return CHANNELS.get(channel_id, channel_id)

@@ -145,6 +145,17 @@ async def test_a_bare_bot_is_asked_for_as_a_bot(setting: Setting) -> None:
     assert await setting.names.author_name("B1", AuthorKind.BOT) == "Alerts"
 
 
+async def test_the_fresh_names_among_those_wanted_are_known_without_a_question(setting: Setting) -> None:
+    wanted = {"U1": AuthorKind.USER, "B1": AuthorKind.BOT, "U2": AuthorKind.USER}
+    assert setting.names.known_names(wanted) == {}
+    await setting.alice()
+    await setting.names.author_name("B1", AuthorKind.BOT)
+    assert setting.names.known_names(wanted) == {"U1": "Alice", "B1": "Alerts"}
+    assert setting.source.asked == ["U1", "B1"]
+    setting.now += FRESH_SECONDS
+    assert setting.names.known_names(wanted) == {}
+
+
 async def test_a_channel_has_its_name_and_a_direct_message_the_other_persons(setting: Setting) -> None:
     assert await setting.names.channel_name("C1") == "general"
     assert await setting.names.channel_name("D1") == "Alice"

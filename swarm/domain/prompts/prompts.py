@@ -58,13 +58,16 @@ _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
 }
 
 
+_KINDS: Final = frozenset({INBOX_TRIGGER, TASK_TRIGGER, *NOTICES})
+
+
 def render(prompt: PromptInput, marker: str) -> str:
     """Returns the prompt as text. ``marker`` must be random and new for each prompt: 8 to 64 letters and digits.
 
     :raises ValueError: malformed marker, unknown kind of trigger, or a missing task.
     """
     check_marker(marker)
-    if prompt.kind not in {INBOX_TRIGGER, TASK_TRIGGER, *NOTICES}:
+    if prompt.kind not in _KINDS:
         raise ValueError(f"there is no prompt for a trigger of kind {prompt.kind!r}")
     if prompt.kind in ABOUT_TASKS and prompt.task is None:
         raise ValueError(f"the prompt of a trigger of kind {prompt.kind!r} needs its task")

@@ -21,9 +21,10 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from swarm.domain.errors import Unavailable
+from swarm.entrypoints.web.errors import RecordedSend
 from swarm.entrypoints.web.identity import Identities, bearer_token
 from swarm.services.operate.overview import FigureReader, Figures, Overview
 from swarm.telemetry.metrics import Metrics
@@ -112,7 +113,7 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answered = _Answered(send)
+        answered = RecordedSend(send)
         waiting = self._metrics.count.polls_waiting if scope["path"] == _POLL else None
         begun = time.perf_counter()
         if waiting:
@@ -124,28 +125,14 @@ class Measured:
                 waiting.dec()
             method = scope["method"] if scope["method"] in _METHODS else "(other)"
             seconds = time.perf_counter() - begun
-            self._metrics.request_answered(method, self._route(scope), answered.status, seconds)
+            status = str(answered.status) if answered.began else _CLIENT_GONE
+            self._metrics.request_answered(method, self._route(scope), status, seconds)
 
     def _route(self, scope: Scope) -> str:
         if scope["path"] in self._plain_paths:
             return str(scope["path"])
         template = getattr(scope.get("route"), "path", None)  # FastAPI sets this value, Starlette alone does not
         return template if isinstance(template, str) else _NO_ROUTE
-
-
-class _Answered:
-    """A ``send`` function that records the status of the response."""
-
-    __slots__ = ("_send", "status")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status = _CLIENT_GONE
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = str(message["status"])
-        await self._send(message)
 
 
 class ScrapeCollector(Collector):

@@ -1,8 +1,8 @@
 """Polling and leases over HTTP: the hot routes, implemented as plain ASGI endpoints.
 
-Thousands of polls wait at once. A poll therefore uses only two tasks: one for its request, and one that watches for the
-client's disconnection. These paths bypass the framework's layers, each of which would keep a frame and an exit stack
-while the poll waits. The OpenAPI descriptions of these routes are written by hand (`openapi.py`).
+Thousands of polls wait at once. A poll therefore uses only the task of its request, which the server cancels when the
+client disconnects. These paths bypass the framework's layers, each of which would keep a frame and an exit stack while
+the poll waits. The OpenAPI descriptions of these routes are written by hand (`openapi.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -27,6 +28,7 @@ from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.schema import Finish, FinishedShape, Polled, Release, Released, Renewal, RenewedShape
+from swarm.entrypoints.web.server import CLIENT, ClientConnection
 from swarm.services.use_cases import Services
 
 _MAX_WAIT_SECONDS: Final = 60
@@ -83,36 +85,33 @@ class PollRoute:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         agent = await self._identities.agent(scope)
         wanted = _parse_poll(scope["query_string"])
-        triggers = await self._poll_unless_gone(agent, wanted, receive)
-        if triggers is None or await self._gives_back(triggers, scope, receive):
+        client: ClientConnection = scope[CLIENT]
+        triggers = await self._poll_unless_gone(agent, wanted, client)
+        if triggers is None:
+            return
+        if triggers and client.has_gone:
+            await self._polls.give_back([trigger.lease_token for trigger in triggers])
             return
         await Answer(shape(Polled, triggers=triggers))(scope, receive, send)
 
-    async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
+    async def _poll_unless_gone(
+        self, agent: Agent, wanted: PollRequest, client: ClientConnection
+    ) -> list[Trigger] | None:
         """Returns the triggers, or None if the client disconnected first. In that case the poll was cancelled and
         claimed nothing."""
+        if client.has_gone:
+            return None
         poll = asyncio.current_task()
         assert poll is not None
-        watch = asyncio.create_task(_cancel_when_gone(poll, receive))
+        client.on_leave = poll.cancel
         try:
             return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
         except asyncio.CancelledError:
-            if not watch.done() or poll.uncancel() > 0:
+            if not client.has_gone or poll.uncancel() > 0:
                 raise  # any other cancellation ends this task
             return None
         finally:
-            watch.cancel()
-
-    async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
-        """Releases the triggers if the client has disconnected or its token has ended. Returns whether they were
-        released."""
-        has_gone = True
-        try:
-            has_gone = bool(triggers) and await _has_gone(scope, receive)
-        finally:
-            if has_gone:
-                await self._polls.give_back([trigger.lease_token for trigger in triggers])
-        return has_gone
+            client.on_leave = None
 
 
 class _LeaseRoutes:
@@ -149,6 +148,7 @@ def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
     return endpoint
 
 
+@lru_cache(maxsize=256)  # agents repeat the same query
 def _parse_poll(query: bytes) -> PollRequest:
     """Parses the query of a poll. Raises Invalid, which names every wrong or unknown parameter."""
     if not query:
@@ -180,15 +180,3 @@ def _poll_request(given: Mapping[str, str]) -> PollRequest:
         limit=int(given.get("limit", _DEFAULT_LIMIT)),
         hold=_SWITCH[given.get("hold", "false")],
     )
-
-
-async def _cancel_when_gone(poll: asyncio.Task[object], receive: Receive) -> None:
-    """Cancels a poll as soon as its client disconnects, unless this watch is cancelled first."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    poll.cancel()
-
-
-async def _has_gone(scope: Scope, receive: Receive) -> bool:
-    """Whether the client has disconnected. Does not wait."""
-    return await Request(scope, receive).is_disconnected()

@@ -24,6 +24,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -208,6 +209,7 @@ def _fits(name: str, allowed: str) -> bool:
     return name.endswith(allowed[1:]) if allowed.startswith("*.") else name == allowed
 
 
+@lru_cache(maxsize=256)  # almost all requests name the same few hosts
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(text)

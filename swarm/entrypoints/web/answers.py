@@ -10,7 +10,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from swarm.domain.text.characters import data_for_model
+from swarm.domain.text.characters import data_for_model, is_json_for_model
 
 
 class Answer(Response):
@@ -19,7 +19,18 @@ class Answer(Response):
     media_type = "application/json"
 
     def __init__(self, content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(orjson.dumps(data_for_model(content)), status_code=status, headers=headers)
+        super().__init__(json_for_model(content), status_code=status, headers=headers)
+
+
+def json_for_model(content: object) -> bytes:
+    """Returns data as JSON, with all texts made safe for models."""
+    try:
+        body = orjson.dumps(content)
+        if is_json_for_model(body):
+            return body
+    except TypeError:  # a lone surrogate, or a mapping that is not a dict
+        pass
+    return orjson.dumps(data_for_model(content))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
 from swarm.entrypoints.web.errors import RequestTimeout, invalid
@@ -19,6 +20,8 @@ MAX_BODY_SECONDS: Final = 30.0
 """The time limit for reading a complete body. `swarm.entrypoints.web.server` limits how slowly a body may arrive."""
 
 _MAX_SHOWN_PATH: Final = 80
+
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,12 +38,15 @@ async def read_body(request: Request) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(MAX_BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
+            is_complete = False
+            while not is_complete:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise BadRequest("The body is incomplete.")
+                body += message.get("body", b"")
                 if len(body) > MAX_BODY_BYTES:
                     raise _too_large()
-    except ClientDisconnect as error:
-        raise BadRequest("The body is incomplete.") from error
+                is_complete = not message.get("more_body", False)
     except TimeoutError as error:
         raise RequestTimeout(hint=f"Send it within {MAX_BODY_SECONDS:g} seconds.") from error
     return bytes(body)
@@ -58,7 +64,8 @@ async def read_model(request: Request, model: type[M]) -> M:
 def _parse_json(body: bytes) -> Any:
     """Parses JSON without NUL characters. Raises BadRequest and Invalid."""
     content = load_json(body)
-    refuse_unstorable(content)
+    if b"\\u" in body:  # the only spelling of such characters that is valid JSON
+        refuse_unstorable(content)
     return content
 
 
@@ -83,7 +90,7 @@ def refuse_unstorable(content: object) -> None:
 
 def storable(text: str) -> bool:
     """Whether every database can store a text."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text if character > "\ud7ff")
+    return not _UNSTORABLE.search(text)
 
 
 def _texts(content: object, place: str) -> Iterator[tuple[str, str]]:

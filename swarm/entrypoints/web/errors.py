@@ -105,7 +105,7 @@ class Guard:
                 scope, receive, send
             )
             return
-        sending = _Sending(send)
+        sending = send if isinstance(send, RecordedSend) else RecordedSend(send)
         try:
             await self._within_token(scope, receive, sending)
         except asyncio.CancelledError:
@@ -141,15 +141,22 @@ def log_crash(error: Exception, **where: str) -> None:
     _log.error("A request failed.", exc_info=error, **where)
 
 
-class _Sending:
-    """A ``send`` function that records whether the response has begun."""
+class RecordedSend:
+    """A ``send`` function that records the status of the response, once the response has begun."""
+
+    __slots__ = ("_send", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.began = False
+        self.status: int | None = None
+
+    @property
+    def began(self) -> bool:
+        return self.status is not None
 
     async def __call__(self, message: Message) -> None:
-        self.began = True
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
         await self._send(message)
 
 

@@ -46,6 +46,27 @@ class ConnectionLimits:
 
 DEFAULT_LIMITS: Final = ConnectionLimits()
 
+CLIENT: Final = "swarm.client"
+"""The key under which a request's scope contains its `ClientConnection`."""
+
+
+class ClientConnection:
+    """A connection's client, for requests that have to know at once that nobody waits for their answer."""
+
+    __slots__ = ("has_gone", "on_leave")
+
+    def __init__(self) -> None:
+        self.has_gone = False
+        self.on_leave: Callable[[], object] | None = None
+        """Called once when the client disconnects; set by the one request that is being answered."""
+
+    def leave(self) -> None:
+        """Records that the client gets no further answer."""
+        if not self.has_gone:
+            self.has_gone = True
+            if self.on_leave:
+                self.on_leave()
+
 
 class Config(uvicorn.Config):
     """The configuration of a server with limits for clients. WebSockets are off unless ``websockets`` is set."""
@@ -60,7 +81,15 @@ class Config(uvicorn.Config):
         **options: Any,
     ) -> None:
         ws = WebSocketProtocol if websockets else "none"
-        super().__init__(app, http=protocol or HttpProtocol, ws=ws, log_config=None, access_log=False, **options)
+        super().__init__(
+            app,
+            http=protocol or HttpProtocol,
+            ws=ws,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # nothing here reads the client's address or the scheme
+            **options,
+        )
         self.limits = limits
 
 
@@ -116,6 +145,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(config, *args, **options)
         assert isinstance(config, Config)
         self.limits = config.limits
+        self._client = ClientConnection()
         self._reading = _Reading.HEAD
         self._deadline = 0.0  # on the loop's clock: the deadline for a head, or the end of a window
         self._chunk_bytes = 0  # size of the chunk in the parser
@@ -133,6 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_watches()
         super().connection_lost(exc)
+        self._client.leave()
 
     def data_received(self, data: bytes) -> None:
         if self._reading is _Reading.NOTHING:
@@ -161,6 +192,7 @@ class HttpProtocol(HttpToolsProtocol):
         refusal = self._refusal()
         if refusal:
             self.app = refusal
+        self.scope[CLIENT] = self._client  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def _refusal(self) -> Refusal | None:
@@ -263,6 +295,7 @@ class HttpProtocol(HttpToolsProtocol):
             # This tells the application that the client has disconnected, and drops its response.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+            self._client.leave()
         self.transport.write(refusal.as_bytes())
         self._drain.close()
 

@@ -225,8 +225,10 @@ class Triggers:
 
     async def describe(self, agent: Agent, claims: Sequence[ClaimContents]) -> list[Trigger | BaseException]:
         """Returns the triggers of new claims. The exception replaces a trigger that cannot be described."""
-        described = (self._trigger(agent, claim) for claim in claims)
-        return list(await asyncio.gather(*described, return_exceptions=True))
+        described = [self._described(agent, claim) for claim in claims]
+        if len(described) == 1:  # the usual case needs no task of its own
+            return [await described[0]]
+        return list(await asyncio.gather(*described))
 
     async def conversation(self, conversation: ThreadTranscript) -> tuple[ThreadView, ThreadTranscript]:
         """Returns the place of a conversation, and the conversation in readable text."""
@@ -236,6 +238,12 @@ class Triggers:
         channel_name = await self._directory.channel_name(conversation.thread.channel)
         place = self._place(conversation.thread, channel_name)
         return place, replace(conversation, said=said, previous_answer=readable(answer, names) if answer else None)
+
+    async def _described(self, agent: Agent, claim: ClaimContents) -> Trigger | Exception:
+        try:
+            return await self._trigger(agent, claim)
+        except Exception as error:  # noqa: BLE001 - counted as a failed attempt of this trigger alone
+            return error
 
     async def _trigger(self, agent: Agent, whole: ClaimContents) -> Trigger:
         claim = whole.claimed
@@ -313,8 +321,12 @@ class Triggers:
         return await self._resolve(dict.fromkeys(ids | mentioned_ids(text), AuthorKind.USER))
 
     async def _resolve(self, wanted: Mapping[str, AuthorKind]) -> Mapping[str, str]:
-        names = await asyncio.gather(*(self._directory.author_name(who, kind) for who, kind in wanted.items()))
-        return dict(zip(wanted, names, strict=True))
+        known = self._directory.known_names(wanted)
+        unknown = {who: kind for who, kind in wanted.items() if who not in known}
+        if not unknown:
+            return known
+        names = await asyncio.gather(*(self._directory.author_name(who, kind) for who, kind in unknown.items()))
+        return {**known, **dict(zip(unknown, names, strict=True))}
 
     def _place(self, thread: Thread, channel_name: str) -> ThreadView:
         link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"

@@ -2,9 +2,10 @@
 
 A token ends when its agent gets a new token or is removed. What is guaranteed: no claim is made with an ended token,
 because the claim's own transaction checks the token's row; other work for a token ends within a second. Each process
-looks for ended tokens after every notification about agents, and every `LOOK_SECONDS` while it works for a token,
-because a notification can be lost. What happens on failure: without the database no lookup is possible, and no work is
-handed out.
+looks for ended tokens after every notification about agents, and every `LOOK_SECONDS` while it knows or works for a
+token, because a notification can be lost. One look confirms all known tokens, so a known token costs no query of its
+own. What happens on failure: a token is believed for at most `BELIEVED_SECONDS` without a look; without the database no
+lookup is possible, and no work is handed out.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
-KNOWN_FOR_SECONDS: Final = 0.5
-"""How long a token lookup is cached, so that a poll needs no extra lookup."""
+BELIEVED_SECONDS: Final = 1.0
+"""How long a token is believed after its lookup, or after the last look for ended tokens."""
+
+READ_AGAIN_SECONDS: Final = 10.0
+"""How long a lookup is cached at most, because looks find only the ends of tokens, and not other changes of agents."""
 
 LOOK_SECONDS: Final = 0.5
 
@@ -64,14 +68,21 @@ class Watched:
 class AgentTokenCache:
     """The agent tokens known to this process."""
 
-    def __init__(self, database: Database, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        look_seconds: float = LOOK_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._look_seconds = look_seconds
+        self._monotonic = monotonic
         self._known: dict[str, _Known] = {}  # by token hash
-        self._room = 100  # the number of entries at which stale entries are dropped
         self._watched: dict[str, set[Watched]] = {}  # by token hash
         self._ended: frozenset[str] = frozenset()  # hashes found by the last lookup
         self._looked_at: int | None = None  # in the database's clock
+        self._seen_at = 0.0  # the monotonic time of the same look
 
     async def identify(self, token: str) -> Agent:
         """Returns the agent with this token. Raises Unauthorized."""
@@ -84,7 +95,7 @@ class AgentTokenCache:
 
     def mark(self) -> tuple[float, int]:
         """Returns the current time, for `confirm`."""
-        return time.monotonic(), self._database.wakeups.generation(AGENTS)
+        return self._monotonic(), self._database.wakeups.generation(AGENTS)
 
     def confirm(self, agent: Agent, mark: tuple[float, int]) -> None:
         """Caches the agent's token as valid, as found by a transaction that started after ``mark``."""
@@ -108,9 +119,14 @@ class AgentTokenCache:
             await asyncio.wait({looking})
 
     async def look(self) -> None:
-        """Ends the work for ended tokens."""
-        now, self._ended = await self._database.read(_ended, self._looked_at)
-        self._looked_at = now
+        """Ends the work for ended tokens, and confirms all other known tokens."""
+        seen_at = self._monotonic()
+        self._looked_at, self._ended = await self._database.read(_ended, self._looked_at)
+        self._seen_at = seen_at
+        oldest = seen_at - READ_AGAIN_SECONDS
+        self._known = {
+            key: known for key, known in self._known.items() if known.read_at > oldest and key not in self._ended
+        }
         for hashed in self._ended & self._watched.keys():
             ending = self._watched.pop(hashed)
             for watched in ending:
@@ -123,7 +139,7 @@ class AgentTokenCache:
         wakeups = self._database.wakeups
         while True:
             seen = wakeups.generation(AGENTS)
-            if self._watched:
+            if self._watched or self._known:
                 await attempt(self.look(), "token_look")
             if wakeups.closed:
                 await asyncio.sleep(self._look_seconds)
@@ -133,7 +149,7 @@ class AgentTokenCache:
     async def _find(self, hashed: str) -> Agent:
         mark = at, generation = self.mark()
         known = self._known.get(hashed) if hashed not in self._ended else None
-        if known and known.generation == generation and at - known.read_at < KNOWN_FOR_SECONDS:
+        if known and known.generation == generation and self._is_believed(known, at):
             return known.agent
         agent = await self._database.read(agents.by_token, hashed)
         if agent is None or hashed in self._ended:  # another lookup may have found its end in the meantime
@@ -142,13 +158,13 @@ class AgentTokenCache:
         self._remember(hashed, agent, mark)
         return agent
 
+    def _is_believed(self, known: _Known, now: float) -> bool:
+        confirmed_at = max(known.read_at, self._seen_at)
+        return now - known.read_at < READ_AGAIN_SECONDS and now - confirmed_at < BELIEVED_SECONDS
+
     def _remember(self, hashed: str, agent: Agent, mark: tuple[float, int]) -> None:
-        now, generation = mark
-        if len(self._known) >= self._room:  # drop stale entries occasionally rather than on each call
-            oldest = now - KNOWN_FOR_SECONDS
-            self._known = {key: known for key, known in self._known.items() if known.read_at > oldest}
-            self._room = 2 * len(self._known) + 100
-        self._known[hashed] = _Known(agent=agent, read_at=now, generation=generation)
+        read_at, generation = mark
+        self._known[hashed] = _Known(agent=agent, read_at=read_at, generation=generation)
 
     def _forget(self, watched: Watched) -> None:
         hashed = watched.agent.token_hash or ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -76,6 +76,11 @@ class _Lookups(Generic[T]):
                 await asyncio.wait((lookup,), timeout=self._patience.wait_seconds)
                 known = self._known.get(id)
         return known.value if known else self._unknown(id)
+
+    def fresh(self, id: str) -> T | None:
+        """Returns the answer for an id while it is fresh, without asking Slack."""
+        known = self._known.get(id)
+        return known.value if known and known.fresh_until > self._patience.monotonic() else None
 
     async def answered(self, id: str, wait_seconds: float) -> T | None:
         """Returns Slack's answer for an id while it is fresh; None if Slack does not answer in time, even if there is
@@ -162,8 +167,22 @@ class Names:
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """Returns the display name of a user or the name of a bot. The id of a bot without a user starts with B."""
-        is_bare_bot = kind is not AuthorKind.USER and author_id.startswith("B")
-        return await self._bots.get(author_id) if is_bare_bot else (await self._users.get(author_id)).name
+        if _is_bare_bot(author_id, kind):
+            return await self._bots.get(author_id)
+        return (await self._users.get(author_id)).name
+
+    def known_names(self, wanted: Mapping[str, AuthorKind]) -> dict[str, str]:
+        """Returns the fresh names among those wanted, by id."""
+        names: dict[str, str] = {}
+        for author_id, kind in wanted.items():
+            if _is_bare_bot(author_id, kind):
+                name = self._bots.fresh(author_id)
+            else:
+                user = self._users.fresh(author_id)
+                name = user.name if user else None
+            if name is not None:
+                names[author_id] = name
+        return names
 
     async def channel_name(self, channel_id: str) -> str:
         """Returns a channel's name without ``#``; for a direct message, the other person's name."""
@@ -199,6 +218,10 @@ class Names:
     async def _channel_facts(self, channel_id: str) -> ChannelFacts:
         channel = await self._source.channel(channel_id)
         return ChannelFacts(name=channel.name, topic=channel.topic, purpose=channel.purpose)
+
+
+def _is_bare_bot(author_id: str, kind: AuthorKind) -> bool:
+    return kind is not AuthorKind.USER and author_id.startswith("B")
 
 
 def _unknown(user_id: str) -> Person:

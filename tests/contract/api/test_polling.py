@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from starlette.types import Message
+from starlette.types import Message, Scope
 
 from swarm.domain.access import Person
 from swarm.entrypoints.http.polling_api import PollRoute
 from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.server import CLIENT, ClientConnection
 from swarm.services.inbox.claim import MOST_WAITING
 from swarm.store.bridge.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, WatchedWakeups, open_doors
@@ -116,43 +117,67 @@ async def test_a_client_that_left_just_before_the_answer_is_sent_gets_nothing_cl
     doors: Doors, lea: Visitor
 ) -> None:
     message = await doors.world.says(f"{BOT} hello")
-    calls = 0
-
-    async def receive() -> Message:
-        nonlocal calls
-        calls += 1
-        if calls == 1:  # the watch, while the poll runs: nothing is to be seen yet
-            await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: Message) -> None:
-        raise AssertionError("an answer was sent")
-
     route = PollRoute(doors.world.services, Identities(doors.world.services.agents, OPERATOR_TOKEN))
-    authorization = (b"authorization", f"Bearer {lea.token}".encode())
-    scope = {"type": "http", "method": "GET", "query_string": b"wait_seconds=0", "headers": [authorization]}
-    await route(scope, receive, send)
+    client = ClientConnection()
+    describe = doors.world.services.polls.describe
+
+    async def described(*args: Any) -> Any:
+        triggers = await describe(*args)
+        client.has_gone = True
+        return triggers
+
+    doors.world.services.polls.describe = described  # type: ignore[method-assign]
+    await route(poll_scope(lea, client), no_message, no_answer)
     inbox_message = await doors.world.inbox_message(message)
     assert (inbox_message.status, inbox_message.attempts, inbox_message.claims) == ("unread", 0, 0)
 
 
 @pytest.mark.req("LOOP-04")
-async def test_a_poll_whose_task_is_cancelled_from_outside_stays_cancelled(doors: Doors, lea: Visitor) -> None:
-    async def receive() -> Message:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: Message) -> None:
-        raise AssertionError("an answer was sent")
-
+async def test_a_client_that_left_before_its_poll_began_claims_nothing(doors: Doors, lea: Visitor) -> None:
+    message = await doors.world.says(f"{BOT} hello")
     route = PollRoute(doors.world.services, Identities(doors.world.services.agents, OPERATOR_TOKEN))
-    authorization = (b"authorization", f"Bearer {lea.token}".encode())
-    scope = {"type": "http", "method": "GET", "query_string": b"wait_seconds=30", "headers": [authorization]}
-    task = asyncio.create_task(route(scope, receive, send))
+    client = ClientConnection()
+    client.leave()
+    await route(poll_scope(lea, client, "wait_seconds=30"), no_message, no_answer)
+    assert (await doors.world.inbox_message(message)).claims == 0
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_poll_whose_task_is_cancelled_from_outside_stays_cancelled(doors: Doors, lea: Visitor) -> None:
+    route = PollRoute(doors.world.services, Identities(doors.world.services.agents, OPERATOR_TOKEN))
+    scope = poll_scope(lea, ClientConnection(), "wait_seconds=30")
+    task = asyncio.create_task(route(scope, no_message, no_answer))
     await doors.wakeups.until(1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_poll_that_is_cancelled_while_its_client_leaves_stays_cancelled(doors: Doors, lea: Visitor) -> None:
+    route = PollRoute(doors.world.services, Identities(doors.world.services.agents, OPERATOR_TOKEN))
+    client = ClientConnection()
+    task = asyncio.create_task(route(poll_scope(lea, client, "wait_seconds=30"), no_message, no_answer))
+    await doors.wakeups.until(1)
+    client.leave()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def poll_scope(visitor: Visitor, client: ClientConnection, query: str = "wait_seconds=0") -> Scope:
+    authorization = (b"authorization", f"Bearer {visitor.token}".encode())
+    return {
+        "type": "http", "method": "GET", "query_string": query.encode(), "headers": [authorization], CLIENT: client,
+    }  # fmt: skip
+
+
+async def no_message() -> Message:
+    raise AssertionError("a poll has no body")
+
+
+async def no_answer(message: Message) -> None:
+    raise AssertionError("an answer was sent")
 
 
 @pytest.mark.req("OPS-12")
