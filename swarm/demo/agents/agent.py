@@ -193,7 +193,9 @@ class _DemoAgent:
         finally:
             renewing.cancel()
         if trigger["notice"]:
-            await self._http.post("/leases/finish", json={"tokens": [token], "outcome": "done"})
+            answer = await self._http.post("/leases/finish", json={"tokens": [token], "outcome": "done", "next": 5})
+            answer.raise_for_status()
+            self._take(answer.json()["triggers"])
 
     async def _use(self, tools: Tools, trigger: Trigger) -> None:
         try:

@@ -27,7 +27,16 @@ from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.errors import MethodNotAllowed
 from swarm.entrypoints.web.identity import Identities
-from swarm.entrypoints.web.schema import Finish, FinishedShape, Polled, Release, Released, Renewal, RenewedShape
+from swarm.entrypoints.web.schema import (
+    Finish,
+    FinishedNextShape,
+    FinishedShape,
+    Polled,
+    Release,
+    Released,
+    Renewal,
+    RenewedShape,
+)
 from swarm.entrypoints.web.server import CLIENT, ClientConnection
 from swarm.services.use_cases import Services
 
@@ -118,6 +127,7 @@ class _LeaseRoutes:
     """``POST /leases/renew``, ``/release`` and ``/finish``."""
 
     def __init__(self, services: Services, identities: Identities) -> None:
+        self._polls = services.polls
         self._work = services.work
         self._identities = identities
 
@@ -137,8 +147,11 @@ class _LeaseRoutes:
     async def finish(self, request: Request) -> Answer:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Finish)
-        ended = await self._work.finish(agent, said.tokens, said.outcome, said.reason)
-        return Answer(shape(FinishedShape, ended, finished=ended.ended))
+        client: ClientConnection = request.scope[CLIENT]
+        ended = await self._work.finish(agent, said.tokens, said.outcome, said.reason, next_limit=said.next)
+        if ended.triggers and client.has_gone:
+            await self._polls.give_back([trigger.lease_token for trigger in ended.triggers])
+        return Answer(shape(FinishedNextShape if said.next else FinishedShape, ended, finished=ended.ended))
 
 
 def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:

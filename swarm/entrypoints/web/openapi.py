@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from swarm.entrypoints.web.schema import Finish, FinishedShape, Polled, Release, Released, Renewal, RenewedShape
+from swarm.entrypoints.web.schema import Finish, FinishedNextShape, Polled, Release, Released, Renewal, RenewedShape
 
 CODES: Final[Mapping[int, tuple[str, ...]]] = {
     400: ("bad_request",),
@@ -63,7 +63,7 @@ def _hot_paths() -> dict[str, Any]:
         "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},
         "/leases/renew": _post("Renew leases, and receive notices", Renewal, RenewedShape),
         "/leases/release": _post("Give work back without counting an attempt", Release, Released),
-        "/leases/finish": _post("End work", Finish, FinishedShape, 409),
+        "/leases/finish": _post("End work", Finish, FinishedNextShape, 409),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import TypedDict
@@ -62,6 +62,7 @@ class Finish(Input):
     tokens: Tokens
     outcome: FinishOutcome
     reason: Annotated[str, Field(max_length=4000)] = ""
+    next: Annotated[int, Field(ge=0, le=20)] = 0
 
 
 class InboxQuery(Input):
@@ -104,6 +105,12 @@ class FinishedShape(TypedDict):
 
     finished: list[str]
     lost: list[str]
+
+
+class FinishedNextShape(FinishedShape):
+    """The answer to a call that asked for the next triggers."""
+
+    triggers: NotRequired[list[TriggerShape]]
 
 
 class RegisteredShape(TypedDict):

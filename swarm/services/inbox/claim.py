@@ -124,7 +124,8 @@ class Polls:
             try:
                 await self._database.wakeups.wait(agent.id, seen, seconds, waiting.woken)
             except asyncio.CancelledError:
-                await asyncio.shield(self._give_back_all(waiting.claimed))  # completes even if cancelled again
+                if waiting.claimed:
+                    await asyncio.shield(self._give_back_all(waiting.claimed))  # completes even if cancelled again
                 raise
             return waiting.claimed
 

@@ -49,6 +49,7 @@ BAD_VALUES: list[tuple[str, str, dict[str, Any], str]] = [
     ("POST", "/leases/release", {"tokens": [], "delay_seconds": True}, "delay_seconds"),
     ("POST", "/leases/finish", {"tokens": [], "outcome": "maybe"}, "outcome"),
     ("POST", "/leases/finish", {"tokens": []}, "outcome"),
+    ("POST", "/leases/finish", {"tokens": ["x"], "outcome": "done", "next": 21}, "next"),
     ("POST", "/leases/finish", {"tokens": ["x"], "outcome": "dismissed"}, "reason"),
     ("POST", "/leases/finish", {"tokens": ["x"], "outcome": "dismissed", "reason": "  "}, "reason"),
 ]

@@ -91,6 +91,25 @@ async def test_dismissed_with_a_reason_ends_the_work_and_shows_a_tick_only(doors
     assert (message.ts, "white_check_mark") in doors.world.slack.reactions
 
 
+@pytest.mark.req("LOOP-06", "LOOP-04")
+async def test_the_end_of_work_and_the_next_work_are_one_request(doors: Doors, lea: Visitor) -> None:
+    for text in ("one", "two", "three"):
+        await doors.world.says(f"{BOT} {text}")
+    (first,) = await lea.poll(limit=1)
+    body = {"tokens": [first["lease"]["token"]], "outcome": "dismissed", "reason": "only thanks", "next": 1}
+    answer = await lea.post("/leases/finish", body)
+    (second,) = answer.pop("triggers")
+    assert answer == {"finished": [first["lease"]["token"]], "lost": []}
+    assert "two" in second["inbox_messages"][0]["text"]
+    refused = await lea.ask(
+        "POST", "/leases/finish", json=body | {"tokens": [second["lease"]["token"]], "outcome": "done"}
+    )
+    assert refused.json()["error"]["code"] == "unresolved"
+    third = await lea.only()  # the refused call has claimed nothing
+    renewed = await lea.post("/leases/renew", {"tokens": [trigger["lease"]["token"] for trigger in (second, third)]})
+    assert renewed["lost"] == []
+
+
 @pytest.mark.req("LOOP-06")
 async def test_failed_counts_as_an_attempt(doors: Doors, lea: Visitor) -> None:
     await doors.world.says(f"{BOT} hello")
