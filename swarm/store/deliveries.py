@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import bindparam, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
@@ -23,13 +23,16 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import DeliveryStepped
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, may, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
 
-DELIVERIES = "deliveries"
-"""The topic that wakes the sender."""
+DELIVERIES: Final = "deliveries"
+"""The topic that wakes the sender for posts and all other deliveries except reactions."""
+
+REACTIONS: Final = "reactions"
+"""The topic that wakes the sender for reactions."""
 
 _EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
 
@@ -55,19 +58,30 @@ _ADD = Statement(
 )
 with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
 earlier = deliveries.alias("earlier")
-_REACTION = DeliveryKind.REACTION.value
-waits_before = exists().where(
-    earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq
-)
+
+
+def is_first(*others: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Returns the condition that no earlier open delivery of the thread fulfils ``others``.
+
+    PostgreSQL would read all open deliveries for NOT EXISTS, because it expects many results; this subquery is
+    evaluated row by row until there are enough.
+    """
+    before = select(earlier.c.seq).where(
+        earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq, *others
+    )
+    return before.order_by(earlier.c.seq).limit(literal_column("1")).scalar_subquery().is_(None)
+
+
+is_reaction = _d.kind == literally(DeliveryKind.REACTION)
 # Posts keep their order but do not wait for reactions, whose rate limits in Slack are low.
 _POST_LANES = Statement(
     select(_d.thread_id)
-    .where(_d.kind != _REACTION, _d.due_at <= bindparam("now"), ~waits_before.where(earlier.c.kind != _REACTION))
+    .where(~is_reaction, _d.due_at <= bindparam("now"), is_first(earlier.c.kind != literally(DeliveryKind.REACTION)))
     .order_by(_d.due_at, _d.seq)
     .limit(AT_MOST_N)
 )
 _FIRST_POST = Statement(
-    with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind != _REACTION)
+    with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), ~is_reaction)
     .order_by(_d.seq)
     .limit(1)
 )
@@ -202,8 +216,13 @@ def add(
         removes=removes,
         now=tx.now,
     )
-    tx.wake(DELIVERIES)
+    tx.wake(topic(kind))
     return delivery_id if added else None
+
+
+def topic(kind: DeliveryKind) -> str:
+    """Returns the topic that wakes the sender for a new delivery."""
+    return REACTIONS if kind is DeliveryKind.REACTION else DELIVERIES
 
 
 def change(

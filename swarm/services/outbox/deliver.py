@@ -47,7 +47,7 @@ from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.deliveries import DELIVERIES
+from swarm.store.deliveries import DELIVERIES, REACTIONS
 from swarm.store.inbox import inbox
 from swarm.store.threads import threads, transcript
 
@@ -59,7 +59,7 @@ FEW_REACTIONS: Final = 10
 also get 👀.
 """
 
-REACTIONS: Final = 100
+REACTION_CALLS: Final = 100
 """The number of parallel calls for reactions. Posts are separate, so that no answer waits for a 👀."""
 
 ATTEMPTS: Final = 60
@@ -82,6 +82,7 @@ _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
 _Tasks = dict[str, asyncio.Task[None]]
 Look = Callable[[Transaction, int], list[Row]]
+_REACTION_LOOKS: Final[dict[str, Look]] = {"reactions": reactions.due, "removals": reactions.removals}
 _log = structlog.get_logger(__name__)
 
 
@@ -136,45 +137,53 @@ class OutboxSender:
         self._may_send = may_send
         self._is_certain = is_certain or _always
         try:
-            while True:
-                seen = self._database.wakeups.generation(DELIVERIES)
-                try:
-                    await self._expire_late()
-                    await self._open_lanes()
-                except Unavailable:
-                    _log.exception("deliveries cannot be read", action="deliver_read")
-                    await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-                await asyncio.sleep(_SHORTEST_SLEEP_SECONDS)
-                await self._sleep(seen)
+            async with asyncio.TaskGroup() as looks:
+                looks.create_task(self._watch(DELIVERIES, self._open_lanes))
+                looks.create_task(self._watch(REACTIONS, self._open_reactions))
         finally:
             await self._close_lanes()
 
     async def send_due(self) -> None:
         """Sends all deliveries that are due, then returns."""
         await self._database.write(reactions.expire_late)
-        while await self._open_lanes():
+        while any([await self._open_lanes(), await self._open_reactions()]):
             await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
 
-    async def _sleep(self, seen: int) -> None:
-        """Waits for new deliveries, for a limited time. A shutdown wakes no waiters; new deliveries are still sent."""
-        if self._database.wakeups.closed:
-            await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-        else:
-            await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
+    async def _watch(self, topic: str, look: Callable[[], Awaitable[object]]) -> None:
+        """Looks for due deliveries whenever the topic is bumped, and at least once a second.
+
+        A shutdown wakes no waiters; new deliveries are still sent.
+        """
+        wakeups = self._database.wakeups
+        while True:
+            seen = wakeups.generation(topic)
+            try:
+                await look()
+            except Unavailable:
+                _log.exception("deliveries cannot be read", action="deliver_read")
+                await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+            await asyncio.sleep(_LONGEST_SLEEP_SECONDS if wakeups.closed else _SHORTEST_SLEEP_SECONDS)
+            await wakeups.wait(topic, seen, _LONGEST_SLEEP_SECONDS)
 
     async def _open_lanes(self) -> bool:
-        """Serves the threads with due posts, and the reactions. Returns whether more deliveries may become due."""
-        ending = bool(self._lanes or self._choosing or self._reactions)  # they may end after the check
-        threads_due, *marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
-        for thread_id in threads_due:
+        """Serves the threads with due posts. Returns whether more posts may become due."""
+        ending = bool(self._lanes)  # they may end after the check
+        for thread_id in await self._database.read(deliveries.lanes_due, POST_LANES):
             if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
                 self._start(self._lanes, thread_id, self._serve(thread_id))
-        for key, look, waiting in zip(
-            ("reactions", "removals"), (reactions.due, reactions.removals), marks, strict=True
-        ):
-            if not (key in self._choosing or self._rests()) and any(mark not in self._reactions for mark in waiting):
-                self._start(self._choosing, key, self._serve_reactions(look))
-        return ending or bool(self._lanes or self._choosing)
+        return ending or bool(self._lanes)
+
+    async def _open_reactions(self) -> bool:
+        """Starts the choice of due reactions where none is in progress. Returns whether more may become due."""
+        ending = bool(self._choosing or self._reactions)
+        await self._expire_late()
+        for name, look in _REACTION_LOOKS.items():
+            if name in self._choosing or self._rests():
+                continue
+            waiting = await self._database.read(look, len(self._reactions) + 1)
+            if any(row["id"] not in self._reactions for row in waiting):
+                self._start(self._choosing, name, self._serve_reactions(look))
+        return ending or bool(self._choosing)
 
     async def _expire_late(self) -> None:
         """Expires late deliveries together, once a second. Far above Slack's limits, these are most reactions."""
@@ -190,14 +199,15 @@ class OutboxSender:
     def _ended(self, tasks: _Tasks, key: str, task: asyncio.Task[None]) -> None:
         del tasks[key]
         if task.cancelled() or task.exception() is None:
-            self._database.wakeups.bump([DELIVERIES])  # new deliveries may have arrived while the lane was closing
+            # New deliveries may have arrived while the lane was closing, and reactions wait for the posts before them.
+            self._database.wakeups.bump([DELIVERIES, REACTIONS] if tasks is self._lanes else [REACTIONS])
         else:  # the next lookup follows later, because an immediate retry would fail again
             _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
             self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
 
     def _rests(self) -> bool:
         """Whether no reaction may start: a reaction failed internally, or the limit of parallel calls is reached."""
-        return len(self._reactions) >= REACTIONS or asyncio.get_running_loop().time() < self._rest_until
+        return len(self._reactions) >= REACTION_CALLS or asyncio.get_running_loop().time() < self._rest_until
 
     async def _close_lanes(self) -> None:
         waiting = [*self._lanes.values(), *self._choosing.values()]
@@ -233,8 +243,8 @@ class OutboxSender:
 
     async def _reactions_due(self, look: Look) -> list[Row]:
         """Returns the due reactions that fit, except those in flight; none after an internal failure."""
-        rows = await self._database.read(look, REACTIONS)
-        room = 0 if self._rests() else REACTIONS - len(self._reactions)
+        rows = await self._database.read(look, REACTION_CALLS)
+        room = 0 if self._rests() else REACTION_CALLS - len(self._reactions)
         return [row for row in rows if row["id"] not in self._reactions][:room]
 
     async def _step(self, row: Row) -> None:
@@ -299,12 +309,6 @@ class OutboxSender:
 
 async def _always() -> bool:
     return True
-
-
-def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str], list[str]]:
-    """Returns threads with due posts, reactions to add and reactions to remove, up to the given numbers."""
-    given, taken = reactions.due(tx, marks), reactions.removals(tx, marks)
-    return deliveries.lanes_due(tx, posts), [row["id"] for row in given], [row["id"] for row in taken]
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
@@ -383,7 +387,7 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) 
 def put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
-    tx.wake(DELIVERIES)
+    tx.wake(deliveries.topic(DeliveryKind(row["kind"])))
 
 
 def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
