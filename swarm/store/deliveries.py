@@ -56,15 +56,16 @@ _ADD = Statement(
         .on_conflict_do_nothing()
     )
 )
-with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
+_author = select(agents.c.name).where(agents.c.id == _d.agent_id).scalar_subquery()
+with_author = select(deliveries, _author.label("agent_name"))
 earlier = deliveries.alias("earlier")
 
 
 def is_first(*others: ColumnElement[bool]) -> ColumnElement[bool]:
     """Returns the condition that no earlier open delivery of the thread fulfils ``others``.
 
-    PostgreSQL would read all open deliveries for NOT EXISTS, because it expects many results; this subquery is
-    evaluated row by row until there are enough.
+    For NOT EXISTS, PostgreSQL would read all open deliveries, because it expects many results. A subquery with LIMIT is
+    evaluated row by row, until there are enough rows.
     """
     before = select(earlier.c.seq).where(
         earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq, *others
