@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select, update
@@ -163,59 +163,57 @@ def _move(step: DeliveryStep) -> Statement:
 _MOVES = {step: _move(step) for step in DeliveryStep}
 
 
+class DeliveryColumns(TypedDict, total=False):
+    """The columns of a new delivery that may be omitted."""
+
+    agent_id: str | None
+    inbox_message_id: str | None
+    target_ts: str | None
+    broadcast: bool
+    idempotency_key: str | None
+    task_id: str | None
+    updates_id: str | None
+    stops_task_id: str | None
+    stops_run_id: str | None
+    person: str | None  # the only user who sees a post
+    removes: bool  # removes a reaction, or replaces the Retry button with the text of an update
+
+
+_OMITTED: Final = dict.fromkeys(DeliveryColumns.__annotations__) | {"broadcast": False, "removes": False}
+
+
 def add(
     tx: Transaction,
     kind: DeliveryKind,
     thread: Thread,
     *,
     text: str,
-    agent_id: str | None = None,
-    inbox_message_id: str | None = None,
-    target_ts: str | None = None,
-    broadcast: bool = False,
-    idempotency_key: str | None = None,
     mark: Mark | None = None,
     lasting: bool = False,
-    removes: bool = False,
-    task_id: str | None = None,
-    updates_id: str | None = None,
-    stops_task_id: str | None = None,
-    stops_run_id: str | None = None,
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
-    person: str | None = None,
+    **columns: Unpack[DeliveryColumns],
 ) -> str | None:
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
     A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
-    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer. ``person`` is
-    the only user who sees a post. With ``removes``, a reaction is removed, or an update replaces the Retry button with
-    ``text``.
+    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer.
     """
     delivery_id = new_id()
+    given: dict[str, object] = {**_OMITTED, **columns}
     added = _ADD.run(
         tx,
         id=delivery_id,
         kind=kind,
         thread_id=thread.id,
-        agent_id=agent_id,
-        inbox_message_id=inbox_message_id,
         channel=thread.channel,
         thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
-        target_ts=target_ts,
         text=text,
-        broadcast=broadcast,
-        idempotency_key=idempotency_key,
         expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
-        task_id=task_id,
-        updates_id=updates_id,
-        stops_task_id=stops_task_id,
-        stops_run_id=stops_run_id,
         closing=_below_text(closing, place),
-        person=person,
         mark=mark,
-        removes=removes,
         now=tx.now,
+        **given,
     )
     tx.wake(topic(kind))
     return delivery_id if added else None
