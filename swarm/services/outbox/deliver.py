@@ -111,7 +111,7 @@ class OutboxSender:
         )
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
-        self._is_certain = _always
+        self._is_certain: Callable[[], Awaitable[bool]] = _always
         self._lanes: _Tasks = {}  # posts, by thread
         self._reactions: _Tasks = {}  # in flight, by delivery
         self._choosing: _Tasks = {}  # the tasks that start reactions
