@@ -106,9 +106,8 @@ class OutboxSender:
     ) -> None:
         self._database = database
         self._slack = slack
-        self._terms = DeliveryLimits(
-            team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions
-        )
+        in_flight_seconds = 2 * http_timeout_seconds + _STALE_SECONDS
+        self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] = _always
@@ -172,7 +171,7 @@ class OutboxSender:
 
         Late reactions expire together, once a second. Far above Slack's limits, these are most reactions.
         """
-        ending = bool(self._choosing or self._reactions)
+        more = bool(self._choosing or self._reactions)  # they may end after the check
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
@@ -182,7 +181,8 @@ class OutboxSender:
                 waiting = await self._database.read(look, len(self._reactions) + 1)
                 if any(row["id"] not in self._reactions for row in waiting):
                     self._start(self._choosing, name, self._serve_reactions(look))
-        return ending or bool(self._choosing)
+                    more = True
+        return more
 
     def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
         tasks[key] = asyncio.create_task(work)
