@@ -284,16 +284,10 @@ def _later_id(last: str) -> str:
     return fresh if fresh > last else str(UUID(int=UUID(last).int + 1))
 
 
-def _message(row: Row) -> AgentMessage:
-    addressed = row["addressed"] is not None
-    return AgentMessage(
-        id=row["id"],
-        sender_id=row["sender_id"],
-        sender=row["sender"],
-        recipient=row["recipient"],
-        channel=row["channel"],
-        text=row["text"],
-        created_at=row["created_at"],
-        for_reader=addressed,
-        unread=addressed and row["read_at"] is None,
-    )
+def _is_addressed(row: Row) -> bool:
+    return row["addressed"] is not None
+
+
+_message = row_mapper(
+    AgentMessage, for_reader=_is_addressed, unread=lambda row: _is_addressed(row) and row["read_at"] is None
+)

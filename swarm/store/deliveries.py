@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from pydantic import TypeAdapter
-from sqlalchemy import bindparam, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
@@ -23,13 +23,16 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import DeliveryStepped
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, may, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
 
-DELIVERIES = "deliveries"
-"""The topic that wakes the sender."""
+DELIVERIES: Final = "deliveries"
+"""The topic that wakes the sender for posts and all other deliveries except reactions."""
+
+REACTIONS: Final = "reactions"
+"""The topic that wakes the sender for reactions."""
 
 _EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
 
@@ -53,21 +56,33 @@ _ADD = Statement(
         .on_conflict_do_nothing()
     )
 )
-with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
+_author = select(agents.c.name).where(agents.c.id == _d.agent_id).scalar_subquery()
+with_author = select(deliveries, _author.label("agent_name"))
 earlier = deliveries.alias("earlier")
-_REACTION = DeliveryKind.REACTION.value
-waits_before = exists().where(
-    earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq
-)
+
+
+def is_first(*others: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Returns the condition that no earlier open delivery of the thread fulfils ``others``.
+
+    For NOT EXISTS, PostgreSQL would read all open deliveries, because it expects many results. A subquery with LIMIT is
+    evaluated row by row, until there are enough rows.
+    """
+    before = select(earlier.c.seq).where(
+        earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq, *others
+    )
+    return before.order_by(earlier.c.seq).limit(literal_column("1")).scalar_subquery().is_(None)
+
+
+is_reaction = _d.kind == literally(DeliveryKind.REACTION)
 # Posts keep their order but do not wait for reactions, whose rate limits in Slack are low.
 _POST_LANES = Statement(
     select(_d.thread_id)
-    .where(_d.kind != _REACTION, _d.due_at <= bindparam("now"), ~waits_before.where(earlier.c.kind != _REACTION))
+    .where(~is_reaction, _d.due_at <= bindparam("now"), is_first(earlier.c.kind != literally(DeliveryKind.REACTION)))
     .order_by(_d.due_at, _d.seq)
     .limit(AT_MOST_N)
 )
 _FIRST_POST = Statement(
-    with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind != _REACTION)
+    with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), ~is_reaction)
     .order_by(_d.seq)
     .limit(1)
 )
@@ -148,62 +163,65 @@ def _move(step: DeliveryStep) -> Statement:
 _MOVES = {step: _move(step) for step in DeliveryStep}
 
 
+class DeliveryColumns(TypedDict, total=False):
+    """The columns of a new delivery that may be omitted."""
+
+    agent_id: str | None
+    inbox_message_id: str | None
+    target_ts: str | None
+    broadcast: bool
+    idempotency_key: str | None
+    task_id: str | None
+    updates_id: str | None
+    stops_task_id: str | None
+    stops_run_id: str | None
+    person: str | None  # the only user who sees a post
+    removes: bool  # removes a reaction, or replaces the Retry button with the text of an update
+
+
+_OMITTED: Final = dict.fromkeys(DeliveryColumns.__annotations__) | {"broadcast": False, "removes": False}
+
+
 def add(
     tx: Transaction,
     kind: DeliveryKind,
     thread: Thread,
     *,
     text: str,
-    agent_id: str | None = None,
-    inbox_message_id: str | None = None,
-    target_ts: str | None = None,
-    broadcast: bool = False,
-    idempotency_key: str | None = None,
     mark: Mark | None = None,
     lasting: bool = False,
-    removes: bool = False,
-    task_id: str | None = None,
-    updates_id: str | None = None,
-    stops_task_id: str | None = None,
-    stops_run_id: str | None = None,
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
-    person: str | None = None,
+    **columns: Unpack[DeliveryColumns],
 ) -> str | None:
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
     A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
-    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer. ``person`` is
-    the only user who sees a post. With ``removes``, a reaction is removed, or an update replaces the Retry button with
-    ``text``.
+    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer.
     """
     delivery_id = new_id()
+    given: dict[str, object] = {**_OMITTED, **columns}
     added = _ADD.run(
         tx,
         id=delivery_id,
         kind=kind,
         thread_id=thread.id,
-        agent_id=agent_id,
-        inbox_message_id=inbox_message_id,
         channel=thread.channel,
         thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
-        target_ts=target_ts,
         text=text,
-        broadcast=broadcast,
-        idempotency_key=idempotency_key,
         expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
-        task_id=task_id,
-        updates_id=updates_id,
-        stops_task_id=stops_task_id,
-        stops_run_id=stops_run_id,
         closing=_below_text(closing, place),
-        person=person,
         mark=mark,
-        removes=removes,
         now=tx.now,
+        **given,
     )
-    tx.wake(DELIVERIES)
+    tx.wake(topic(kind))
     return delivery_id if added else None
+
+
+def topic(kind: DeliveryKind) -> str:
+    """Returns the topic that wakes the sender for a new delivery."""
+    return REACTIONS if kind is DeliveryKind.REACTION else DELIVERIES
 
 
 def change(

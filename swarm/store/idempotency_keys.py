@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, select, update
 
-from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column
+from swarm.store.bridge.statements import Statement, every_column
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.retention import delete_oldest
 from swarm.store.tables.effects import idempotency_keys
 
 _FIND = Statement(select(idempotency_keys.c.result).where(idempotency_keys.c.key == bindparam("key")))
@@ -19,16 +20,8 @@ _ADD = Statement(
 _COMPLETE = Statement(
     update(idempotency_keys).where(idempotency_keys.c.key == bindparam("of_key")).values(result=bindparam("result"))
 )
-_FORGET = Statement(
-    delete(idempotency_keys).where(
-        idempotency_keys.c.key.in_(
-            select(idempotency_keys.c.key)
-            .where(idempotency_keys.c.created_at < bindparam("before"))
-            .order_by(idempotency_keys.c.created_at)
-            .limit(AT_MOST_N)
-        )
-    )
-)
+_created = idempotency_keys.c.created_at
+_FORGET = delete_oldest(idempotency_keys, _created, _created < bindparam("before"))
 
 
 def result(tx: Transaction, key: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, case, exists, or_, update
+from sqlalchemy import bindparam, exists, or_, update
 
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
 from swarm.domain.model.threads import Thread
@@ -10,17 +10,17 @@ from swarm.domain.watchers import ReactionsExpired
 from swarm.store import deliveries, tables
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.deliveries import earlier, waits_before, with_author
+from swarm.store.deliveries import earlier, is_first, is_reaction, with_author
 
 _d = tables.deliveries.c
 _reactions = with_author.where(
-    _d.kind == DeliveryKind.REACTION.value,
+    is_reaction,
     _d.removes == bindparam("removes"),
     _d.due_at <= bindparam("now"),
     or_(_d.expires_at.is_(None), _d.expires_at > bindparam("now")),
 )
 # A reaction waits for all earlier deliveries in its thread: ✅ follows the answer and 👀.
-_DUE = Statement(_reactions.where(~waits_before).order_by(_d.due_at, _d.seq).limit(AT_MOST_N))
+_DUE = Statement(_reactions.where(is_first()).order_by(_d.due_at, _d.seq).limit(AT_MOST_N))
 _marks_end = exists().where(
     earlier.c.thread_id == _d.thread_id,
     earlier.c.due_at.is_not(None),
@@ -28,21 +28,22 @@ _marks_end = exists().where(
     earlier.c.mark == Mark.END.value,
 )
 # Under a tight rate limit no reaction waits for an unsent 👀, and a message with an end mark gets no other reaction.
-_MOST_URGENT = Statement(
+_urgent = (
     _reactions.where(
         _d.status == DeliveryStatus.QUEUED.value,
-        ~waits_before.where(
+        is_first(
             or_(
                 earlier.c.mark.is_(None),
                 earlier.c.mark != Mark.STORED.value,
                 earlier.c.status != DeliveryStatus.QUEUED.value,
             )
         ),
-        or_(_d.mark.is_(None), _d.mark != Mark.STORED.value, ~_marks_end),
     )
-    .order_by(case((_d.mark == Mark.END.value, 0), else_=1), _d.due_at, _d.seq)
+    .order_by(_d.due_at, _d.seq)
     .limit(AT_MOST_N)
 )
+_URGENT_ENDS = Statement(_urgent.where(_d.mark == Mark.END.value))
+_URGENT_OTHERS = Statement(_urgent.where(or_(_d.mark.is_(None), _d.mark != Mark.STORED.value, ~_marks_end)))
 _OVERTAKEN = Statement(
     update(tables.deliveries)
     .where(
@@ -113,11 +114,13 @@ def removals(tx: Transaction, limit: int) -> list[Row]:
 
 
 def most_urgent(tx: Transaction, limit: int) -> list[Row]:
-    """Returns reactions in their order under a tight rate limit: end marks first, then the others, oldest first.
+    """Returns the reactions that go first under a tight rate limit, oldest first: end marks, or if none is due, the
+    others.
 
     A message with a waiting end mark gets only that mark.
     """
-    return _MOST_URGENT.all(tx, now=tx.now, n=limit, removes=False)
+    ends = _URGENT_ENDS.all(tx, now=tx.now, n=limit, removes=False)
+    return ends or _URGENT_OTHERS.all(tx, now=tx.now, n=limit, removes=False)
 
 
 def overtaken(tx: Transaction, row: Row) -> None:

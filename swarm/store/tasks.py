@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final, TypedDict, Unpack
 
 from sqlalchemy import Integer, Text, bindparam, func, insert, select, update
 
@@ -133,6 +134,21 @@ def _move(step: TaskStep) -> Statement:
 _MOVES: dict[TaskStep, Statement] = {step: _move(step) for step in TaskStep if step is not TaskStep.CLAIM}
 
 
+class TaskColumns(TypedDict, total=False):
+    """The columns of a new task that may be omitted."""
+
+    requester: str | None
+    parent_id: str | None
+    depth: int
+    inbox_message_id: str | None
+    epoch: int | None
+    offer_ends_at: int | None
+    by_strangers: bool
+
+
+_OMITTED: Final = dict.fromkeys(TaskColumns.__annotations__) | {"depth": 1, "by_strangers": False}
+
+
 def add(
     tx: Transaction,
     *,
@@ -143,18 +159,13 @@ def add(
     priority: int,
     agent_id: str | None,
     created_by: str | None,
-    requester: str | None = None,
-    parent_id: str | None = None,
-    depth: int = 1,
-    inbox_message_id: str | None = None,
-    epoch: int | None = None,
-    offer_ends_at: int | None = None,
     depends_on: tuple[str, ...] = (),
-    by_strangers: bool = False,
     reason: str | None = None,
+    **columns: Unpack[TaskColumns],
 ) -> Task:
     """Adds a task and wakes its agent if the task is due."""
     task_id = new_id()
+    given: dict[str, object] = {**_OMITTED, **columns}
     _ADD.run(
         tx,
         id=task_id,
@@ -166,18 +177,11 @@ def add(
         priority=priority,
         agent_id=agent_id,
         created_by=created_by,
-        requester=requester,
-        parent_id=parent_id,
-        depth=depth,
-        inbox_message_id=inbox_message_id,
-        epoch=epoch,
         order_key=order_key(tx.now, priority),
-        offer_ends_at=offer_ends_at,
-        by_strangers=by_strangers,
         now=tx.now,
+        **given,
     )
-    if depends_on:
-        _DEPEND.many(tx, [{"task_id": task_id, "depends_on_id": other} for other in depends_on])
+    _DEPEND.many(tx, [{"task_id": task_id, "depends_on_id": other} for other in depends_on])
     history.record(tx, f"task.{status}", task_id, thread_id=thread_id, agent_id=agent_id or created_by, reason=reason)
     added = get(tx, task_id)
     assert added is not None  # inserted above

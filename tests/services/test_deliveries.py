@@ -24,7 +24,7 @@ from swarm.store import deliveries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.deliveries import DELIVERIES
+from swarm.store.deliveries import DELIVERIES, REACTIONS
 from tests.support.slack import (
     FakeSlack,
     Killed,
@@ -211,7 +211,7 @@ async def test_a_post_that_waits_costs_no_work(world: World) -> None:
     await conversation(world, "one", "two", "three")
     world.slack.script.append(is_busy(30))
     await world.send()
-    assert await world.database.read(deliver.lanes_due, 10, 10) == ([], [], [])
+    assert await world.database.read(deliveries.lanes_due, 10) == []
 
 
 async def test_other_threads_do_not_wait_for_a_busy_one(world: World) -> None:
@@ -409,20 +409,21 @@ async def test_a_slow_channel_holds_up_no_other(world: World, monkeypatch: pytes
 async def test_at_a_shutdown_the_sender_does_not_run_flat_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
-    async def look(sender: OutboxSender) -> int:
+    async def look(sender: OutboxSender) -> bool:
         nonlocal looks
         looks += 1
         await asyncio.sleep(0)
-        return 0
+        return False
 
     monkeypatch.setattr(OutboxSender, "_open_lanes", look)
+    monkeypatch.setattr(OutboxSender, "_open_reactions", look)
     world.database.wakeups.close()
     async with sending(world):
         while looks == 0:
             await asyncio.sleep(0)
         for _ in range(100):
             await asyncio.sleep(0)
-    assert looks == 1
+    assert looks == 2, "one for posts, one for reactions"
 
 
 @pytest.mark.req("LOOP-14", "OPS-10")
@@ -437,7 +438,7 @@ async def test_while_nothing_can_be_stored_a_reaction_is_not_tried_again_and_aga
         raise Unavailable("The disk is full.")
 
     async def looked(
-        sender: OutboxSender, look: Callable[[OutboxSender], Awaitable[bool]] = OutboxSender._open_lanes
+        sender: OutboxSender, look: Callable[[OutboxSender], Awaitable[bool]] = OutboxSender._open_reactions
     ) -> bool:
         nonlocal looks
         looks += 1
@@ -446,7 +447,7 @@ async def test_while_nothing_can_be_stored_a_reaction_is_not_tried_again_and_aga
     await world.lead()
     await world.says(f"{BOT} hello")
     monkeypatch.setattr(deliver, "take", cannot)
-    monkeypatch.setattr(OutboxSender, "_open_lanes", looked)
+    monkeypatch.setattr(OutboxSender, "_open_reactions", looked)
     began = time.monotonic()
     async with sending(world):
         while not tries:
@@ -646,6 +647,26 @@ async def test_by_a_process_that_is_not_certain_of_its_office_nothing_is_taken(
     await asyncio.gather(running, return_exceptions=True)
     # The sender may ask once more before it is stopped: only the answers up to the post count.
     assert (posted_at_each_answer[:4], world.slack.posts) == ([0, 0, 0, 0], ["answer"])
+
+
+async def test_a_reaction_does_not_wake_the_sender_for_posts(world: World) -> None:
+    lead = await world.lead()
+    wakeups = world.database.wakeups
+    posts, marks = wakeups.generation(DELIVERIES), wakeups.generation(REACTIONS)
+    await world.says(f"{BOT} hello")
+    assert (wakeups.generation(DELIVERIES), wakeups.generation(REACTIONS)) == (posts, marks + 1)
+    await world.answers(lead, await world.only(lead), "answer")
+    assert wakeups.generation(DELIVERIES) > posts
+
+
+async def test_an_end_mark_follows_its_answer_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver, "_LONGEST_SLEEP_SECONDS", 2 * PATIENCE_SECONDS)  # only a wakeup comes in time
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    async with sending(world):
+        await world.answers(lead, await world.only(lead), "answer")
+        while (message.ts, "white_check_mark") not in world.slack.reactions:
+            await asyncio.sleep(0)
 
 
 @pytest.mark.both_engines

@@ -30,7 +30,7 @@ from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks
-from swarm.store import agent_messages, erasure, history, idempotency_keys, idle_threads
+from swarm.store import agent_messages, erasure, history, idempotency_keys, retention
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import conversation_locks, model_usage, sessions
@@ -123,13 +123,13 @@ def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     Returns whether more may remain.
     """
     thread = threads.locked(tx, thread_id)
-    if not idle_threads.is_idle(tx, thread_id, tx.now - keep_us):
+    if not retention.is_idle(tx, thread_id, tx.now - keep_us):
         return False
     threads.doubt(tx, thread_id)
     threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
-    messages = idle_threads.forget_said(tx, thread, AT_ONCE)
-    answers = idle_threads.forget_answers(tx, thread_id, AT_ONCE)
-    changes = idle_threads.forget_history(tx, thread_id, AT_ONCE)
+    messages = retention.forget_said(tx, thread, AT_ONCE)
+    answers = retention.forget_answers(tx, thread_id, AT_ONCE)
+    changes = retention.forget_history(tx, thread_id, AT_ONCE)
     return max(messages, answers, changes) >= AT_ONCE
 
 
@@ -149,7 +149,7 @@ def _repair_queue_heads(tx: Transaction) -> None:
 
 
 def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
-    return idle_threads.walk(tx, after, AT_ONCE, tx.now - keep_us)
+    return retention.walk(tx, after, AT_ONCE, tx.now - keep_us)
 
 
 def _parts(kept: Retention) -> dict[str, Part]:

@@ -47,32 +47,20 @@ from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.deliveries import DELIVERIES
+from swarm.store.deliveries import DELIVERIES, REACTIONS
 from swarm.store.inbox import inbox
 from swarm.store.threads import threads, transcript
 
-POST_LANES: Final = 500
-"""The number of threads whose posts are sent in parallel. Most of the time they wait for Slack's limits."""
+POST_LANES: Final = 500  # threads whose posts are sent in parallel; most of the time they wait for Slack's limits
+REACTION_CALLS: Final = 100  # parallel calls for reactions, apart from posts, so that no answer waits for a 👀
+FEW_REACTIONS: Final = 10  # up to here they are sent in order: at startup the first messages should also get 👀
+ATTEMPTS: Final = 60  # calls and lookups with unknown outcomes before a delivery fails, which take about an hour
+GIVE_UP_SECONDS: Final = 24 * 3600  # a delivery that certainly did not reach Slack is retried for this long
 
-FEW_REACTIONS: Final = 10
-"""Up to this number, reactions are sent in order: at startup there are no spare calls, and the first messages should
-also get 👀.
-"""
-
-REACTIONS: Final = 100
-"""The number of parallel calls for reactions. Posts are separate, so that no answer waits for a 👀."""
-
-ATTEMPTS: Final = 60
-"""A delivery fails after this number of calls and lookups with unknown outcomes, which take about an hour."""
-
-GIVE_UP_SECONDS: Final = 24 * 3600
-"""A delivery that certainly did not reach Slack is retried for this long."""
-
+# Refusals after which a reaction would fail too.
 _GONE: Final = frozenset(
     {"channel_not_found", "is_archived", "message_not_found", "not_in_channel", "thread_not_found"}
 )
-"""Refusals after which a reaction would fail too."""
-
 _STALE_SECONDS: Final = 1.0  # a call that starts this long after its delivery was taken may overlap the check for doubt
 _UNCERTAIN_SECONDS: Final = 0.2
 _LONGEST_SLEEP_SECONDS: Final = 1.0
@@ -82,7 +70,12 @@ _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
 _Tasks = dict[str, asyncio.Task[None]]
 Look = Callable[[Transaction, int], list[Row]]
+_REACTION_LOOKS: Final[dict[str, Look]] = {"reactions": reactions.due, "removals": reactions.removals}
 _log = structlog.get_logger(__name__)
+
+
+async def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,77 +106,83 @@ class OutboxSender:
     ) -> None:
         self._database = database
         self._slack = slack
-        self._terms = DeliveryLimits(
-            team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions
-        )
+        in_flight_seconds = 2 * http_timeout_seconds + _STALE_SECONDS
+        self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] = _always
         self._lanes: _Tasks = {}  # posts, by thread
         self._reactions: _Tasks = {}  # in flight, by delivery
         self._choosing: _Tasks = {}  # the tasks that start reactions
-        self._expire_at = 0.0
-        self._rest_until = 0.0  # in the event loop's clock
+        self._expire_at = self._rest_until = 0.0  # in the event loop's clock
 
     async def run(
-        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
+        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] = _always
     ) -> None:
         """Sends until cancelled; a call in progress may finish.
 
         A delivery starts only if ``may_send()`` is true. Before a delivery is taken, ``is_certain`` is called once,
         because the process may have slept since its last database query.
         """
-        self._may_send = may_send
-        self._is_certain = is_certain or _always
+        self._may_send, self._is_certain = may_send, is_certain
         try:
-            while True:
-                seen = self._database.wakeups.generation(DELIVERIES)
-                try:
-                    await self._expire_late()
-                    await self._open_lanes()
-                except Unavailable:
-                    _log.exception("deliveries cannot be read", action="deliver_read")
-                    await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-                await asyncio.sleep(_SHORTEST_SLEEP_SECONDS)
-                await self._sleep(seen)
+            async with asyncio.TaskGroup() as looks:
+                looks.create_task(self._watch(DELIVERIES, self._open_lanes))
+                looks.create_task(self._watch(REACTIONS, self._open_reactions))
         finally:
-            await self._close_lanes()
+            serving = [*self._lanes.values(), *self._choosing.values()]
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+            await asyncio.gather(*self._reactions.values(), return_exceptions=True)  # their calls have started
 
     async def send_due(self) -> None:
         """Sends all deliveries that are due, then returns."""
         await self._database.write(reactions.expire_late)
-        while await self._open_lanes():
+        while any([await self._open_lanes(), await self._open_reactions()]):
             await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
 
-    async def _sleep(self, seen: int) -> None:
-        """Waits for new deliveries, for a limited time. A shutdown wakes no waiters; new deliveries are still sent."""
-        if self._database.wakeups.closed:
-            await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-        else:
-            await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
+    async def _watch(self, topic: str, look: Callable[[], Awaitable[object]]) -> None:
+        """Looks for due deliveries whenever the topic is bumped, and at least once a second.
+
+        A shutdown wakes no waiters; new deliveries are still sent.
+        """
+        wakeups = self._database.wakeups
+        while True:
+            seen = wakeups.generation(topic)
+            try:
+                await look()
+            except Unavailable:
+                _log.exception("deliveries cannot be read", action="deliver_read")
+                await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+            await asyncio.sleep(_LONGEST_SLEEP_SECONDS if wakeups.closed else _SHORTEST_SLEEP_SECONDS)
+            await wakeups.wait(topic, seen, _LONGEST_SLEEP_SECONDS)
 
     async def _open_lanes(self) -> bool:
-        """Serves the threads with due posts, and the reactions. Returns whether more deliveries may become due."""
-        ending = bool(self._lanes or self._choosing or self._reactions)  # they may end after the check
-        threads_due, *marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
-        for thread_id in threads_due:
+        """Serves the threads with due posts. Returns whether more posts may become due."""
+        ending = bool(self._lanes)  # they may end after the check
+        for thread_id in await self._database.read(deliveries.lanes_due, POST_LANES):
             if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
                 self._start(self._lanes, thread_id, self._serve(thread_id))
-        for key, look, waiting in zip(
-            ("reactions", "removals"), (reactions.due, reactions.removals), marks, strict=True
-        ):
-            if not (key in self._choosing or self._rests()) and any(mark not in self._reactions for mark in waiting):
-                self._start(self._choosing, key, self._serve_reactions(look))
-        return ending or bool(self._lanes or self._choosing)
+        return ending or bool(self._lanes)
 
-    async def _expire_late(self) -> None:
-        """Expires late deliveries together, once a second. Under a load far above Slack's limits, most reactions
-        expire.
+    async def _open_reactions(self) -> bool:
+        """Starts the choice of due reactions where none is in progress. Returns whether more may become due.
+
+        Late reactions expire together, once a second. Far above Slack's limits, these are most reactions.
         """
+        more = bool(self._choosing or self._reactions)  # they may end after the check
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
             await self._database.write(reactions.expire_late)
+        for name, look in _REACTION_LOOKS.items():
+            if name not in self._choosing and not self._rests():
+                waiting = await self._database.read(look, len(self._reactions) + 1)
+                if any(row["id"] not in self._reactions for row in waiting):
+                    self._start(self._choosing, name, self._serve_reactions(look))
+                    more = True
+        return more
 
     def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
         tasks[key] = asyncio.create_task(work)
@@ -192,21 +191,15 @@ class OutboxSender:
     def _ended(self, tasks: _Tasks, key: str, task: asyncio.Task[None]) -> None:
         del tasks[key]
         if task.cancelled() or task.exception() is None:
-            self._database.wakeups.bump([DELIVERIES])  # new deliveries may have arrived while the lane was closing
+            # New deliveries may have arrived while the lane was closing, and reactions wait for the posts before them.
+            self._database.wakeups.bump([DELIVERIES, REACTIONS] if tasks is self._lanes else [REACTIONS])
         else:  # the next lookup follows later, because an immediate retry would fail again
             _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
             self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
 
     def _rests(self) -> bool:
-        """Whether reactions are on hold: one failed internally, or the limit of parallel calls is reached."""
-        return len(self._reactions) >= REACTIONS or asyncio.get_running_loop().time() < self._rest_until
-
-    async def _close_lanes(self) -> None:
-        waiting = [*self._lanes.values(), *self._choosing.values()]
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        await asyncio.gather(*self._reactions.values(), return_exceptions=True)  # their calls have started
+        """Whether no reaction may start: a reaction failed internally, or the limit of parallel calls is reached."""
+        return len(self._reactions) >= REACTION_CALLS or asyncio.get_running_loop().time() < self._rest_until
 
     async def _serve(self, thread_id: str) -> None:
         """Sends the due posts of one thread, one after another."""
@@ -235,8 +228,8 @@ class OutboxSender:
 
     async def _reactions_due(self, look: Look) -> list[Row]:
         """Returns the due reactions that fit, except those in flight; none after an internal failure."""
-        rows = await self._database.read(look, REACTIONS)
-        room = 0 if self._rests() else REACTIONS - len(self._reactions)
+        rows = await self._database.read(look, REACTION_CALLS)
+        room = 0 if self._rests() else REACTION_CALLS - len(self._reactions)
         return [row for row in rows if row["id"] not in self._reactions][:room]
 
     async def _step(self, row: Row) -> None:
@@ -262,28 +255,22 @@ class OutboxSender:
     async def _call(self, delivery_id: str) -> None:
         if not await self._is_certain():
             await asyncio.sleep(_UNCERTAIN_SECONDS)  # the term ends soon, or the database returns
-            return
-        if not self._may_send():
-            return
-        taken_at = self._clock()
-        row = await self._database.write(take, delivery_id, self._terms)
-        if row is None:
-            return
-        if self._may_send() and self._clock() - taken_at < _STALE_SECONDS:
-            await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
-        else:
-            await self._database.write(put_back, row)
+        elif self._may_send():
+            taken_at = self._clock()
+            row = await self._database.write(take, delivery_id, self._terms)
+            if row and self._may_send() and self._clock() - taken_at < _STALE_SECONDS:
+                await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
+            elif row:
+                await self._database.write(put_back, row)
 
     async def _look_up(self, row: Row) -> None:
-        if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack's history does not contain ephemeral messages
-            await self._database.write(resend, row)
-            return
-        said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
+        found: Answer | None = None
         try:
-            found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
+            if row["kind"] == DeliveryKind.POST and not row["person"]:  # Slack's history has no ephemeral messages
+                said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
+                found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
         except NotFound as refused:  # Slack will refuse again
-            await self._settle(row, DeliveryRefused(error=f"in doubt, and may not be looked up: {refused.message}"))
-            return
+            found = DeliveryRefused(error=f"in doubt, and may not be looked up: {refused.message}")
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=row["id"], error=str(error))
             await self._database.write(_look_failed, row, error.message, self._terms)
@@ -299,16 +286,6 @@ class OutboxSender:
             _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
-async def _always() -> bool:
-    return True
-
-
-def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str], list[str]]:
-    """Returns threads with due posts, reactions to add and reactions to remove, up to the given numbers."""
-    given, taken = reactions.due(tx, marks), reactions.removals(tx, marks)
-    return deliveries.lanes_due(tx, posts), [row["id"] for row in given], [row["id"] for row in taken]
-
-
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
     """Marks a delivery as ``sending``. Returns None if the delivery must no longer be sent."""
     row = deliveries.get(tx, delivery_id)
@@ -316,20 +293,16 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
         return None
     if row["expires_at"] is not None and tx.now >= row["expires_at"]:
         deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not be sent in time")
-        return None
-    if _root_is_gone(tx, row):
+    elif _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
-        return None
-    if row["updates_id"] and not _aim(tx, row):
+    elif row["updates_id"] and not _aim(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the message that it changes was never posted")
-        return None
-    if row["attempts"] >= ATTEMPTS:
+    elif row["attempts"] >= ATTEMPTS:
         give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
-        return None
-    if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
-        return None
-    reactions.overtaken(tx, row)
-    return deliveries.get(tx, delivery_id)
+    elif deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
+        reactions.overtaken(tx, row)
+        return deliveries.get(tx, delivery_id)
+    return None
 
 
 def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> None:
@@ -351,12 +324,11 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
 
 
 def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, even if this is only possible
-    later.
-    """
+    """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, if need be later."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
-    answers = row["inbox_message_id"] or _delegated(tx, row)
+    task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
+    answers = row["inbox_message_id"] or (task.inbox_message_id if task else None)  # or the message that was delegated
     if row["kind"] != DeliveryKind.POST or answers is None or reason in _GONE:
         return
     inbox_message, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
@@ -366,26 +338,20 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
         reactions.react(tx, thread, inbox_message.ts, terms.reactions.failed, Mark.END, lasting=True)
 
 
-def _delegated(tx: Transaction, row: Row) -> str | None:
-    """Returns the id of the message that was delegated as the delivery's task."""
-    task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
-    return task.inbox_message_id if task else None
-
-
 def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
     """Retries a delivery that was certainly not sent, less often with increasing age, until its time has run out."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
         give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
-        return
-    wait = max(answer.retry_after_seconds, min(age_seconds / 10, _BACKOFF_SECONDS[-1]))
-    deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
+    else:
+        wait = max(answer.retry_after_seconds, min(age_seconds / 10, _BACKOFF_SECONDS[-1]))
+        deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
 
 
 def put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
-    tx.wake(DELIVERIES)
+    tx.wake(deliveries.topic(DeliveryKind(row["kind"])))
 
 
 def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
@@ -410,20 +376,14 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
     """Adds a sent post to the transcript, because Slack sends no event for the swarm's own posts."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
         transcript.store_own_edit(tx, team, row["channel"], row["target_ts"], row["text"])
-    if row["kind"] != DeliveryKind.POST or answer.ts is None or row["person"]:
-        return
-    author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
-    message = SlackMessage(
-        channel=row["channel"], ts=answer.ts, thread_ts=row["thread_ts"], author=author, text=row["text"]
-    )
-    transcript.store_own_post(tx, team, message)
+    if row["kind"] == DeliveryKind.POST and answer.ts and not row["person"]:
+        author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
+        place = {"channel": row["channel"], "ts": answer.ts, "thread_ts": row["thread_ts"]}
+        transcript.store_own_post(tx, team, SlackMessage(**place, author=author, text=row["text"]))
 
 
 def _aim(tx: Transaction, row: Row) -> bool:
-    """Sets the target message of an update, whose timestamp is known only after posting.
-
-    Returns False if the message was never posted.
-    """
+    """Sets the target of an update, whose timestamp is known only after posting. Returns False if never posted."""
     posted = deliveries.get(tx, row["updates_id"])
     sent_ts = posted["sent_ts"] if posted else None
     return sent_ts is not None and deliveries.set_target(tx, row["id"], sent_ts)
@@ -431,10 +391,8 @@ def _aim(tx: Transaction, row: Row) -> bool:
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:
     """Whether the thread's root was deleted; a reply would then appear in the channel."""
-    thread = threads.get(tx, row["thread_id"])
-    if row["kind"] != DeliveryKind.POST or thread is None:
-        return False
-    root = transcript.find(tx, thread.team, thread.channel, thread.thread_ts)
+    thread = threads.get(tx, row["thread_id"]) if row["kind"] == DeliveryKind.POST else None
+    root = transcript.find(tx, thread.team, thread.channel, thread.thread_ts) if thread else None
     return root is not None and root["deleted_at"] is not None
 
 

@@ -65,8 +65,6 @@ LANDING_SECONDS: Final = 3.0
 """How long the end of an answer waits for a call in progress."""
 _FIND_AGAIN_SECONDS: Final = 2.0
 _FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
-_UNFINISHED: Final = "it stopped in the middle of its answer"
-_CRASHED: Final = "it failed inside"
 
 _log = structlog.get_logger(__name__)
 
@@ -296,7 +294,8 @@ class LiveAnswer:
 
     async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
         """Reads the agent's events no faster than the reducer processes them."""
-        last: AgentEvent = Broken(reason=_UNFINISHED)  # counts only if no other end came before
+        # This end counts only if no other end came before.
+        last: AgentEvent = Broken(reason="it stopped in the middle of its answer")
         try:
             async with contextlib.aclosing(events):
                 async for event in events:
@@ -305,7 +304,7 @@ class LiveAnswer:
                     await self._enqueue(event)
         except Exception:  # noqa: BLE001 - the thread is told of every failure of an agent
             _log.exception("an agent could not be read", action="agent_read", turn=self._place.run_id)
-            last = Broken(reason=_CRASHED)
+            last = Broken(reason="it failed inside")
         await self._enqueue(last)
 
     async def _enqueue(self, event: AgentEvent) -> None:
@@ -368,11 +367,11 @@ def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
 
 def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
     """Splits a long delta into events of limited size."""
-    if not isinstance(event, TextDelta) or len(event.text) <= PIECE_CHARACTERS:
+    if isinstance(event, TextDelta) and len(event.text) > PIECE_CHARACTERS:
+        for start in range(0, len(event.text), PIECE_CHARACTERS):
+            yield TextDelta(text=event.text[start : start + PIECE_CHARACTERS], message_id=event.message_id)
+    else:
         yield event
-        return
-    for start in range(0, len(event.text), PIECE_CHARACTERS):
-        yield TextDelta(text=event.text[start : start + PIECE_CHARACTERS], message_id=event.message_id)
 
 
 class LiveStage:

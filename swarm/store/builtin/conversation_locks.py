@@ -5,19 +5,19 @@ A row exists while a run holds the lock. Without renewal the lock expires by the
 
 from __future__ import annotations
 
-from sqlalchemy import Executable, bindparam, delete, select, tuple_, update
+from sqlalchemy import Executable, bindparam, delete, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.store.bridge.statements import AT_MOST_N, Statement
+from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.retention import delete_oldest
 from swarm.store.tables import conversation_locks
 
 LOCKS = "conversation_locks"
 """The topic that wakes runs waiting for a conversation."""
 
 _t = conversation_locks.c
-_KEY = (_t.client, _t.agent, _t.conversation)
 
 
 def _take(insert: postgresql.Insert) -> Executable:
@@ -41,14 +41,7 @@ _RENEW = Statement(
     .values(expires_at=bindparam("new_expires_at"))
 )
 _LEAVE = Statement(delete(conversation_locks).where(_ours))
-_FORGET = Statement(
-    delete(conversation_locks).where(
-        tuple_(*_KEY).in_(
-            select(*_KEY).where(_t.expires_at < bindparam("before")).order_by(_t.expires_at).limit(AT_MOST_N)
-        ),
-        _t.expires_at < bindparam("before"),
-    )
-)
+_FORGET = delete_oldest(conversation_locks, _t.expires_at, _t.expires_at < bindparam("before"))
 
 
 def acquire(tx: Transaction, client: str, agent: str, conversation: str, agui_run_id: str, seconds: float) -> bool:

@@ -7,23 +7,14 @@ from datetime import UTC, datetime
 from itertools import compress, product
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    bindparam,
-    cast,
-    delete,
-    func,
-    literal_column,
-    select,
-    tuple_,
-)
+from sqlalchemy import BigInteger, ColumnElement, bindparam, cast, func, literal_column, select, tuple_
 
 from swarm.clock import SECOND
 from swarm.domain.model.language_models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.store import forgotten
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.retention import delete_oldest
 from swarm.store.tables.sessions import model_usage
 
 DAY: Final = 24 * 3600 * SECOND
@@ -87,11 +78,7 @@ def _totals(*conditions: ColumnElement[bool]) -> Statement:
 
 _TOTALS = _totals()
 _TOTALS_OF_PURPOSE = _totals(_of_purpose)
-_FORGET = Statement(
-    delete(model_usage).where(
-        _r.id.in_(select(_r.id).where(_r.ended_at < bindparam("before")).order_by(_r.ended_at).limit(AT_MOST_N))
-    )
-)
+_FORGET = delete_oldest(model_usage, _r.ended_at, _r.ended_at < bindparam("before"))
 
 
 def note(tx: Transaction, run: ModelUsageRecord) -> bool:
@@ -139,15 +126,8 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
     return _FORGET.run(tx, before=before, n=limit)
 
 
-def _total(row: Row) -> UsageTotal:
-    return UsageTotal(
-        day=datetime.fromtimestamp(row["day"] * DAY // SECOND, UTC).date().isoformat(),
-        agent=row["agent"],
-        model=row["model"],
-        runs=row["runs"],
-        usage=_usage(row),
-        runs_of_unknown_cost=row["runs_of_unknown_cost"],
-    )
+def _date(row: Row) -> str:
+    return datetime.fromtimestamp(row["day"] * DAY // SECOND, UTC).date().isoformat()
 
 
 def _usage(row: Row) -> ModelUsage:
@@ -155,3 +135,4 @@ def _usage(row: Row) -> ModelUsage:
 
 
 _run = row_mapper(ModelUsageRecord, usage=_usage)
+_total = row_mapper(UsageTotal, day=_date, usage=_usage)

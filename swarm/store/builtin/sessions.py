@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import ColumnElement, Executable, bindparam, delete, func, insert, select, update
-from sqlalchemy import tuple_ as columns
+from sqlalchemy import ColumnElement, Executable, bindparam, func, insert, select, update
 
 from swarm.domain.model.sessions import MessageRole, Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
@@ -26,6 +25,7 @@ from swarm.domain.text.slack_text import without_leading_mention
 from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.forgotten import NOBODY
+from swarm.store.retention import delete_oldest
 from swarm.store.runs import attempts
 from swarm.store.runs.attempts import Attempts
 from swarm.store.tables import sessions
@@ -81,15 +81,7 @@ _SUMMARISE = Statement(
     )
 )
 _COUNT_EDITION = Statement(update(sessions).where(_the_session).values(edition=_s.edition + 1))
-_before = _s.updated_at < bindparam("before")
-_FORGET = Statement(
-    delete(sessions).where(
-        columns(_s.agent, _s.id).in_(
-            select(_s.agent, _s.id).where(_before).order_by(_s.updated_at).limit(AT_MOST_N).correlate(None)
-        ),
-        _before,  # checked again, because a session may have been used concurrently
-    )
-)
+_FORGET = delete_oldest(sessions, _s.updated_at, _s.updated_at < bindparam("before"))
 
 
 _current = _of_session & _m.replaced_at.is_(None)

@@ -16,13 +16,7 @@ _f = feedback.c
 
 
 def _give(insert: InsertFactory) -> Executable:
-    new = insert(feedback).values(
-        id=bindparam("id"),
-        run_id=bindparam("run_id"),
-        user_id=bindparam("user_id"),
-        value=bindparam("value"),
-        created_at=bindparam("now"),
-    )
+    new = insert(feedback)
     said = new.excluded
     return new.on_conflict_do_update(
         index_elements=["run_id", "user_id"],
@@ -37,7 +31,7 @@ _OF_RUN = Statement(select(_f.user_id, _f.value).where(_f.run_id == bindparam("r
 
 def give(tx: Transaction, run_id: str, user_id: str, opinion: Opinion) -> bool:
     """Stores a person's opinion of an answer, replacing an earlier one. Returns False if the opinion is unchanged."""
-    return bool(_GIVE.run(tx, id=new_id(), run_id=run_id, user_id=user_id, value=opinion.value, now=tx.now))
+    return bool(_GIVE.run(tx, id=new_id(), run_id=run_id, user_id=user_id, value=opinion.value, created_at=tx.now))
 
 
 def of_run(tx: Transaction, run_id: str) -> Mapping[str, Opinion]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from swarm.clock import new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.model.runs import INTERRUPT_TRANSITIONS, InterruptStatus, InterruptStep
-from swarm.store.bridge.statements import Row, Statement, arrive, may
+from swarm.store.bridge.statements import Statement, arrive, every_column, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.runs import interrupts
 
@@ -34,14 +34,7 @@ _ASKED: Final = TypeAdapter(Asked)
 _i = interrupts.c
 _ADD = Statement(
     insert(interrupts).values(
-        id=bindparam("id"),
-        run_id=bindparam("run_id"),
-        agent_interrupt_id=bindparam("agent_interrupt_id"),
-        prompt=bindparam("prompt"),
-        payload=bindparam("payload"),
-        status=InterruptStatus.OPEN.value,
-        created_at=bindparam("now"),
-        ended_at=None,
+        every_column(interrupts, status=InterruptStatus.OPEN.value, created_at=bindparam("now"), ended_at=None)
     )
 )
 _GET = Statement(select(interrupts).where(_i.id == bindparam("id")))
@@ -104,12 +97,4 @@ def end_all(tx: Transaction, run_id: str, step: InterruptStep) -> int:
     return _MOVES_OF_RUN[step].run(tx, of=run_id, now=tx.now)
 
 
-def _interrupt(row: Row) -> Interrupt:
-    return Interrupt(
-        id=row["id"],
-        run_id=row["run_id"],
-        asked=_ASKED.validate_json(row["payload"]),
-        status=InterruptStatus(row["status"]),
-        created_at=row["created_at"],
-        ended_at=row["ended_at"],
-    )
+_interrupt = row_mapper(Interrupt, asked=lambda row: _ASKED.validate_json(row["payload"]))

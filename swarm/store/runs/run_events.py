@@ -41,16 +41,7 @@ _PIECES: Final[dict[PieceKind, TypeAdapter[Any]]] = {
 }
 
 _e = run_events.c
-_ADD = Statement(
-    insert(run_events).values(
-        run_id=bindparam("run_id"),
-        seq=bindparam("seq"),
-        kind=bindparam("kind"),
-        payload=bindparam("payload"),
-        characters=bindparam("characters"),
-        created_at=bindparam("now"),
-    )
-)
+_ADD = Statement(insert(run_events))
 _LAST = Statement(select(run_events).where(_e.run_id == bindparam("run_id")).order_by(_e.seq.desc()).limit(AT_MOST_N))
 _AFTER = Statement(
     select(run_events)
@@ -89,7 +80,7 @@ def add(tx: Transaction, run_id: str, piece: Piece) -> RunEvent:
         kind=kind.value,
         payload=_PIECES[kind].dump_json(piece).decode(),
         characters=event.characters,
-        now=tx.now,
+        created_at=tx.now,
     )
     tx.wake(topic_of(run_id))
     return event

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, exists, func, or_, select, update
 
 from swarm.clock import new_id
 from swarm.domain.answers.calls import Closing
@@ -30,6 +30,7 @@ from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import closing_of, closing_text
+from swarm.store.retention import delete_oldest
 from swarm.store.runs import interrupts
 from swarm.store.tables import runs, threads
 from swarm.store.tables.work import tasks
@@ -165,11 +166,7 @@ _LATEST_STOPPABLE = Statement(
     .order_by(_h.active_at.desc(), _h.id.desc())
     .limit(1)
 )
-_FORGET = Statement(
-    delete(runs).where(
-        _t.id.in_(select(_t.id).where(_t.ended_at < bindparam("before")).order_by(_t.ended_at).limit(AT_MOST_N))
-    )
-)
+_FORGET = delete_oldest(runs, _t.ended_at, _t.ended_at < bindparam("before"))
 
 
 def _move(step: RunStep) -> Statement:

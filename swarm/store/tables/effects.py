@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     Text,
     false,
+    text,
 )
 
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
@@ -67,7 +68,33 @@ deliveries = Table(
 )
 _open = deliveries.c.due_at.is_not(None)
 Index("ix_deliveries_open", deliveries.c.thread_id, deliveries.c.seq, sqlite_where=_open, postgresql_where=_open)
-Index("ix_deliveries_due", deliveries.c.due_at, sqlite_where=_open, postgresql_where=_open)
+_open_post = _open & (deliveries.c.kind != text("'reaction'"))
+Index(
+    "ix_deliveries_posts",
+    deliveries.c.thread_id,
+    deliveries.c.seq,
+    sqlite_where=_open_post,
+    postgresql_where=_open_post,
+)
+Index(
+    "ix_deliveries_due_posts",
+    deliveries.c.due_at,
+    deliveries.c.seq,
+    sqlite_where=_open_post,
+    postgresql_where=_open_post,
+)
+_open_reaction = _open & (deliveries.c.kind == text("'reaction'"))
+Index(
+    "ix_deliveries_due_reactions",
+    deliveries.c.removes,
+    deliveries.c.due_at,
+    deliveries.c.seq,
+    deliveries.c.mark,
+    sqlite_where=_open_reaction,
+    postgresql_where=_open_reaction,
+)
+_expires = _open & deliveries.c.expires_at.is_not(None)
+Index("ix_deliveries_expiry", deliveries.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
 Index("ix_deliveries_task", deliveries.c.task_id)
 

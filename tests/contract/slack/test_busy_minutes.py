@@ -17,11 +17,10 @@ from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
 from swarm.domain.model.threads import SlackMessage, Thread
-from swarm.services.outbox import deliver
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.rules.system_messages import post_message, show_answered
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.store import reactions
+from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads
@@ -89,7 +88,8 @@ class Day:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 queues = sum(map(bool, self.waiting.values()))
-                posts, marks, _ = await self.world.database.read(deliver.lanes_due, 500, 1)
+                posts = await self.world.database.read(deliveries.lanes_due, 500)
+                marks = await self.world.database.read(reactions.due, 1)
                 under_way = await self.world.rows("SELECT id FROM deliveries WHERE status = 'sending'")
                 due_wait = (
                     len(posts) <= self.waiting["chat.postMessage"] and len(marks) <= self.waiting["reactions.add"]

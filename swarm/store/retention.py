@@ -1,4 +1,4 @@
-"""Deletes messages and history of idle threads.
+"""Deletes old rows in portions, and messages and history of idle threads.
 
 The thread, its inbox messages and the deliveries for them are kept without their texts. If such a thread gets a new
 message, it is read from Slack again.
@@ -6,9 +6,9 @@ message, it is read from Slack again.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, exists, or_, select, tuple_, update
+from sqlalchemy import Column, ColumnElement, Table, bindparam, delete, exists, or_, select, tuple_, update
 
 from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStep
 from swarm.domain.model.threads import Thread
@@ -18,6 +18,17 @@ from swarm.store.tables import threads
 from swarm.store.tables.effects import deliveries, history
 from swarm.store.tables.threads import thread_messages
 from swarm.store.tables.work import inbox_messages, tasks
+
+
+def delete_oldest(table: Table, by: Column[Any], *conditions: ColumnElement[bool]) -> Statement:
+    """Returns the statement that deletes up to ``n`` rows, those with the lowest ``by`` first.
+
+    The conditions are checked again for the rows found, because these may have changed concurrently.
+    """
+    key = tuple_(*table.primary_key) if len(table.primary_key) > 1 else table.primary_key.columns[0]
+    oldest = select(*table.primary_key).where(*conditions).order_by(by).limit(AT_MOST_N).correlate(None)
+    return Statement(delete(table).where(key.in_(oldest), *conditions))
+
 
 # A message that can take another step may be read again; a dead message is read again after an operator redrives it.
 # People can retry a run only while it is stored, and no run is stored longer than its thread.
@@ -44,30 +55,14 @@ _WALK = Statement(
     .limit(AT_MOST_N)
 )
 _IDLE = Statement(select(_t.id).where(_t.id == bindparam("thread_id"), _is_idle))
-_FORGET_SAID = Statement(
-    delete(thread_messages).where(
-        tuple_(_m.team, _m.channel, _m.ts).in_(
-            select(_m.team, _m.channel, _m.ts)
-            .where(
-                _m.team == bindparam("of_team"),
-                _m.channel == bindparam("in_channel"),
-                _m.thread_ts == bindparam("in_thread"),
-            )
-            .order_by(_m.ts)
-            .limit(AT_MOST_N)
-        )
-    )
+_FORGET_SAID = delete_oldest(
+    thread_messages,
+    _m.ts,
+    _m.team == bindparam("of_team"),
+    _m.channel == bindparam("in_channel"),
+    _m.thread_ts == bindparam("in_thread"),
 )
-_FORGET_HISTORY = Statement(
-    delete(history).where(
-        history.c.seq.in_(
-            select(history.c.seq)
-            .where(history.c.thread_id == bindparam("of_thread"))
-            .order_by(history.c.seq)
-            .limit(AT_MOST_N)
-        )
-    )
-)
+_FORGET_HISTORY = delete_oldest(history, history.c.seq, history.c.thread_id == bindparam("of_thread"))
 # Selected by message and by task, because these are indexed. Posts without either contain the coordinator's own texts.
 _FORGET_ANSWERS = [
     Statement(
