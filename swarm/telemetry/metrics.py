@@ -9,7 +9,6 @@ kinds, states, route templates, Slack's methods; never an id, a channel or a nam
 
 from __future__ import annotations
 
-import math
 import platform
 import time
 from bisect import bisect_left
@@ -29,7 +28,6 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from swarm.clock import SECOND
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
@@ -109,7 +107,7 @@ class EventHistogram(Collector):
     def __init__(self, name: str, help: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> None:
         self._name, self._help, self._labels = name, help, labels
         self._buckets = buckets
-        self._names = [floatToGoString(bound) for bound in (*buckets, math.inf)]
+        self._names = [*(str(float(bound)) for bound in buckets), "+Inf"]
         self._series: dict[tuple[str, ...], _Series] = {}
         if not labels:
             self._begin(())  # reported from the start

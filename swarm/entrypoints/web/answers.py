@@ -1,7 +1,9 @@
-"""JSON responses, and refusals that are sent before an application is called, in the same form as all our errors."""
+"""JSON responses, refusals that are sent before an application is called, in the same form as all our errors, and the
+writing of an answer's bytes."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -68,3 +70,41 @@ class Refusal:
         kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
         await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
         await send({"type": f"{kind}.body", "body": self.body})
+
+
+class AnswerTransport(asyncio.Transport):
+    """The transport of one answer. Head and first part of the body are written with one call to the system; a head that
+    no body follows at once is written alone.
+
+    It has only the methods that uvicorn calls for an answer.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+        self._held = b""
+        self._writing_alone: asyncio.Handle | None = None  # set from the first write on
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._writing_alone is None:
+            self._held = bytes(data)
+            self._writing_alone = self._loop.call_soon(self._write_alone)
+        elif self._held:
+            self._writing_alone.cancel()
+            head, self._held = self._held, b""
+            self._transport.writelines([head, data])
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._write_alone()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _write_alone(self) -> None:
+        head, self._held = self._held, b""
+        if head and not self._transport.is_closing():
+            self._transport.write(head)

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from swarm.entrypoints.web.answers import Refusal
+from swarm.entrypoints.web.answers import AnswerTransport, Refusal
 
 _KIB: Final = 1024
 
@@ -193,7 +193,10 @@ class HttpProtocol(HttpToolsProtocol):
         if refusal:
             self.app = refusal
         self.scope[CLIENT] = self._client  # type: ignore[typeddict-unknown-key]
+        earlier = self.cycle
         super().on_headers_complete()
+        if self.cycle is not earlier:  # otherwise the connection becomes a WebSocket
+            self.cycle.transport = AnswerTransport(self.transport, self.loop)
 
     def _refusal(self) -> Refusal | None:
         """Returns the refusal of the current request, if any."""
