@@ -108,11 +108,9 @@ class PollRoute:
     ) -> list[Trigger] | None:
         """Returns the triggers, or None if the client disconnected first. In that case the poll was cancelled and
         claimed nothing."""
-        if client.has_gone:
-            return None
         poll = asyncio.current_task()
         assert poll is not None
-        client.on_leave = poll.cancel
+        client.call_on_leave(poll.cancel)
         try:
             return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
         except asyncio.CancelledError:
@@ -120,7 +118,7 @@ class PollRoute:
                 raise  # any other cancellation ends this task
             return None
         finally:
-            client.on_leave = None
+            client.call_on_leave(None)
 
 
 class _LeaseRoutes:

@@ -53,19 +53,24 @@ CLIENT: Final = "swarm.client"
 class ClientConnection:
     """A connection's client, for requests that have to know at once that nobody waits for their answer."""
 
-    __slots__ = ("has_gone", "on_leave")
+    __slots__ = ("_on_leave", "has_gone")
 
     def __init__(self) -> None:
         self.has_gone = False
-        self.on_leave: Callable[[], object] | None = None
-        """Called once when the client disconnects; set by the one request that is being answered."""
+        self._on_leave: Callable[[], object] | None = None
+
+    def call_on_leave(self, act: Callable[[], object] | None) -> None:
+        """Calls ``act`` once when the client disconnects, at once if it has. For the one request being answered."""
+        self._on_leave = act
+        if act and self.has_gone:
+            act()
 
     def leave(self) -> None:
         """Records that the client gets no further answer."""
         if not self.has_gone:
             self.has_gone = True
-            if self.on_leave:
-                self.on_leave()
+            if self._on_leave:
+                self._on_leave()
 
 
 class Config(uvicorn.Config):

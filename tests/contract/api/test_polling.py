@@ -126,7 +126,7 @@ async def test_a_client_that_left_just_before_the_answer_is_sent_gets_nothing_cl
         client.has_gone = True
         return triggers
 
-    doors.world.services.polls.describe = described  # type: ignore[method-assign]
+    doors.world.services.polls.describe = described  # type: ignore[method-assign, assignment]
     await route(poll_scope(lea, client), no_message, no_answer)
     inbox_message = await doors.world.inbox_message(message)
     assert (inbox_message.status, inbox_message.attempts, inbox_message.claims) == ("unread", 0, 0)
