@@ -15,13 +15,3 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-@contextmanager
-def late() -> Iterator[None]:
-    """Does the same as `uncollected` in a running process, and freezes the loaded objects like those loaded at the
-    start."""
-    with uncollected():
-        yield
-        if gc.get_freeze_count():  # otherwise this process does not freeze objects at all
-            gc.freeze()
