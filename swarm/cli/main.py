@@ -9,14 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from swarm.app import home, preflight
-from swarm.cli.bench import bench
-from swarm.cli.chat import chat
-from swarm.cli.client import NoServer, agents, explain, in_one_line, reload, tasks
-from swarm.cli.conformance import conformance
-from swarm.cli.data import backup, forget, restore
-from swarm.cli.eval import evaluation
-from swarm.cli.terminal import Terminal
-from swarm.cli.tray import tray
+from swarm.cli.terminal import NoServer, Terminal, in_one_line
 from swarm.config import LogFormat, SlackMode, load, secrets
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Role
@@ -29,23 +22,23 @@ app = App(
 )
 db = App(name="db", help="The database's schema.")
 slack = App(name="slack", help="Set up the Slack app.")
+app.command(db)
+app.command(slack)
 for command in (
-    agents,
-    tasks,
-    db,
-    slack,
-    bench,
-    evaluation,
-    conformance,
-    chat,
-    backup,
-    restore,
-    reload,
-    explain,
-    tray,
-    forget,
+    "client:agents",
+    "client:tasks",
+    "bench:bench",
+    "conformance:conformance",
+    "chat:chat",
+    "data:backup",
+    "data:restore",
+    "client:reload",
+    "client:explain",
+    "tray:tray",
+    "data:forget",
 ):
-    app.command(command)
+    app.command(f"swarm.cli.{command}")  # loaded when it is used
+app.command("swarm.cli.eval:evaluation", name="eval")
 
 _out = Terminal()
 
@@ -164,6 +157,8 @@ def manifest(
 
 def main() -> None:
     """Runs a command. Reports an error that the user can fix in one line on standard error, with exit code 1."""
+    if sys.argv[1:2] in ([], ["--help"], ["-h"]):
+        app.resolved_commands()  # the help describes every command
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:

@@ -102,12 +102,15 @@ def create_app(
     translate(app)
     app.router.routes.append(_reference_route(app.openapi))
     app.router.routes.extend(routes)
-    app.include_router(agent_router(services, identities, warnings))
-    app.include_router(file_router(services, identities))
-    app.include_router(operator_router(services, identities, reload))
-    app.include_router(run_router(services.model_usage, identities))
-    app.include_router(task_router(services, identities))
-    app.include_router(health_router(services.overview, readiness))
+    for router in (
+        agent_router(services, identities, warnings),
+        file_router(services, identities),
+        operator_router(services, identities, reload),
+        run_router(services.model_usage, identities),
+        task_router(services, identities),
+        health_router(services.overview, readiness),
+    ):
+        app.router.routes.extend(router.routes)  # `include_router` would build every route again at the first request
     return app
 
 
