@@ -6,15 +6,17 @@ import json
 import sys
 from typing import Annotated
 
-from cyclopts import App, Parameter
-
-from swarm.app import home, preflight
-from swarm.cli.terminal import NoServer, Terminal, in_one_line
-from swarm.config import LogFormat, SlackMode, load, secrets
-from swarm.domain.errors import SwarmError
-from swarm.domain.model.agents import Role
 from swarm.entrypoints.web import loading
-from swarm.telemetry import log
+
+with loading.uncollected():
+    from cyclopts import App, Parameter
+
+    from swarm.app import home, preflight
+    from swarm.cli.terminal import NoServer, Terminal, in_one_line
+    from swarm.config import LogFormat, SlackMode, load, secrets
+    from swarm.domain.errors import SwarmError
+    from swarm.domain.model.agents import Role
+    from swarm.telemetry import log
 
 app = App(
     name="swarm",

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Loads modules without garbage collection."""
+    """Loads modules without garbage collection. All existing objects are exempt from later collections."""
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
