@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 from fastapi import FastAPI
-from jinja2 import Environment
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -145,6 +144,8 @@ def _reference_route(document: Callable[[], dict[str, Any]]) -> Route:
 
 def render(document: Mapping[str, Any]) -> str:
     """Returns an OpenAPI document as HTML, grouped by the first tag of each operation."""
+    from jinja2 import Environment  # few people ask for the page
+
     environment = Environment(autoescape=True, trim_blocks=True)
     environment.filters |= {"json": _json, "pretty": _pretty}
     groups: dict[str, list[dict[str, Any]]] = {}
