@@ -19,7 +19,18 @@ from tests.support.twin_client import ANSWERED
 
 HTTP_SECONDS = 60
 
-NEVER = ("ag_ui", "alembic", "mcp", "mcp_types", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "httpx2")
+NEVER = (
+    "ag_ui",
+    "alembic",
+    "cyclopts",
+    "httpx2",
+    "jinja2",
+    "mcp",
+    "mcp_types",
+    "opentelemetry.exporter",
+    "opentelemetry.sdk",
+    "psycopg",
+)
 
 LOADED = f"""
 import json, sys
