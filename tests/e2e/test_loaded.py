@@ -34,6 +34,7 @@ NEVER = (
 
 LOADED = f"""
 import json, sys
+import swarm.cli.main
 from swarm.app import bootstrap
 from swarm.telemetry.setup import watching
 with watching(version="1", database="sqlite", traces_endpoint=None):
