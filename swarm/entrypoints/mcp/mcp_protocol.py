@@ -116,14 +116,14 @@ def read_request(body: Any, headers: Headers) -> McpRequest | None:
     match body:
         case list():
             raise ProtocolError(INVALID_REQUEST, BATCH)
-        case {"jsonrpc": "2.0", "method": str(method)} if isinstance(body.get("params"), dict | None):
-            if "id" not in body:
+        case {"jsonrpc": "2.0", "method": str(method), **others} if _has_params(others):
+            if "id" not in others:
                 if is_modern:
                     _check_version(headers[_VERSION_HEADER], None)
                 return None
-            call_id = body["id"]
+            call_id = others["id"]
             if isinstance(call_id, int | str) and not isinstance(call_id, bool):
-                request = McpRequest(id=call_id, method=method, params=body.get("params") or {}, is_modern=is_modern)
+                request = McpRequest(id=call_id, method=method, params=others.get("params") or {}, is_modern=is_modern)
                 _check(request, headers)
                 return request
         case {"jsonrpc": "2.0", "id": _, "result": dict()} | {"jsonrpc": "2.0", "id": _, "error": dict()}:
@@ -190,6 +190,10 @@ def _check_version(version: str, call_id: int | str | None) -> None:
     if version not in MODERN_VERSIONS:
         known = {"supported": MODERN_VERSIONS, "requested": version}
         raise ProtocolError(UNSUPPORTED_VERSION, "Unsupported protocol version", data=known, call_id=call_id)
+
+
+def _has_params(message: Mapping[str, Any]) -> bool:
+    return isinstance(message.get("params"), dict | None)
 
 
 def _is_program(info: object) -> bool:
