@@ -107,7 +107,7 @@ def check_media_types(headers: Headers) -> None:
         )
 
 
-def read_request(body: Any, headers: Headers) -> McpRequest | None:
+def read_request(body: object, headers: Headers) -> McpRequest | None:
     """Returns the request. Returns None for a notification or a response, which are only acknowledged.
 
     Raises ProtocolError.
@@ -166,9 +166,9 @@ def _check_envelope(request: McpRequest, headers: Headers) -> None:
         raise request.error(
             INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}"
         )
-    for header in (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER):
-        if len(headers.getlist(header)) > 1:  # two readers could disagree
-            raise request.error(HEADER_MISMATCH, f"{header} header appears more than once")
+    for name in (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER):
+        if len(headers.getlist(name)) > 1:  # two readers could disagree
+            raise request.error(HEADER_MISMATCH, f"{name} header appears more than once")
     if headers[_VERSION_HEADER] != meta[_VERSION]:
         raise request.error(
             HEADER_MISMATCH, f"{_VERSION_HEADER} header does not match the request envelope's protocol version"
