@@ -224,6 +224,7 @@ def _application(
         identities,
         readiness,
         routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes(), *_agui_routes(runs, identities)],
+        running=[mcp_door.running],
         reload=reload,
         warnings=warnings,
         access=Access(

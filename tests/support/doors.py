@@ -216,6 +216,7 @@ async def open_doors(
         identities,
         lambda: ready,
         routes=mcp.routes(),
+        running=[mcp.running],
         reload=reload,
         warnings=warnings,
     )

@@ -39,6 +39,7 @@ LOADED = [
     "swarm.app.bootstrap",
     "swarm.app.built_in",
     "swarm.demo.rules.model_server",
+    "swarm.entrypoints.mcp.mcp_server",
     "slack_twin.server",
     "psycopg",
     "uvloop",

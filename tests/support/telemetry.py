@@ -106,6 +106,7 @@ async def watched_doors(
             identities,
             lambda: ready,
             routes=[*mcp.routes(), *door.routes()],
+            running=[mcp.running],
         )
         measured = Measured(app, metrics, plain_paths=app.plain_paths)
         async with serving(measured) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ from swarm.services.use_cases import Services
 
 PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
 """Prefixes of the paths that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
+
+_Running = Callable[[], AbstractAsyncContextManager[None]]
+"""A context that stays open while the application runs."""
 
 
 class Api(FastAPI):
@@ -74,6 +78,7 @@ def create_app(
     readiness: Readiness,
     *,
     routes: Sequence[BaseRoute] = (),
+    running: Sequence[_Running] = (),
     reload: Reload | None = None,
     warnings: Warnings = no_warnings,
     access: Access | None = None,
@@ -81,10 +86,10 @@ def create_app(
 ) -> Api:
     """Returns the application with all routes under one origin.
 
-    ``routes`` are the routes of additional entry points (MCP, Slack over HTTP); ``reload`` reads the settings again;
-    ``warnings`` returns the consequences of removing an agent that the settings name; ``access`` has the accepted hosts
-    and origins, by default those of a server on loopback. At shutdown, close the wakeups of the database first, so that
-    waiting polls return an empty list.
+    ``routes`` are the routes of additional entry points (MCP, Slack over HTTP); ``running`` is entered at the start and
+    exited at the end; ``reload`` reads the settings again; ``warnings`` returns the consequences of removing an agent
+    that the settings name; ``access`` has the accepted hosts and origins, by default those of a server on loopback. At
+    shutdown, close the wakeups of the database first, so that waiting polls return an empty list.
     """
     app = Api(
         HotRoutes(services, identities),
@@ -92,7 +97,7 @@ def create_app(
         title="swarm",
         version=version,
         summary="A team of AI agents behind one Slack app",
-        lifespan=lambda app: services.agents.credentials.running(),
+        lifespan=_lifespan([services.agents.credentials.running, *running]),
         middleware=[Middleware(Guard)],
         redirect_slashes=False,
         docs_url=None,  # FastAPI's pages run scripts from other sites
@@ -111,6 +116,17 @@ def create_app(
     ):
         app.router.routes.extend(router.routes)  # `include_router` would build every route again at the first request
     return app
+
+
+def _lifespan(running: Sequence[_Running]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for run in running:
+                await stack.enter_async_context(run())
+            yield
+
+    return lifespan
 
 
 _TEMPLATE: Final = Path(__file__).with_name("reference.html")

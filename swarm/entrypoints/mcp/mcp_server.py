@@ -1,7 +1,9 @@
-"""The MCP server: the tools of ``tools/`` for callers that `swarm.entrypoints.mcp.mcp_door` has identified.
+"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that have passed
+`swarm.entrypoints.mcp.mcp_door`.
 
 The server is stateless, so any process behind a load balancer can answer any call, in both generations of the protocol.
-Errors, unknown arguments and wrong types all become results that a model can read and act on.
+The server uses the SDK's low-level API, so that errors, unknown arguments and wrong types all become results that a
+model can read and act on.
 
 ``tools/list`` has one answer for each role, since every listed tool costs tokens in every run. A role's list contains
 the tools that are useful to the role (`McpTool.roles`). The list does not restrict calls; the same rules apply to calls
@@ -16,16 +18,22 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
+import mcp_types as types
 import orjson
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
 
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.text.characters import data_for_model
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
-from swarm.entrypoints.mcp.mcp_protocol import METHOD_NOT_FOUND, MODERN_VERSIONS, McpRequest, negotiated
-from swarm.entrypoints.web.body import refuse_unstorable
+from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.web.errors import describe, invalid, log_crash
+from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER
 from swarm.services.use_cases import Services
 from tools.tool import CallContext, McpTool, discover
 
@@ -37,65 +45,63 @@ _INSTRUCTIONS: Final = (
     "or slack-stream. Pass the lease token from your prompt as lease_token to every tool that makes changes."
 )
 
-_OFFERED: Final = {"capabilities": {"tools": {"listChanged": False}}, "instructions": _INSTRUCTIONS}
 
-_UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
-"""The reply depends on the caller's role, so no proxy may give it to another caller."""
+def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
+    """Returns a server with every tool in the folder, over streamable HTTP, with one exchange per request and no
+    sessions."""
+    return StreamableHTTPSessionManager(
+        app=_create_server(services, watcher=watcher),
+        json_response=True,
+        stateless=True,
+        security_settings=TransportSecuritySettings(
+            enable_dns_rebinding_protection=False
+        ),  # `swarm.entrypoints.web.access` checks this
+        max_request_body_size=MAX_BODY_BYTES,
+    )
 
-Result = dict[str, Any]
 
+def _create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
+    """Returns a server with every tool in the folder."""
+    known = discover()
+    listed = _listings(known.values())
 
-class ToolServer:
-    """Every tool in the folder."""
+    async def list_tools(
+        context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        assert context.request is not None  # this server is only available over HTTP
+        return listed[_caller(context.request).role]
 
-    def __init__(self, services: Services, watcher: Watcher = NO_WATCHERS) -> None:
-        self._services = services
-        self._watcher = watcher
-        self._tools = discover()
-        self._listed = _listings(self._tools.values())
-        self._program = {"name": "swarm", "version": version("swarm")}
-
-    async def answer(self, request: McpRequest, caller: Agent, lease_token: str | None) -> dict[str, Any]:
-        """Returns the JSON-RPC response. Raises ProtocolError for unknown methods and invalid parameters."""
-        return request.response(await self._result(request, caller, lease_token), self._program)
-
-    async def _result(self, request: McpRequest, caller: Agent, lease_token: str | None) -> Result:
-        match request.method:
-            case "tools/call":
-                return await self._call(request, caller, lease_token)
-            case "tools/list":
-                if not isinstance(request.params.get("cursor"), str | None):
-                    raise request.invalid()
-                listed = {"tools": self._listed[caller.role]}
-                return {**listed, **_UNCACHED} if request.is_modern else listed
-            case "server/discover" if request.is_modern:
-                return {**_OFFERED, **_UNCACHED, "supportedVersions": MODERN_VERSIONS}
-            case "initialize" if not request.is_modern:
-                return {**_OFFERED, "protocolVersion": negotiated(request), "serverInfo": self._program}
-            case "ping" if not request.is_modern:
-                return {}
-        raise request.error(METHOD_NOT_FOUND, "Method not found", request.method)
-
-    async def _call(self, request: McpRequest, caller: Agent, lease_token: str | None) -> Result:
-        name, arguments = request.params.get("name"), request.params.get("arguments")
-        if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            raise request.invalid()
-        call = CallContext(agent=caller, lease_token=lease_token, services=self._services)
+    async def call_tool(
+        context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        assert context.request is not None
+        call = CallContext(
+            agent=_caller(context.request),
+            lease_token=context.request.headers.get(LEASE_HEADER),
+            services=services,
+        )
         begun = time.perf_counter()
-        result = await run_tool(self._tools, call, name, arguments or {})
-        told = _told(self._tools, call, name, arguments or {}, result, time.perf_counter() - begun)
-        self._watcher.tool_called(told)
+        result = await run_tool(known, call, params.name, params.arguments or {})
+        watcher.tool_called(_told(known, call, params, result, time.perf_counter() - begun))
         return result
+
+    return Server(
+        "swarm",
+        version=version("swarm"),
+        instructions=_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
 async def run_tool(
     known: Mapping[str, McpTool[Any, Any]], call: CallContext, name: str, arguments: Mapping[str, Any]
-) -> Result:
+) -> types.CallToolResult:
     """Returns the result of a call. Never raises; every error becomes a result with ``isError``."""
     try:
         tool = _find(known, name, call.agent)
         parsed = _parse(tool, arguments)
-        return _success(await tool.run(call.with_arguments(parsed), parsed))
+        return _result(await tool.run(call.with_arguments(parsed), parsed))
     except SwarmError as error:
         if error.code == "internal":
             log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
@@ -108,18 +114,19 @@ async def run_tool(
 def _told(
     known: Mapping[str, McpTool[Any, Any]],
     call: CallContext,
-    name: str,
-    arguments: Mapping[str, Any],
-    result: Result,
+    params: types.CallToolRequestParams,
+    result: types.CallToolResult,
     seconds: float,
 ) -> ToolCall:
     """Returns a call for watchers, without the name of an unknown tool, which may be any text."""
+    arguments = params.arguments or {}
     about = arguments.get("inbox_message_id") or arguments.get("task_id")
+    error = result.meta[ERROR] if result.is_error and result.meta else None
     return ToolCall(
-        tool=name if name in known else "(unknown)",
+        tool=params.name if params.name in known else "(unknown)",
         agent=call.agent.name,
         about=about if isinstance(about, str) else None,
-        result=str(result["_meta"][ERROR]["code"]) if result["isError"] else "ok",
+        result=str(error["code"]) if error else "ok",
         seconds=seconds,
     )
 
@@ -145,12 +152,12 @@ def _parse(tool: McpTool[Any, Any], arguments: Mapping[str, Any]) -> Any:
         raise Invalid(problem.message, hint=f"{tool.name} takes: {takes}.", fields=problem.fields) from error
 
 
-def _success(content: Any) -> Result:
+def _result(content: Any) -> types.CallToolResult:
     content = data_for_model(content)
-    return {"content": _text(orjson.dumps(content).decode()), "structuredContent": content, "isError": False}
+    return types.CallToolResult(content=[_text(orjson.dumps(content).decode())], structured_content=content)
 
 
-def _failure(error: SwarmError) -> Result:
+def _failure(error: SwarmError) -> types.CallToolResult:
     """Returns an error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
 
     The result has no structured content, which would have to match the tool's output schema even for an error.
@@ -159,33 +166,43 @@ def _failure(error: SwarmError) -> Result:
     shown = data_for_model(describe(error))
     sentences = " ".join(part for part in (f"{shown['code']}: {shown['message']}", shown["hint"]) if part)
     fields = [f"- {name}: {expected}" for name, expected in shown.get("fields", {}).items()]
-    return {"content": _text("\n".join([sentences, *fields])), "isError": True, "_meta": {ERROR: shown}}
+    return types.CallToolResult(content=[_text("\n".join([sentences, *fields]))], meta={ERROR: shown}, is_error=True)
 
 
-def _text(text: str) -> list[dict[str, str]]:
-    return [{"type": "text", "text": text}]
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
+
+
+def _caller(request: Request) -> Agent:
+    agent = request.scope[CALLER]
+    assert isinstance(agent, Agent)
+    return agent
 
 
 _Schema = Mapping[str, Any]
 
 
-def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, list[Mapping[str, Any]]]:
+def _listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
     """Returns the list of tools for each role. A list contains only tools that the role uses, since each listed tool
-    costs tokens in every run. The list does not restrict calls; the services check every call."""
+    costs tokens in every run.
+
+    The list does not restrict calls; the services check every call. Clients must not share a list, which is what the
+    protocol's default ``cacheScope`` specifies.
+    """
     described = [(tool.roles, _describe_tool(tool)) for tool in tools]
-    return {role: [shown for roles, shown in described if role in roles] for role in Role}
+    return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
-@cache  # building the schemas of all tools takes a tenth of a second
-def _describe_tool(tool: McpTool[Any, Any]) -> Mapping[str, Any]:
+@cache  # building the schemas of all tools takes a quarter of a second
+def _describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
     """Returns a tool's description in the protocol's form."""
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": _short(tool.arguments.model_json_schema(), takes_null=False),
-        "outputSchema": _short(TypeAdapter(tool.result).json_schema(), takes_null=True),
-        "annotations": {"readOnlyHint": not tool.writes, "openWorldHint": False},
-    }
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=_short(tool.arguments.model_json_schema(), takes_null=False),
+        output_schema=_short(TypeAdapter(tool.result).json_schema(), takes_null=True),
+        annotations=types.ToolAnnotations(read_only_hint=not tool.writes, open_world_hint=False),
+    )
 
 
 def _short(schema: _Schema, *, takes_null: bool) -> dict[str, Any]:

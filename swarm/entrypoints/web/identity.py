@@ -20,6 +20,9 @@ from swarm.services.rules.credentials import AgentTokenCache
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header that contains a run's lease token."""
 
+CALLER: Final = "swarm.agent"
+"""The key under which a request's scope contains the calling agent."""
+
 CALL: Final = "swarm.call"
 """The key under which a request's scope contains its `AgentCall`."""
 

@@ -314,7 +314,7 @@ async def test_a_crash_is_logged_whole_and_told_as_internal(lea: Visitor, capsys
         name="crash", arguments=NoArguments, result=dict[str, str], run=crash
     )
     call = CallContext(agent=Nobody(), lease_token=None, services=None)  # type: ignore[arg-type]
-    result = CallToolResult.model_validate(await run_tool({"crash": tool}, call, "crash", {}))
+    result: CallToolResult = await run_tool({"crash": tool}, call, "crash", {})
     assert error_of(result)["code"] == "internal"
     assert "secret" not in str(result)
     logged = capsys.readouterr()

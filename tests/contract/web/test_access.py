@@ -82,7 +82,7 @@ async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
         mcp = McpDoor(world.services, identities)
         runs = AgentRuns({"router": Scripted(*HELLO)}, ConversationLocks(database), {"router": EVERYBODY})
         routes: list[BaseRoute] = [*mcp.routes(), *AguiDoor(runs, identities).routes()]
-        app = create_app(world.services, identities, dict, routes=routes, access=ALLOWING)
+        app = create_app(world.services, identities, dict, routes=routes, running=[mcp.running], access=ALLOWING)
         paths = [
             (
                 method.upper(),
