@@ -16,13 +16,3 @@ def uncollected() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-@contextmanager
-def late() -> Iterator[None]:
-    """Does the same as `uncollected` in a running process, and freezes the loaded objects like those loaded at the
-    start."""
-    with uncollected():
-        yield
-        if gc.get_freeze_count():  # otherwise this process does not freeze objects at all
-            gc.freeze()
