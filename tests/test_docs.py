@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.cli.main import app
+from swarm.cli.commands import app
 from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.domain import errors
 from swarm.domain.answers.agents import History

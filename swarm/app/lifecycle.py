@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import anyio.lowlevel
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
@@ -38,6 +39,8 @@ TOOLS_SECONDS: Final = 3.5
 
 DRAIN_SECONDS: Final = 3
 """Time at shutdown for HTTP responses that have begun, as an integer number of seconds."""
+
+_TICK_SECONDS: Final = 1.0
 
 UPKEEP: Final = "upkeep"
 """The election office of the coordinator process that sends deliveries, runs scheduled jobs and reads threads."""
@@ -83,6 +86,7 @@ async def live(
     deadline: StopDeadline,
 ) -> None:
     """Serves until ``stop`` is set, then shuts down by ``deadline``. Raises the first error of a background task."""
+    await anyio.lowlevel.checkpoint()  # otherwise the first streamed response would load the backend of anyio
     config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
     server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
@@ -126,13 +130,13 @@ async def _shut_down(
 
 
 async def _close_entry_points(
-    coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
+    coordinator: Coordinator, database: Database, server: _Server, http: asyncio.Task[None]
 ) -> None:
     try:
         await coordinator.slack_entry_point.close()  # accepts no new events and stores the accepted ones
     finally:
         database.wakeups.close()  # waiting polls answer with an empty list
-        server.should_exit = True  # runs that answer now are still served
+        server.stop()  # runs that answer now are still served
         await asyncio.wait({http})
 
 
@@ -150,11 +154,26 @@ async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signal handling to `process`."""
+    """A uvicorn server that leaves signal handling to `process`, and looks after itself once a second: uvicorn looks
+    ten times a second whether it has been stopped."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Accepts no more requests, and completes those that have begun."""
+        self.should_exit = True
+        self._stopped.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # at each multiple of ten, it updates the header with the date
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), _TICK_SECONDS)
 
 
 async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:

@@ -200,8 +200,7 @@ def fast_loop() -> asyncio.AbstractEventLoop:
 
 def settle_memory() -> None:
     """Exempts existing objects from garbage collection. These objects live as long as the process, and scanning them
-    stalls the event loop."""
-    gc.collect()
+    slows the start and stalls the event loop. Almost none of them are garbage, so they are not collected first."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     sys.setswitchinterval(0.001)  # the threads of the database wait for the interpreter between two statements

@@ -1,53 +1,18 @@
-"""The command ``swarm``."""
+"""The command ``swarm``. `swarm.cli.commands` has all commands but `up`, which is started without the libraries of the
+command line, so that a coordinator is ready sooner and smaller."""
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Annotated
 
-from cyclopts import App, Parameter
-
-from swarm.app import home, preflight
-from swarm.cli.bench import bench
-from swarm.cli.chat import chat
-from swarm.cli.conformance import conformance
-from swarm.cli.data import backup, forget, restore
-from swarm.cli.eval import evaluation
-from swarm.cli.operator_commands import NoServer, agents, explain, in_one_line, reload, tasks
-from swarm.cli.terminal import Terminal
-from swarm.cli.tray import tray
-from swarm.config import LogFormat, SlackMode, load, secrets
-from swarm.domain.errors import SwarmError
-from swarm.domain.model.agents import Role
 from swarm.entrypoints.web import loading
-from swarm.telemetry import log
 
-app = App(
-    name="swarm",
-    help="A team of AI agents behind one Slack app.\n\nTry it without Slack and without a model: `swarm demo`.",
-)
-db = App(name="db", help="The database's schema.")
-slack = App(name="slack", help="Set up the Slack app.")
-for command in (
-    agents,
-    tasks,
-    db,
-    slack,
-    bench,
-    evaluation,
-    conformance,
-    chat,
-    backup,
-    restore,
-    reload,
-    explain,
-    tray,
-    forget,
-):
-    app.command(command)
-
-_out = Terminal()
+with loading.uncollected():
+    from swarm.app import preflight
+    from swarm.cli.terminal import NoServer, in_one_line
+    from swarm.config import LogFormat, load, secrets
+    from swarm.domain.errors import SwarmError
+    from swarm.telemetry import log
 
 NO_TWIN = (
     "This command needs the package slack-twin, which is not installed. "
@@ -55,7 +20,6 @@ NO_TWIN = (
 )
 
 
-@app.command
 def up() -> None:
     """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
     settings = load()
@@ -68,104 +32,10 @@ def up() -> None:
     bootstrap.run(settings)
 
 
-@app.command
-def demo() -> int:
-    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules instead of a model.
-
-    PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
-    SLACK_APP_TOKEN set, the real Slack is used instead of the twin; with LLM_MODEL and a key, or Ollama, a real model
-    answers instead of the rules.
-    """
-    from swarm.demo import run
-
-    log.configure("warning")
-    return run.main()
-
-
-@app.command
-def twin(
-    *,
-    host: str = "127.0.0.1",
-    port: Annotated[int, Parameter(env_var="TWIN_PORT")] = 8400,
-    rates: Annotated[str, Parameter(env_var="TWIN_RATES")] = "on",
-    allow_host: tuple[str, ...] = (),
-    allow_origin: tuple[str, ...] = (),
-) -> int:
-    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page. The same as `slack-twin`.
-
-    Parameters
-    ----------
-    host
-        The address to listen on.
-    port
-        The port of the page, the control API and the Web API (under /api/).
-    rates
-        `on` or `off`: whether Slack's rate limits apply; off is for load tests.
-    allow_host
-        An additional host name that the twin accepts, such as twin.example.org; may be given several times.
-    allow_origin
-        The origin of a web page that may call the twin, such as http://localhost:3000; may be given several times.
-    """
-    from slack_twin.__main__ import run_twin
-
-    return run_twin(host, port, rates=rates, hosts=allow_host, origins=allow_origin)
-
-
-@app.command
-def prompt(role: Role) -> None:
-    """Print the base prompt for a role, which a model gets before any trigger.
-
-    Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
-    """
-    from swarm.services.operate.base_prompts import BasePrompts
-
-    print(BasePrompts(home.prompts(load())).text(role))
-
-
-@db.command
-def upgrade() -> None:
-    """Migrate the database's schema to this version."""
-    from swarm.store.admin import migrations
-
-    settings = load()
-    home.prepare(settings)
-    done = migrations.upgrade(settings.database_url)
-    _out.print("\n".join(f"applied {name}" for name in done) or "Nothing to do: the schema is current.")
-
-
-@slack.command
-def manifest(
-    *,
-    mode: SlackMode = SlackMode.SOCKET,
-    url: str = "https://example.com/slack/events",
-    agent: Annotated[bool, Parameter(negative=())] = False,
-    emails: Annotated[bool, Parameter(negative=())] = False,
-) -> None:
-    """Print the Slack app's manifest, with exactly the scopes and events that are used.
-
-    Create the app at https://api.slack.com/apps ("From a manifest"), install it, and put its tokens into ./.env.
-
-    Parameters
-    ----------
-    mode
-        How Slack reaches the coordinator: socket needs no public address.
-    url
-        Where Slack sends events in http mode.
-    agent
-        Declare the app as an agent, with Slack's own Stop button (slack.agent_sessions). Some plans do not allow it.
-    emails
-        Request access to people's e-mail addresses, for channels that share them with agents (share_email).
-    """
-    from swarm.slack.manifest import EventTransport
-    from swarm.slack.manifest import manifest as make
-
-    print(json.dumps(make(EventTransport(mode.value), request_url=url, agent=agent, emails=emails), indent=2))
-
-
 def main() -> None:
     """Runs a command. Reports an error that the user can fix in one line on standard error, with exit code 1."""
     try:
-        result = app(result_action="return_value")
+        sys.exit(_run(sys.argv[1:]))
     except (SwarmError, NoServer) as error:
         print(f"swarm: {in_one_line(error)}", file=sys.stderr)
         sys.exit(1)
@@ -176,7 +46,15 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    sys.exit(result if isinstance(result, int) else 0)
+
+
+def _run(arguments: list[str]) -> int | None:
+    if arguments == ["up"]:
+        up()
+        return None
+    from swarm.cli import commands
+
+    return commands.run(arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.app import home
-from swarm.cli.terminal import Terminal
+from swarm.cli.terminal import NoServer, Terminal
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
@@ -24,10 +24,6 @@ agents = App(name="agents", help="Register and list agents.")
 tasks = App(name="tasks", help="Show and cancel the agents' tasks.")
 
 _out = Terminal()
-
-
-class NoServer(Exception):
-    """No coordinator answers at this address."""
 
 
 class CoordinatorRefused(SwarmError):
@@ -80,12 +76,6 @@ class CoordinatorClient:
                 raise CoordinatorRefused(
                     f"The server at {self._http.base_url} is not a coordinator: HTTP {answer.status_code}."
                 )
-
-
-def in_one_line(error: Exception) -> str:
-    """Returns an error's message with its hint on one line. Messages from drivers and parsers may have several
-    lines."""
-    return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
 
 
 def _content(answer: httpx2.Response) -> Any:

@@ -111,7 +111,7 @@ def _whole(endpoint: str) -> str:
     return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + TRACES_PATH
 
 
-TICK_SECONDS: Final = 0.05
+TICK_SECONDS: Final = 0.1
 
 
 async def watch_loop(learn: Callable[[float], None]) -> None:

@@ -33,6 +33,9 @@ from unittest import mock
 
 LOADED = [
     "swarm.cli.main",
+    "swarm.cli.commands",
+    "swarm.cli.operator_commands",
+    "swarm.cli.data",
     "swarm.app.bootstrap",
     "swarm.app.built_in",
     "swarm.demo.rules.model_server",

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import orjson
 from fastapi import FastAPI
-from jinja2 import Environment
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -107,12 +106,15 @@ def create_app(
     translate(app)
     app.router.routes.append(_reference_route(app.openapi))
     app.router.routes.extend(routes)
-    app.include_router(agent_router(services, identities, warnings))
-    app.include_router(file_router(services, identities))
-    app.include_router(operator_router(services, identities, reload))
-    app.include_router(run_router(services.model_usage, identities))
-    app.include_router(task_router(services, identities))
-    app.include_router(health_router(services.overview, readiness))
+    for router in (
+        agent_router(services, identities, warnings),
+        file_router(services, identities),
+        operator_router(services, identities, reload),
+        run_router(services.model_usage, identities),
+        task_router(services, identities),
+        health_router(services.overview, readiness),
+    ):
+        app.router.routes.extend(router.routes)  # `include_router` would build every route again at the first request
     return app
 
 
@@ -158,6 +160,8 @@ def _reference_route(document: Callable[[], dict[str, Any]]) -> Route:
 
 def render(document: Mapping[str, Any]) -> str:
     """Returns an OpenAPI document as HTML, grouped by the first tag of each operation."""
+    from jinja2 import Environment  # few people ask for the page
+
     environment = Environment(autoescape=True, trim_blocks=True)
     environment.filters |= {"json": _json, "pretty": _pretty}
     groups: dict[str, list[dict[str, Any]]] = {}

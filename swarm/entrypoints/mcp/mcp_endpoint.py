@@ -1,32 +1,24 @@
-"""The entry point for MCP, which identifies callers. `swarm.entrypoints.mcp.mcp_server` handles their calls.
-
-That module is loaded by the first call, or by a timer some seconds after the start. Loading the protocol's types would
-take a third of a coordinator's startup time, and the coordinator should accept events and polls as soon as possible.
-"""
+"""The entry point for MCP, which identifies callers. `swarm.entrypoints.mcp.mcp_server` handles their calls."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.entrypoints.web import loading
+from swarm.entrypoints.mcp.mcp_server import session_manager
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import load_json, read_body
 from swarm.entrypoints.web.errors import MethodNotAllowed, answer
 from swarm.entrypoints.web.identity import CALLER, Identities
 from swarm.services.use_cases import Services
-
-if TYPE_CHECKING:
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _MCP_PATH: Final = "/mcp"
 
@@ -40,26 +32,14 @@ _BATCH: Final = {
     },
 }
 
-_LOAD_AFTER_SECONDS: Final = 5.0
-"""MCP is loaded this long after the start if no call comes earlier, so that the first agent does not have to wait."""
-
 
 class McpEntryPoint:
     """The MCP endpoint. :meth:`routes` is for the application; :meth:`running` is entered once, while the application
     runs."""
 
-    def __init__(
-        self,
-        services: Services,
-        identities: Identities,
-        *,
-        watcher: Watcher = NO_WATCHERS,
-    ) -> None:
+    def __init__(self, services: Services, identities: Identities, *, watcher: Watcher = NO_WATCHERS) -> None:
         self._identities = identities
-        self._load = partial(_load, services, watcher)
-        self._opening = asyncio.Lock()
-        self._manager: StreamableHTTPSessionManager | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._manager = session_manager(services, watcher)
 
     def routes(self) -> list[Route]:
         """Returns the routes ``/mcp`` and ``/mcp/``. With a redirect between them, some clients would lose their body
@@ -69,18 +49,21 @@ class McpEntryPoint:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serves calls until the context ends."""
-        loading_soon = asyncio.create_task(self._open_soon(), name="mcp loads")
+        """Serves calls until the context ends, in a task of its own, since the SDK's resources must be closed by the
+        task that opened them."""
+        started = asyncio.Event()
+        serving = asyncio.create_task(self._serve(started), name="mcp")
+        await started.wait()
         try:
             yield
         finally:
-            for task in filter(None, (loading_soon, self._serving)):
-                task.cancel()
-                await asyncio.wait({task})
+            serving.cancel()
+            await asyncio.wait({serving})
 
-    async def _open_soon(self) -> None:
-        await asyncio.sleep(_LOAD_AFTER_SECONDS)
-        await self._opened()
+    async def _serve(self, started: asyncio.Event) -> None:
+        async with self._manager.run():
+            started.set()
+            await asyncio.Event().wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CALLER] = await self._identities.agent(scope)
@@ -92,35 +75,7 @@ class McpEntryPoint:
         if isinstance(load_json(body), list):
             await Answer(_BATCH, HTTPStatus.BAD_REQUEST)(scope, receive, send)
             return
-        manager = await self._opened()
-        await manager.handle_request(scope, _replay(body, receive), send)
-
-    async def _opened(self) -> StreamableHTTPSessionManager:
-        """Returns the MCP session manager, which the first call loads. After a failure the next call tries again."""
-        async with self._opening:
-            if self._manager is None:
-                manager = await asyncio.to_thread(self._load)
-                started = asyncio.Event()
-                self._serving = asyncio.create_task(_serve(manager, started), name="mcp")
-                await started.wait()
-                self._manager = manager
-            return self._manager
-
-
-def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
-    """Loads the protocol in a thread. Loading takes seconds, and leases must be renewed meanwhile."""
-    with loading.late():
-        from swarm.entrypoints.mcp.mcp_server import session_manager  # imported late
-
-    return session_manager(services, watcher)
-
-
-async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
-    """Serves until cancelled, in a separate task, since the SDK's resources must be closed by the task that opened
-    them."""
-    async with manager.run():
-        started.set()
-        await asyncio.Event().wait()
+        await self._manager.handle_request(scope, _replay(body, receive), send)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

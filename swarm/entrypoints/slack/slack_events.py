@@ -213,6 +213,7 @@ def _bolt_app(
     gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
 ) -> AsyncApp:
     app = AsyncApp(
+        name="swarm",  # otherwise Bolt reads the source of every calling function to find a name
         client=gateway.client,
         authorize=_OneWorkspace(gateway),
         logger=_bolt_logger(),

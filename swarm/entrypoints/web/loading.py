@@ -9,19 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Loads modules without garbage collection."""
+    """Loads modules without garbage collection. All existing objects are exempt from later collections."""
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
-
-
-@contextmanager
-def late() -> Iterator[None]:
-    """Does the same as `uncollected` in a running process, and freezes the loaded objects like those loaded at the
-    start."""
-    with uncollected():
-        yield
-        if gc.get_freeze_count():  # otherwise this process does not freeze objects at all
-            gc.freeze()

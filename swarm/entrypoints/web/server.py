@@ -23,7 +23,6 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from swarm.entrypoints.web.answers import AnswerTransport, Refusal
 
@@ -74,7 +73,7 @@ class ClientConnection:
 
 
 class Config(uvicorn.Config):
-    """The configuration of a server with limits for clients. WebSockets are off unless ``websockets`` is set."""
+    """The configuration of a server with limits for clients. There are no WebSockets."""
 
     def __init__(
         self,
@@ -82,19 +81,17 @@ class Config(uvicorn.Config):
         *,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         protocol: type[HttpProtocol] | None = None,
-        websockets: bool = False,
         **options: Any,
     ) -> None:
-        ws = WebSocketProtocol if websockets else "none"
         super().__init__(
             app,
             http=protocol or HttpProtocol,
-            ws=ws,
+            ws="none",
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # nothing here reads the client's address or the scheme
+            proxy_headers=False,
             **options,
-        )
+        )  # nothing here reads the address of a client
         self.limits = limits
 
 
@@ -227,14 +224,6 @@ class HttpProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         self._drain.close()
 
-    def handle_websocket_upgrade(self) -> None:
-        self._end_watches()
-        refusal = self._refusal()
-        if refusal:
-            self._refuse(refusal)
-        else:
-            super().handle_websocket_upgrade()
-
     def send_400_response(self, msg: str) -> None:
         self._refuse(Refusal(status=400, code="bad_request", message="This is not a valid HTTP request.", hint=msg))
 
@@ -313,32 +302,6 @@ class HttpProtocol(HttpToolsProtocol):
             self._timer = None
         if self._drain:
             self._drain.end()
-
-
-class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A WebSocket whose client must keep reading. uvicorn's pings detect a lost client."""
-
-    def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
-        super().__init__(config, *args, **options)
-        assert isinstance(config, Config)
-        self._limits = config.limits
-        self._drain: _Drain = None  # type: ignore[assignment]  # until there is a connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._drain = _Drain(self.transport, self._limits)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._drain.end()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._drain.begin()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._drain.end()
 
 
 _BUSY: Final = Refusal(

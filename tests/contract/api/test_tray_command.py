@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from swarm.cli import tray as tray_command
-from swarm.cli.operator_commands import NoServer
+from swarm.cli.terminal import NoServer
 from swarm.domain.errors import SwarmError
 from tests.support.doors import Doors, Visitor, serving
 from tests.support.processes import Ended, Processes, processes_in

@@ -1,0 +1,144 @@
+"""The commands of ``swarm``. `swarm.cli.main` starts them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from swarm.app import home
+from swarm.cli.main import up
+from swarm.cli.terminal import Terminal
+from swarm.config import SlackMode, load
+from swarm.domain.model.agents import Role
+from swarm.telemetry import log
+
+app = App(
+    name="swarm",
+    help="A team of AI agents behind one Slack app.\n\nTry it without Slack and without a model: `swarm demo`.",
+)
+db = App(name="db", help="The database's schema.")
+slack = App(name="slack", help="Set up the Slack app.")
+app.command(up)
+app.command(db)
+app.command(slack)
+for command in (
+    "client:agents",
+    "client:tasks",
+    "bench:bench",
+    "conformance:conformance",
+    "chat:chat",
+    "data:backup",
+    "data:restore",
+    "client:reload",
+    "client:explain",
+    "tray:tray",
+    "data:forget",
+):
+    app.command(f"swarm.cli.{command}")  # loaded when it is used
+app.command("swarm.cli.eval:evaluation", name="eval")
+
+_out = Terminal()
+
+
+@app.command
+def demo() -> int:
+    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules instead of a model.
+
+    PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
+    SLACK_APP_TOKEN set, the real Slack is used instead of the twin; with LLM_MODEL and a key, or Ollama, a real model
+    answers instead of the rules.
+    """
+    from swarm.demo import run
+
+    log.configure("warning")
+    return run.main()
+
+
+@app.command
+def twin(
+    *,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Parameter(env_var="TWIN_PORT")] = 8400,
+    rates: Annotated[str, Parameter(env_var="TWIN_RATES")] = "on",
+    allow_host: tuple[str, ...] = (),
+    allow_origin: tuple[str, ...] = (),
+) -> int:
+    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page. The same as `slack-twin`.
+
+    Parameters
+    ----------
+    host
+        The address to listen on.
+    port
+        The port of the page, the control API and the Web API (under /api/).
+    rates
+        `on` or `off`: whether Slack's rate limits apply; off is for load tests.
+    allow_host
+        An additional host name that the twin accepts, such as twin.example.org; may be given several times.
+    allow_origin
+        The origin of a web page that may call the twin, such as http://localhost:3000; may be given several times.
+    """
+    from slack_twin.__main__ import run_twin
+
+    return run_twin(host, port, rates=rates, hosts=allow_host, origins=allow_origin)
+
+
+@app.command
+def prompt(role: Role) -> None:
+    """Print the base prompt for a role, which a model gets before any trigger.
+
+    Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
+    """
+    from swarm.services.operate.base_prompts import BasePrompts
+
+    print(BasePrompts(home.prompts(load())).text(role))
+
+
+@db.command
+def upgrade() -> None:
+    """Migrate the database's schema to this version."""
+    from swarm.store.admin import migrations
+
+    settings = load()
+    home.prepare(settings)
+    done = migrations.upgrade(settings.database_url)
+    _out.print("\n".join(f"applied {name}" for name in done) or "Nothing to do: the schema is current.")
+
+
+@slack.command
+def manifest(
+    *,
+    mode: SlackMode = SlackMode.SOCKET,
+    url: str = "https://example.com/slack/events",
+    agent: Annotated[bool, Parameter(negative=())] = False,
+    emails: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Print the Slack app's manifest, with exactly the scopes and events that are used.
+
+    Create the app at https://api.slack.com/apps ("From a manifest"), install it, and put its tokens into ./.env.
+
+    Parameters
+    ----------
+    mode
+        How Slack reaches the coordinator: socket needs no public address.
+    url
+        Where Slack sends events in http mode.
+    agent
+        Declare the app as an agent, with Slack's own Stop button (slack.agent_sessions). Some plans do not allow it.
+    emails
+        Request access to people's e-mail addresses, for channels that share them with agents (share_email).
+    """
+    from swarm.slack.manifest import EventTransport
+    from swarm.slack.manifest import manifest as make
+
+    print(json.dumps(make(EventTransport(mode.value), request_url=url, agent=agent, emails=emails), indent=2))
+
+
+def run(arguments: list[str]) -> int | None:
+    """Runs a command. Returns its exit code, if it has one."""
+    if arguments in ([], ["--help"], ["-h"]):
+        app.resolved_commands()  # the help describes every command
+    result = app(arguments, result_action="return_value")
+    return result if isinstance(result, int) else None
