@@ -24,15 +24,15 @@ app.command(up)
 app.command(db)
 app.command(slack)
 for command in (
-    "client:agents",
-    "client:tasks",
+    "operator_commands:agents",
+    "operator_commands:tasks",
     "bench:bench",
     "conformance:conformance",
     "chat:chat",
     "data:backup",
     "data:restore",
-    "client:reload",
-    "client:explain",
+    "operator_commands:reload",
+    "operator_commands:explain",
     "tray:tray",
     "data:forget",
 ):
