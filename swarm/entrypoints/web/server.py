@@ -195,9 +195,8 @@ class HttpProtocol(HttpToolsProtocol):
         if refusal:
             self.app = refusal
         self.scope[CLIENT] = self._client  # type: ignore[typeddict-unknown-key]
-        earlier = self.cycle
         super().on_headers_complete()
-        if self.cycle is not earlier:  # otherwise the connection becomes a WebSocket
+        if self.scope["method"] != "HEAD":  # which no body answers, so nothing follows the head
             self.cycle.transport = AnswerTransport(self.transport, self.loop)
 
     def _refusal(self) -> Refusal | None:

@@ -90,3 +90,19 @@ async def test_the_server_writes_an_answer_with_one_call() -> None:
     (answer,) = written.calls
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b'\r\n\r\n{"a":1}')
+
+
+async def test_an_answer_to_head_is_written_at_once_because_the_connection_may_be_closed_in_the_same_turn() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await Answer({"a": 1})(scope, receive, send)
+        server.shutdown()
+
+    config = Config(app)
+    config.load()
+    server = HttpProtocol(config, ServerState(), {}, asyncio.get_running_loop())
+    written = Written()
+    server.connection_made(written)
+    server.data_received(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await asyncio.gather(*server.tasks)
+    server.connection_lost(None)
+    assert b"".join(written.calls).startswith(b"HTTP/1.1 200")
