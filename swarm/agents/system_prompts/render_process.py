@@ -3,7 +3,7 @@
 Who may act: only the coordinator, over the socket on standard input; each byte received there comes with one
 connection. Guarantee: a rendering ends within its limits, even if it is stuck, and affects no other rendering, because
 it has its own process. When the coordinator ends or closes a connection, its renderings are killed. The stages are in
-`rendering.RenderLimits`. On failure the connection ends without a response, or with the dump of the watchdog.
+`limits.RenderLimits`. On failure the connection ends without a response, or with the dump of the watchdog.
 
 Forking a prepared process takes one or two milliseconds; starting a process takes a hundred and fifty.
 """

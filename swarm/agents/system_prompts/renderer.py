@@ -4,7 +4,7 @@ Who may act: any caller, at any time; a few renderings run concurrently, and the
 starts with the rendering itself. For each template only half as many may run concurrently, so that a slow template
 cannot occupy every slot.
 
-Guarantee: the text or a PromptError, within two seconds after the rendering starts (`rendering.RenderLimits`). On
+Guarantee: the text or a PromptError, within two seconds after the rendering starts (`limits.RenderLimits`). On
 failure: a lost process is replaced, and its renderings are repeated once; they have no side effects.
 """
 
