@@ -1,10 +1,10 @@
 """Streamed answers of polling agents, sent in pieces to any coordinator process while the agent writes.
 
-Each call is one transaction that stores a piece; the elected process shows the pieces (`event_sources.StreamSource`). What is
-guaranteed: an accepted piece is shown, or a note in the thread says that the answer is incomplete. Closing the answer
-settles the work in the same transaction, as a reply does; the run may be removed after that, because showing the end
-does not change the work. Only a person's Stop settles the work of an open answer; any other end leaves the work to its
-lease.
+Each call is one transaction that stores a piece; the elected process shows the pieces (`event_sources.StreamSource`).
+What is guaranteed: an accepted piece is shown, or a note in the thread says that the answer is incomplete. Closing the
+answer settles the work in the same transaction, as a reply does; the run may be removed after that, because showing the
+end does not change the work. Only a person's Stop settles the work of an open answer; any other end leaves the work to
+its lease.
 
 Lock order: the thread, the lease, the task, the messages; the lease guards the pieces.
 """
