@@ -318,7 +318,11 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
         "calls of Slack": storm.log.calls,
         "messages a second": len(storm.asked) / seconds,
     }
-    return [Figure("storm", what, count, "") for what, count in counts.items()]
+    deadlocks = await processes.deadlocks()
+    return [
+        *(Figure("storm", what, count, "") for what, count in counts.items()),
+        *([] if deadlocks is None else [Figure("storm", "deadlocks in PostgreSQL", deadlocks, "", target=0)]),
+    ]
 
 
 class _Crowd:

@@ -226,7 +226,7 @@ class Part:
 
 def figures(part: Part) -> list[Figure]:
     """Returns all figures of a part, with and without targets."""
-    return [*_times(part), *_calls(part), *_faults(part), *_process(part)]
+    return part.window.beside([*_times(part), *_calls(part), *_faults(part), *_process(part)])
 
 
 def _times(part: Part) -> Iterator[Figure]:
@@ -273,7 +273,6 @@ def _process(part: Part) -> Iterator[Figure]:
     yield figure("event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", target=20.0)
     yield figure("the same for the measuring process, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
     yield figure("processor time of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
-    yield from part.window.figures(part.name)
 
 
 FIRST_TEXT: Final = "one after another"
