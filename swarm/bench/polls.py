@@ -91,7 +91,7 @@ class Crowd:
 
     def __init__(self, *, finishes: bool = False) -> None:
         self._finishes = finishes
-        self._answers: list[Answer] = []
+        self._claims: list[Claim] = []
         self._since = 0.0
         self._arrived = asyncio.Event()
         self._polling: list[asyncio.Task[None]] = []
@@ -115,39 +115,26 @@ class Crowd:
     async def _poll(self, connection: Connection) -> None:
         while True:
             answer = await connection.call("GET", "/poll?wait_seconds=60&limit=1")
-            if answer.status != 200:
-                answer.json()  # raises BenchError
-            self._answers.append(answer)
+            self._claims += [claim for claim in _claims(answer) if claim.said_at >= self._since]
             self._arrived.set()
             if self._finishes:
                 await finished(connection, answer.json()["triggers"])
 
     def forget(self) -> None:
         """Forgets all claims so far, and later ones of messages that were said before."""
-        self._answers.clear()
+        self._claims.clear()
         self._since = time.time()
 
     async def claims(self, count: int) -> list[Claim]:
         """Returns all claims once there are ``count`` of them. Raises BenchError if some claims do not come."""
-        found = list[Claim]()
         try:
             async with asyncio.timeout(_ARRIVE_SECONDS):
-                while (
-                    len(
-                        found := [
-                            claim
-                            for answer in self._answers
-                            for claim in _claims(answer)
-                            if claim.said_at >= self._since
-                        ]
-                    )
-                    < count
-                ):
+                while len(self._claims) < count:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError as error:
-            raise BenchError(f"only {len(found)} of {count} messages reached an agent") from error
-        return found
+            raise BenchError(f"only {len(self._claims)} of {count} messages reached an agent") from error
+        return self._claims.copy()
 
 
 def _claims(answer: Answer) -> list[Claim]:
