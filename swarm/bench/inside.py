@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from statistics import median
@@ -23,8 +23,9 @@ from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import lease_due
-from swarm.services.outbox.deliver import POST_LANES, lanes_due
+from swarm.services.outbox.deliver import POST_LANES
 from swarm.services.rules.leases import finish
+from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
@@ -83,7 +84,7 @@ def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
         _insert(tx, "history", columns, first, count)
 
 
-def reactions(tx: Transaction, first: int, count: int) -> None:
+def open_reactions(tx: Transaction, first: int, count: int) -> None:
     """Inserts a due reaction in each of ``count`` threads."""
     columns = {
         "id": f"'reaction-' || ({_BASE} + i)",
@@ -235,32 +236,43 @@ async def _caller(database: Database, number: int) -> None:
 
 
 async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures the median time of the sender's look for due deliveries, without and with many open reactions."""
+    """Measures the sender's looks for due posts and reactions, without and with many open reactions."""
     async with scratch(plan.database) as place, Database(place.url) as database:
         await database.write(agents, _AGENTS)
         await database.write(finished, 0, plan.open_reactions, _AGENTS)
         await database.write(analyse)
         none = await _looks(plan, database)
-        await database.write(reactions, 0, plan.open_reactions)
+        await database.write(open_reactions, 0, plan.open_reactions)
         await database.write(analyse)
         say(f"{plan.open_reactions:,} reactions are open")
         many = await _looks(plan, database)
-    figure = partial(Figure, "sender")
-    return [
-        figure("a look without open reactions, median", none * 1e6, "µs"),
-        figure(f"a look with {plan.open_reactions:,} open reactions, median", many * 1e6, "µs"),
-        figure("many against none", many / none, "×", target=2.0),
-    ]
+    figure, found = partial(Figure, "sender"), list[Figure]()
+    for what in none:
+        found += [
+            figure(f"a look for {what} without open reactions, median", none[what] * 1e6, "µs"),
+            figure(f"the same with {plan.open_reactions:,} open reactions", many[what] * 1e6, "µs"),
+            figure("many against none", many[what] / none[what], "×", target=2.0),
+        ]
+    return found
 
 
-async def _looks(plan: LoopPlan, database: Database) -> float:
-    return median([await database.read(_timed_look) for _ in range(plan.looks)])
+async def _looks(plan: LoopPlan, database: Database) -> dict[str, float]:
+    """Returns the median seconds of each look."""
+    return {
+        what: median([await database.read(_timed, look) for _ in range(plan.looks)]) for what, look in _LOOKS.items()
+    }
 
 
-def _timed_look(tx: Transaction) -> float:
+def _timed(tx: Transaction, look: Callable[[Transaction], object]) -> float:
     begun = time.perf_counter()
-    lanes_due(tx, POST_LANES, 1)
+    look(tx)
     return time.perf_counter() - begun
+
+
+_LOOKS: Final[dict[str, Callable[[Transaction], object]]] = {
+    "posts": lambda tx: deliveries.lanes_due(tx, POST_LANES),
+    "reactions": lambda tx: (reactions.due(tx, 1), reactions.removals(tx, 1)),
+}
 
 
 async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:

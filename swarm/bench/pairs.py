@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from swarm.bench.agents import Connection, finished
-from swarm.bench.figures import Better, Figure, Say, spread
+from swarm.bench.figures import Better, Circumstances, Figure, Say, spread
 from swarm.bench.plain import Run, Speed, plain_driver
 from swarm.bench.plans import LoopPlan
 from swarm.bench.slack import Slack
@@ -61,8 +61,9 @@ def _against(done: _Done, before: Speed, after: Speed) -> list[Figure]:
     """Compares a part with the plain driver one by one, as measured before and after it."""
     rate, cost = (before.pairs + after.pairs) / 2, (before.pair_cpu_ms + after.pair_cpu_ms) / 2
     what = f"{done.who}, against the plain driver one by one"
+    beside = Circumstances(others=(before.others + after.others) / 2, cpu_ms=cost)
     return [
-        Figure("pairs", f"the plain driver one by one, beside {done.who}", rate, "pairs/s", Better.HIGHER),
+        Figure("pairs", f"the plain driver, beside {done.who}", rate, "pairs/s", Better.HIGHER, beside=beside),
         Figure("pairs", f"pairs of {what}", done.rate / rate, "×", Better.HIGHER),
         Figure("pairs", f"processor time of {what}", done.cpu_ms / cost, "×"),
     ]
