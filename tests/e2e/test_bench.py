@@ -9,16 +9,17 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from cyclopts import App, Parameter, Token
+from cyclopts import Token
 
 from swarm.bench import storm, streams, team
 from swarm.bench.figures import BenchError, Better, Circumstances, Figure, Say, combined, main, measure, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen
 from swarm.bench.plain import GROUP, plain_driver
-from swarm.bench.plans import LoopPlan, Numbers, StormPlan, StreamPlan, TeamPlan, numbers
+from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan, numbers
+from swarm.cli.bench import bench
 from swarm.processes.supervisor import descendants
 
 TINY = LoopPlan(
@@ -76,14 +77,14 @@ async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: st
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_the_bench_and_leaves_no_child() -> None:
     command = (sys.executable, "-P", "-m", "swarm", "bench", "loop", "--only", "start", "--seconds", "600")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as bench:
-        assert bench.stderr
-        assert bench.stderr.readline() == "start: idle for 600 s\n"
-        children = descendants({bench.pid})
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        assert running.stderr
+        assert running.stderr.readline() == "start: idle for 600 s\n"
+        children = descendants({running.pid})
         assert len(children) >= 2  # a coordinator and its supervisor
-        bench.send_signal(signal.SIGINT)
-        assert bench.wait() == 130
-        assert bench.stderr.read() == ""
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 130
+        assert running.stderr.read() == ""
     assert [child for child in children if Path(f"/proc/{child.pid}").exists()] == []
 
 
@@ -159,15 +160,11 @@ def test_of_several_runs_the_circumstances_are_the_usual_ones() -> None:
     assert found.beside == Circumstances(others=0.5, cpu_ms=1.0, deliveries_open=None)
 
 
-@pytest.mark.parametrize("words", ["--agents 8,1 --streams 3", "--agents 8 --agents 1 --streams 3"])
+@pytest.mark.parametrize("words", ["loop --agents 8,1 --seconds 3", "loop --agents 8 --agents 1 --seconds 3"])
 def test_several_numbers_are_given_with_commas_or_with_repeated_options(words: str) -> None:
-    app = App(result_action="return_value")
+    _, bound, _ = bench.parse_args(words.split(), print_error=False, exit_on_error=False)
 
-    @app.default
-    def read(*, plan: Annotated[LoopPlan, Parameter(name="*")], streams: Annotated[Numbers, Parameter()]) -> object:
-        return plan.agents, streams
-
-    assert app(words.split()) == ((8, 1), (3,))
+    assert bound.arguments["plan"] == LoopPlan(agents=(8, 1), seconds=3)
 
 
 @pytest.mark.parametrize("word", ["8,", "0", "few"])
