@@ -171,7 +171,7 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
         single = await plain(1, plan.plain_pairs)
         ours = {callers: await _pairs(plan, callers, say) for callers in (1, plan.callers)}
         say("the plain driver, grouped")
-        group = await plain(GROUP, plan.store_pairs)
+        group = await plain(GROUP, plan.store_pairs // 4)
     (one,), (many,) = ours[1], ours[plan.callers]
     figure, callers = partial(Figure, "store", better=Better.HIGHER), f"{plan.callers} callers"
     return [
