@@ -182,23 +182,25 @@ def _show(figures: Sequence[Figure], console: Console) -> None:
     """Prints the table and the machine."""
     from rich.table import Table
 
-    is_repeated = any(figure.runs for figure in figures)
+    is_repeated, has_circumstances = any(figure.runs for figure in figures), any(figure.beside for figure in figures)
     table = Table("measurement", "figure")
     for heading in ("median", "min", "max") if is_repeated else ("value",):
         table.add_column(heading, justify="right")
     table.add_column("target", justify="right")
     table.add_column("met")
-    for heading in ("cpu ms", "others", "open"):
+    for heading in ("cpu ms", "others", "open") if has_circumstances else ():
         table.add_column(heading, justify="right")
     last = ""
     for figure in figures:
         if last and figure.measurement != last:
             table.add_section()
         name = figure.measurement if figure.measurement != last else ""
-        table.add_row(name, figure.what, *_values(figure, is_repeated), *_verdict(figure), *_beside(figure.beside))
+        beside = _beside(figure.beside) if has_circumstances else []
+        table.add_row(name, figure.what, *_values(figure, is_repeated), *_verdict(figure), *beside)
         last = figure.measurement
     console.print(table)
-    console.print(_LEGEND)
+    if has_circumstances:
+        console.print(_LEGEND)
     console.print(", ".join(f"{key}: {value}" for key, value in _machine().items()))
 
 

@@ -205,9 +205,9 @@ async def _pairs(plan: LoopPlan, callers: int, say: Say) -> list[Figure]:
             cpu = time.process_time()
             await asyncio.gather(*(_caller(database, number) for number in range(callers)))
             cpu = time.process_time() - cpu
-    beside = Circumstances(others=others.cores, cpu_ms=1_000 * cpu / pairs)
     what = f"claim + finish, {callers} caller{'s' if callers > 1 else ''}"
-    return [Figure("store", what, pairs / others.seconds, "pairs/s", Better.HIGHER, beside=beside)]
+    figure = Figure("store", what, pairs / others.seconds, "pairs/s", Better.HIGHER)
+    return others.beside([figure], 1_000 * cpu / pairs)
 
 
 @asynccontextmanager
@@ -241,11 +241,12 @@ async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
         await database.write(agents, _AGENTS)
         await database.write(finished, 0, plan.open_reactions, _AGENTS)
         await database.write(analyse)
-        none = await _looks(plan, database)
-        await database.write(open_reactions, 0, plan.open_reactions)
-        await database.write(analyse)
-        say(f"{plan.open_reactions:,} reactions are open")
-        many = await _looks(plan, database)
+        with other_programs() as others:
+            none = await _looks(plan, database)
+            await database.write(open_reactions, 0, plan.open_reactions)
+            await database.write(analyse)
+            say(f"{plan.open_reactions:,} reactions are open")
+            many = await _looks(plan, database)
     figure, found = partial(Figure, "sender"), list[Figure]()
     for what in none:
         found += [
@@ -253,7 +254,7 @@ async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
             figure(f"a look for {what} with {plan.open_reactions:,} open reactions, median", many[what] * 1e6, "µs"),
             figure(f"look for {what}, many against none", many[what] / none[what], "×", target=2.0),
         ]
-    return found
+    return others.beside(found)
 
 
 async def _looks(plan: LoopPlan, database: Database) -> dict[str, float]:
@@ -277,15 +278,17 @@ _LOOKS: Final[dict[str, Callable[[Transaction], object]]] = {
 
 async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
     """Measures the median time of a claim with few and with many finished rows, and the ratio of the two."""
-    few, _ = await _claim_times(plan, plan.few_rows, say)
-    many, whole = await _claim_times(plan, plan.rows, say)
+    with other_programs() as others:
+        few, _ = await _claim_times(plan, plan.few_rows, say)
+        many, whole = await _claim_times(plan, plan.rows, say)
     figure = partial(Figure, "backlog")
-    return [
+    found = [
         figure(f"claim beside {plan.few_rows:,} finished, median", few * 1e6, "µs"),
         figure(f"claim beside {plan.rows:,} finished, median", many * 1e6, "µs"),
         figure(f"the same with its commit, {plan.rows:,} finished", whole * 1e6, "µs"),
         figure("many against few", many / few, "×", target=1.5),
     ]
+    return others.beside(found)
 
 
 async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, float]:

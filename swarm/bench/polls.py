@@ -36,7 +36,7 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
         say(f"registering {plan.polls} agents")
         agents = await processes.register(plan.polls)
         await processes.settled()
-        alone = await _cpu_percent(processes, plan.seconds / 2)
+        alone = await _idle(plan, processes, f"nobody polls, {plan.polls} agents")
         empty = processes.memory_bytes()
         async with Crowd() as crowd:
             say(f"{plan.polls} polls wait")
@@ -70,7 +70,7 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
         *window.beside(timed, len(claims)),
         figure(f"memory of each of the first {plan.polls} polls", (few - empty) / len(agents) / 1024, "KB"),
         *costs,
-        figure(f"processor while nobody polls, {plan.polls} agents", alone, "% of a core"),
+        *alone,
     ]
 
 
@@ -164,17 +164,19 @@ async def _costs_of_many(
         await crowd.join([agents[number % len(agents)] for number in range(more)])
         await processes.settled()
         each = (processes.memory_bytes() - few) / more / 1024
-        cpu = await _cpu_percent(processes, plan.seconds)
+        waiting = await _idle(plan, processes, f"{plan.more_polls} polls wait", 2.0)
     return [
         figure(f"memory of each poll, from {plan.polls} to {plan.more_polls}", each, "KB", target=16.0),
-        figure(f"processor while {plan.more_polls} polls wait", cpu, "% of a core", target=2.0),
+        *waiting,
     ]
 
 
-async def _cpu_percent(processes: Cluster, seconds: float) -> float:
-    before = processes.cpu_seconds()
-    await asyncio.sleep(seconds)
-    return 100 * (processes.cpu_seconds() - before) / seconds
+async def _idle(plan: LoopPlan, processes: Cluster, what: str, target: float | None = None) -> list[Figure]:
+    """Measures the processor time for which nothing happens but ``what``."""
+    async with processes.window() as window:
+        await asyncio.sleep(plan.seconds)
+    percent = 100 * window.cpu_seconds / window.seconds
+    return window.beside([Figure("polls", f"processor while {what}", percent, "% of a core", target=target)])
 
 
 async def measure_fairness(plan: LoopPlan, say: Say) -> list[Figure]:

@@ -312,6 +312,10 @@ class Others:
     seconds: float = 0.0  # duration of the block
     cores: float = 0.0
 
+    def beside(self, found: Iterable[Figure], cpu_ms: float | None = None) -> list[Figure]:
+        """Returns the figures of the block with this load, and the processor time of one operation."""
+        return [replace(figure, beside=Circumstances(others=self.cores, cpu_ms=cpu_ms)) for figure in found]
+
 
 @contextmanager
 def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[Others]:
