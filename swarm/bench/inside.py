@@ -1,38 +1,33 @@
-"""Measures only the store, in this process: claims and finishes by many callers, and a claim with a million finished
-messages in the database.
+"""Measures only the store, in this process: claims and finishes by many callers, a look of the sender with many open
+reactions, and a claim with a million finished messages in the database.
 
 The database itself generates the rows, a million within seconds. The statements have the same text on both engines, so
-numbers are written into the text instead of being bound.
-
-The reference is the plain driver: a program with sqlite3 that writes the same rows. The program finds the agent's next
-message, leases and marks it, and later ends the message and its lease, with history and the reaction for Slack. The
-program has no state machine checks, notices, wakeups or bundles, and no caller waits for its results.
+numbers are written into the text instead of being bound. The reference is the plain driver (`plain`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from statistics import median
-from typing import Final, TypeVar
+from typing import Final
 
-from swarm.bench.figures import Better, Figure, Say
+from swarm.bench.figures import Better, Circumstances, Figure, Say, combined
+from swarm.bench.plain import GROUP, Run, Speed, plain_driver
 from swarm.bench.plans import LoopPlan
-from swarm.bench.stage import Scratch, scratch
-from swarm.clock import new_id
+from swarm.bench.stage import other_programs, scratch
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import ClaimCall, lease_due
+from swarm.services.outbox.deliver import POST_LANES
 from swarm.services.rules.leases import FinishCall, finish
+from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
-from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.transaction import Transaction
 
 _BASE = 10_000_000
@@ -90,6 +85,27 @@ def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
         _insert(tx, "history", columns, first, count)
 
 
+def open_reactions(tx: Transaction, first: int, count: int) -> None:
+    """Inserts a due reaction in each of ``count`` threads."""
+    columns = {
+        "id": f"'reaction-' || ({_BASE} + i)",
+        "kind": "'reaction'",
+        "status": "'queued'",
+        "thread_id": f"'thread-' || ({_BASE} + i)",
+        "channel": _CHANNEL,
+        "target_ts": _SLACK_TS,
+        "text": "'eyes'",
+        "broadcast": "FALSE",
+        "idempotency_key": f"'reaction-' || ({_BASE} + i)",
+        "attempts": "0",
+        "due_at": f"{_MOMENT} + i",
+        "expires_at": f"{2 * int(_MOMENT)}",
+        "created_at": f"{_MOMENT} + i",
+        "mark": "'stored'",
+    }
+    _insert(tx, "deliveries", columns, first, count)
+
+
 def analyse(tx: Transaction) -> None:
     """Updates the planner's statistics, as PostgreSQL's autovacuum does. SQLite collects no statistics by itself."""
     if tx.dialect == "postgresql":
@@ -144,184 +160,76 @@ def _insert(tx: Transaction, table: str, columns: Mapping[str, str], first: int,
     )
 
 
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Held:
-    """A message under a lease."""
-
-    token: str
-    inbox_message_id: str
-    thread_id: str
-    agent_id: str
-    channel: str
-    ts: str
-
-
-def plain_one_by_one(path: Path, callers: int, pairs: int) -> float:
-    """Claims and finishes ``pairs`` messages, with a separate transaction and sync for each step. Returns pairs per
-    second."""
-    with _connected(path) as connection:
-        begun = time.perf_counter()
-        for number in range(pairs):
-            (held,) = _committed(connection, _claim, [agent_id(number % callers)])
-            _committed(connection, _finish, [held] if held else [])
-        return pairs / (time.perf_counter() - begun)
-
-
-def plain_grouped(path: Path, callers: int, pairs: int) -> float:
-    """Does the same as `plain_one_by_one`, with one transaction for all claims and one for all finishes, using
-    savepoints."""
-    with _connected(path) as connection:
-        begun = time.perf_counter()
-        for _ in range(pairs // callers):
-            held = _committed(connection, _claim, [agent_id(number) for number in range(callers)])
-            _committed(connection, _finish, [one for one in held if one])
-        return pairs // callers * callers / (time.perf_counter() - begun)
-
-
-@contextmanager
-def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = connect(path, busy_timeout_seconds=5)
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
-def _committed(
-    connection: sqlite3.Connection, step: Callable[[sqlite3.Connection, S], T], subjects: Sequence[S]
-) -> list[T]:
-    """Performs the step for every subject in one transaction. Several subjects have a savepoint each."""
-    results, is_group = [], len(subjects) > 1
-    connection.execute("BEGIN IMMEDIATE")
-    for subject in subjects:
-        if is_group:
-            connection.execute("SAVEPOINT step")
-        results.append(step(connection, subject))
-        if is_group:
-            connection.execute("RELEASE step")
-    connection.execute("COMMIT")
-    return results
-
-
-def _claim(connection: sqlite3.Connection, agent: str) -> _Held | None:
-    """Leases the agent's next message."""
-    found = connection.execute(
-        "SELECT m.id, m.thread_id, m.channel, m.ts FROM queue_heads h "
-        "JOIN inbox_messages m ON m.agent_id = h.agent_id AND m.thread_id = h.lane_id "
-        "WHERE h.agent_id = ? AND m.status = 'unread' AND m.delay_reason IS NULL ORDER BY h.order_key LIMIT 1",
-        (agent,),
-    ).fetchone()
-    if found is None:
-        return None
-    inbox_message_id, thread_id, channel, ts = found
-    token, now = secrets.token_urlsafe(16), time.time_ns() // 1_000
-    connection.execute(
-        "INSERT INTO leases (token, kind, agent_id, thread_id, trigger_id, attempt, hold, created_at, expires_at) "
-        "VALUES (?, 'work', ?, ?, ?, 1, 0, ?, ?)",
-        (token, agent, thread_id, inbox_message_id, now, now + 60_000_000),
-    )
-    connection.execute(
-        "UPDATE inbox_messages SET status = 'claimed', claims = claims + 1, lease_token = ? "
-        "WHERE id = ? AND status = 'unread'",
-        (token, inbox_message_id),
-    )
-    connection.execute("INSERT INTO lease_members (token, inbox_message_id) VALUES (?, ?)", (token, inbox_message_id))
-    _record(connection, now, inbox_message_id, thread_id, "inbox.claim", agent, None)
-    connection.execute("DELETE FROM queue_heads WHERE agent_id = ? AND lane_id = ?", (agent, thread_id))
-    return _Held(
-        token=token, inbox_message_id=inbox_message_id, thread_id=thread_id, agent_id=agent, channel=channel, ts=ts
-    )
-
-
-def _finish(connection: sqlite3.Connection, held: _Held) -> None:
-    """Dismisses the message and ends its lease."""
-    now = time.time_ns() // 1_000
-    connection.execute(
-        "UPDATE inbox_messages SET status = 'dismissed', resolved_at = ? "
-        "WHERE id = ? AND lease_token = ? AND status = 'claimed'",
-        (now, held.inbox_message_id, held.token),
-    )
-    _record(connection, now, held.inbox_message_id, held.thread_id, "inbox.dismiss", held.agent_id, "measured")
-    connection.execute(
-        "INSERT INTO deliveries (id, kind, status, thread_id, channel, target_ts, text, broadcast, idempotency_key, "
-        "attempts, due_at, expires_at, created_at) "
-        "VALUES (?, 'reaction', 'queued', ?, ?, ?, 'white_check_mark', 0, ?, 0, ?, ?, ?)",
-        (
-            new_id(), held.thread_id, held.channel, held.ts, f"reaction:{held.channel}:{held.ts}:white_check_mark",
-            now, now + 60_000_000, now,
-        ),
-    )  # fmt: skip
-    connection.execute(
-        "UPDATE leases SET ended_at = ?, ended_as = 'finished' WHERE token = ? AND ended_at IS NULL", (now, held.token)
-    )
-
-
-def _record(
-    connection: sqlite3.Connection,
-    now: int,
-    inbox_message_id: str,
-    thread_id: str,
-    change: str,
-    agent: str,
-    reason: str | None,
-) -> None:
-    connection.execute(
-        "INSERT INTO history (at, subject, thread_id, change, agent_id, reason) VALUES (?, ?, ?, ?, ?, ?)",
-        (now, inbox_message_id, thread_id, change, agent, reason),
-    )
-
-
-_TURNS: Final = 3
 _AGENTS: Final = 8
+_TURNS: Final = 3
 
 
 async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures pairs per second through ``Database`` and, on SQLite, also through the plain driver with the same rows.
+    """Measures pairs per second through ``Database``, and the plain driver with the same rows.
 
-    The three variants take turns, and the best turn of each counts, so temporary load on the machine does not distort
-    the ratios.
+    Both take turns, and the median of the turns counts, also of the ratios: other programs may leave more of the
+    machine to one than to the other.
     """
-    pairs = plan.store_pairs // _TURNS
-    ours, one_by_one, grouped = list[float](), list[float](), list[float]()
-    for turn in range(1, _TURNS + 1):
-        say(f"{pairs} messages are claimed and finished by {plan.callers} callers (turn {turn} of {_TURNS})")
-        async with _seeded(plan, pairs) as (_, database):
-            begun = time.perf_counter()
-            done = await asyncio.gather(*(_caller(database, number) for number in range(plan.callers)))
-            ours.append(sum(done) / (time.perf_counter() - begun))
-        if plan.database == "sqlite":
-            say("the same rows through the plain driver")
-            for found, run, count in ((one_by_one, plain_one_by_one, pairs // 4), (grouped, plain_grouped, pairs)):
-                async with _seeded(plan, count) as (place, _):
-                    found.append(await asyncio.to_thread(run, place.folder / "swarm.db", plan.callers, count))
-    figure = partial(Figure, "store", better=Better.HIGHER)
-    figures = [figure(f"claim + finish, {plan.callers} callers", max(ours), "pairs/s")]
-    if grouped:
-        single, group = max(one_by_one), max(grouped)
-        figures += [
-            figure("the plain driver, one by one", single, "pairs/s"),
-            figure("the plain driver, grouped", group, "pairs/s"),
-            figure("against the plain driver one by one", max(ours) / single, "×", target=5.0, ratio=True),
-            figure("against the plain driver grouped", 100 * max(ours) / group, "%", target=120.0, ratio=True),
-        ]
-    return figures
+    part = replace(plan, store_pairs=plan.store_pairs // _TURNS, plain_pairs=plan.plain_pairs // _TURNS)
+    async with plain_driver(plan.database) as plain:
+        return combined([await _turn(part, plain, say) for _ in range(_TURNS)])
+
+
+async def _turn(plan: LoopPlan, plain: Run, say: Say) -> list[Figure]:
+    say("the plain driver, one by one")
+    single = await plain(1, plan.plain_pairs)
+    ours = {callers: await _pairs(plan, callers, say) for callers in (1, plan.callers)}
+    say("the plain driver, grouped")
+    group = await plain(GROUP, plan.store_pairs // 4)
+    (one,), (many,) = ours[1], ours[plan.callers]
+    figure, callers = partial(Figure, "store", better=Better.HIGHER), f"{plan.callers} callers"
+    return [
+        one,
+        many,
+        *_of_plain("one by one", single),
+        *_of_plain(f"in groups of {GROUP}", group),
+        figure("1 caller, against the plain driver one by one", one.value / single.pairs, "×"),
+        figure(f"{callers}, against the plain driver one by one", many.value / single.pairs, "×", target=5.0),
+        figure(f"{callers}, against the plain driver grouped", 100 * many.value / group.pairs, "%", target=120.0),
+    ]
+
+
+def _of_plain(how: str, speed: Speed) -> list[Figure]:
+    beside = Circumstances(others=speed.others, cpu_ms=speed.pair_cpu_ms)
+    return [
+        Figure("store", f"the plain driver {how}, {what}", rate, unit, Better.HIGHER, beside=conditions)
+        for what, rate, unit, conditions in (
+            ("claim + finish", speed.pairs, "pairs/s", beside),
+            ("events", speed.events, "events/s", None),
+        )
+    ]
+
+
+async def _pairs(plan: LoopPlan, callers: int, say: Say) -> list[Figure]:
+    """Measures the store alone, with a number of callers."""
+    pairs = plan.store_pairs if callers > 1 else plan.plain_pairs
+    say(f"{pairs} messages are claimed and finished by {callers} caller{'s' if callers > 1 else ''}")
+    async with _seeded(plan, callers, pairs) as database:
+        with other_programs() as others:
+            cpu = time.process_time()
+            await asyncio.gather(*(_caller(database, number) for number in range(callers)))
+            cpu = time.process_time() - cpu
+    what = f"claim + finish, {callers} caller{'s' if callers > 1 else ''}"
+    figure = Figure("store", what, pairs / others.seconds, "pairs/s", Better.HIGHER)
+    return others.beside([figure], 1_000 * cpu / pairs)
 
 
 @asynccontextmanager
-async def _seeded(plan: LoopPlan, pairs: int) -> AsyncIterator[tuple[Scratch, Database]]:
+async def _seeded(plan: LoopPlan, callers: int, pairs: int) -> AsyncIterator[Database]:
     async with scratch(plan.database) as place, Database(place.url) as database:
-        await database.write(agents, plan.callers)
-        await database.write(due, 0, pairs, plan.callers)
+        await database.write(agents, callers)
+        await database.write(due, 0, pairs, callers)
         await database.write(analyse)
-        yield place, database
+        yield database
 
 
-async def _caller(database: Database, number: int) -> int:
-    """Claims and finishes one message at a time until none is left. Returns the number of messages."""
+async def _caller(database: Database, number: int) -> None:
+    """Claims and finishes one message at a time until none is left."""
     agent = Agent(
         id=agent_id(number),
         name=f"agent-{number}",
@@ -331,32 +239,71 @@ async def _caller(database: Database, number: int) -> int:
         created_at=0,
         last_seen_at=None,
     )
-    done = 0
     while claimed := await database.write_together(lease_due, ClaimCall(agent_id=agent.id, limit=1)):
-        tokens = tuple(claim.lease.token for claim in claimed)
         ending = FinishCall(
             agent=agent,
-            tokens=tokens,
+            tokens=tuple(claim.lease.token for claim in claimed),
             outcome=FinishOutcome.DISMISSED,
             reason="measured",
             operating_policy=OperatingPolicy(),
         )
         await database.write_together(finish, ending)
-        done += len(tokens)
-    return done
+
+
+async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
+    """Measures the sender's looks for due posts and reactions, without and with many open reactions."""
+    async with scratch(plan.database) as place, Database(place.url) as database:
+        await database.write(agents, _AGENTS)
+        await database.write(finished, 0, plan.open_reactions, _AGENTS)
+        await database.write(analyse)
+        with other_programs() as others:
+            none = await _looks(plan, database)
+            await database.write(open_reactions, 0, plan.open_reactions)
+            await database.write(analyse)
+            say(f"{plan.open_reactions:,} reactions are open")
+            many = await _looks(plan, database)
+    figure, found = partial(Figure, "sender"), list[Figure]()
+    for what in none:
+        found += [
+            figure(f"a look for {what} without open reactions, median", none[what] * 1e6, "µs"),
+            figure(f"a look for {what} with {plan.open_reactions:,} open reactions, median", many[what] * 1e6, "µs"),
+            figure(f"look for {what}, many against none", many[what] / none[what], "×", target=2.0),
+        ]
+    return others.beside(found)
+
+
+async def _looks(plan: LoopPlan, database: Database) -> dict[str, float]:
+    """Returns the median seconds of each look."""
+    return {
+        what: median([await database.read(_timed, look) for _ in range(plan.looks)]) for what, look in _LOOKS.items()
+    }
+
+
+def _timed(tx: Transaction, look: Callable[[Transaction], object]) -> float:
+    begun = time.perf_counter()
+    look(tx)
+    return time.perf_counter() - begun
+
+
+_LOOKS: Final[dict[str, Callable[[Transaction], object]]] = {
+    "posts": lambda tx: deliveries.lanes_due(tx, POST_LANES),
+    "reactions": lambda tx: (reactions.due(tx, 1), reactions.removals(tx, 1)),
+}
 
 
 async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
     """Measures the median time of a claim with few and with many finished rows, and the ratio of the two."""
-    few, _ = await _claim_times(plan, plan.few_rows, say)
-    many, whole = await _claim_times(plan, plan.rows, say)
+    with other_programs() as others:
+        few, _ = await _claim_times(plan, plan.few_rows, say)
+        many, whole = await _claim_times(plan, plan.rows, say)
     figure = partial(Figure, "backlog")
-    return [
+    found = [
         figure(f"claim beside {plan.few_rows:,} finished, median", few * 1e6, "µs"),
         figure(f"claim beside {plan.rows:,} finished, median", many * 1e6, "µs"),
         figure(f"the same with its commit, {plan.rows:,} finished", whole * 1e6, "µs"),
-        figure("many against few", many / few, "×", target=1.5, ratio=True),
+        figure("many against few", many / few, "×", target=1.5),
     ]
+    return others.beside(found)
 
 
 async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, float]:
