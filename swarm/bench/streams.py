@@ -30,8 +30,7 @@ import orjson
 
 from swarm.bench import slack as slacks
 from swarm.bench.agents import Connection, cancelled, dismiss
-from swarm.bench.figures import Figure, Say, percentile, spread
-from swarm.bench.lag import Lag, lag_on, own_lag
+from swarm.bench.figures import Figure, Lag, Say, lag_on, own_lag, percentile, spread
 from swarm.bench.plans import StreamPlan
 from swarm.bench.slack import Slack, steadily
 from swarm.bench.stage import Cluster, Window, cluster

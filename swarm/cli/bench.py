@@ -32,7 +32,8 @@ bench = App(
 @bench.command(name="loop")
 def bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
     """Measure the path of a message: stored, claimed, finished. Takes about ten minutes; `--only` selects parts."""
-    from swarm.bench import figures, loop
+    from swarm.bench import figures
+    from swarm.bench.loop import loop
 
     log.configure("warning")
     return figures.main(partial(loop.chosen, plan), repeat, json_file)

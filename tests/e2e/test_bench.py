@@ -16,8 +16,8 @@ from cyclopts import Token
 
 from swarm.bench import storm, streams, team
 from swarm.bench.figures import BenchError, Better, Circumstances, Figure, Say, combined, main, measure, percentile
-from swarm.bench.loop import MEASUREMENTS, chosen
-from swarm.bench.plain import GROUP, plain_driver
+from swarm.bench.loop.loop import MEASUREMENTS, chosen
+from swarm.bench.loop.plain import GROUP, plain_driver
 from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan, numbers
 from swarm.cli.bench import bench
 from swarm.processes.supervisor import descendants

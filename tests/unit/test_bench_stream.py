@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swarm.bench.lag import Lag, lag_on
+from swarm.bench.figures import Lag, lag_on
 from swarm.bench.streaming_agent import Order, Sent, marks_in, order_in
 from swarm.bench.streams import Asked, CallLog, faults, waits
 from tests.support.every import every

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from swarm.bench.agents import Connection, finished
 from swarm.bench.figures import Better, Circumstances, Figure, Say, spread
-from swarm.bench.plain import Run, Speed, plain_driver
+from swarm.bench.loop.plain import Run, Speed, plain_driver
 from swarm.bench.plans import LoopPlan
 from swarm.bench.slack import Slack
 from swarm.bench.stage import BenchAgent, Cluster, stage

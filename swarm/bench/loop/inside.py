@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final
 
 from swarm.bench.figures import Better, Circumstances, Figure, Say, combined
-from swarm.bench.plain import GROUP, Run, Speed, plain_driver
+from swarm.bench.loop.plain import GROUP, Run, Speed, plain_driver
 from swarm.bench.plans import LoopPlan
 from swarm.bench.stage import other_programs, scratch
 from swarm.domain.model.agents import Agent, Role

@@ -4,7 +4,7 @@ finish with sqlite3 (write-ahead log, FULL sync) or psycopg, one transaction aft
 *One by one* makes each step a transaction with its own commit; *grouped* makes one transaction for a step of a whole
 group. The program checks nothing, wakes nobody, and no caller waits for its results.
 
-``python -m swarm.bench.plain [sqlite|URL]`` runs it alone, on a new database.
+``python -m swarm.bench.loop.plain [sqlite|URL]`` runs it alone, on a new database.
 """
 
 from __future__ import annotations

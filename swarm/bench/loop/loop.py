@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from swarm.bench import inside, pairs, polls
 from swarm.bench.figures import BenchError, Better, Figure, Measure, Say, spread
+from swarm.bench.loop import inside, pairs, polls
 from swarm.bench.plans import LoopPlan
 from swarm.bench.slack import Slack, constantly, steadily
 from swarm.bench.stage import stage
