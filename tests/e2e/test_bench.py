@@ -71,7 +71,7 @@ def test_ctrl_c_ends_the_bench_and_leaves_no_child() -> None:
     command = (sys.executable, "-P", "-m", "swarm", "bench", "loop", "--only", "start", "--seconds", "600")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as bench:
         assert bench.stderr
-        assert bench.stderr.readline() == "start: nothing happens for 600 s\n"
+        assert bench.stderr.readline() == "start: idle for 600 s\n"
         children = descendants({bench.pid})
         assert len(children) >= 2  # a coordinator and its supervisor
         bench.send_signal(signal.SIGINT)

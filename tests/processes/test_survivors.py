@@ -135,8 +135,11 @@ class Coordinator:
         def are_there(names: list[str]) -> bool:
             return {*names} == {*self._manners} and names.count("forks for ever") > 31
 
+        async def look() -> int:
+            return len(self.survivors())
+
         await wait_until(self._names, are_there, what="all are there")
-        assert len(self.survivors()) > 40
+        await wait_until(look, lambda count: count > 40, what="all are seen")  # those of the storm replace each other
 
     async def until_it_says_so(self) -> None:
         await wait_until(self._names, lambda names: "nothing is left" in names, within_seconds=SECONDS)
