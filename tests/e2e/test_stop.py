@@ -42,7 +42,7 @@ time.sleep(600)
 """
 
 PIECE: Final = "so much to say " * 1_000
-PIECES: Final = 400
+PIECES: Final = 2_000
 """More than the buffers between us and a client take that reads nothing."""
 
 
