@@ -20,7 +20,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from swarm.store.admin import migrations
 from swarm.store.bridge.database import Database
-from tests.support.groups import Scheduling, restore_groups, split_long
+from tests.support.groups import Scheduling, longest_first, restore_groups, split_long
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 
 # A shared machine is slow now and then; how long an example takes is not what the properties are about. Where CI is
@@ -145,6 +145,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     split_long(items)
     yield
     restore_groups(items)
+    longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True)

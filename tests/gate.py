@@ -43,7 +43,10 @@ TESTS = [
     *("--hypothesis-profile=gate", f"--junitxml={REPORT}"),
 ]
 EVERY_TEST = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long", "--engines=both"]
-LONG_TESTS = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "long", "--engines=both"]
+LONG_TESTS = [
+    *("pytest", "-q", "-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder"),
+    *("-m", "long", "--engines=both"),
+]
 
 TWIN_TYPES = ["mypy"]
 TWIN_TESTS = ["pytest", "-q", "-n", "4", "--dist", "loadgroup"]

@@ -185,6 +185,31 @@ class Line:
             self._connection.close()
 
 
+async def cancelled(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancels tasks. Raises the first BenchError of a task that has failed."""
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, BenchError):
+            raise ended
+
+
+async def dismiss(connection: Connection) -> None:
+    """Claims up to 20 messages at a time, and finishes them without an answer, until cancelled."""
+    while True:
+        await finished(connection, (await connection.call("GET", "/poll?wait_seconds=20&limit=20")).json()["triggers"])
+
+
+async def finished(connection: Connection, triggers: Sequence[Json], **more: object) -> Json:
+    """Finishes work without an answer. ``more`` are additional fields of the request. Returns the response."""
+    if not triggers:
+        return {}
+    tokens = [trigger["lease"]["token"] for trigger in triggers]
+    request = {"tokens": tokens, "outcome": "dismissed", "reason": "measured", **more}
+    answer: Json = (await connection.call("POST", "/leases/finish", request)).json()
+    return answer
+
+
 class Agent:
     """One agent with all its runs."""
 

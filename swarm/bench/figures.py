@@ -1,5 +1,6 @@
 """The figures that a measurement produces, with the targets of the design, and the code that measures and shows
-them."""
+them, and the lag of event loops: the coordinator's, from its metrics, and that of this process.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +9,17 @@ import json
 import math
 import os
 import platform
+import re
 import resource
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -24,6 +29,10 @@ Say = Callable[[str], None]
 """Reports progress to the user."""
 
 _OPEN_FILES: Final = 16_384
+_LEGEND: Final = (
+    "cpu ms: processor time of the measured process per operation; others: cores used meanwhile by other programs, "
+    "PostgreSQL included; open: deliveries open at the end"
+)
 
 
 class BenchError(Exception):
@@ -37,9 +46,18 @@ class Better(StrEnum):
     HIGHER = "higher"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Circumstances:
+    """The conditions under which a figure was measured, which are needed to judge it."""
+
+    others: float  # cores used meanwhile by other programs, PostgreSQL included
+    cpu_ms: float | None = None  # processor time of the measured process per operation
+    deliveries_open: float | None = None  # at the end
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One result. A figure without a target helps to explain other figures."""
+    """One result; of several runs, ``value`` is the median. A figure without a target helps to explain others."""
 
     measurement: str
     what: str
@@ -47,7 +65,16 @@ class Figure:
     unit: str
     better: Better = Better.LOWER
     target: float | None = None
-    ratio: bool = False  # a ratio of two other figures
+    beside: Circumstances | None = None
+    runs: tuple[float, ...] = ()  # the values of several runs, in order
+
+    @property
+    def minimum(self) -> float:
+        return min(self.runs, default=self.value)
+
+    @property
+    def maximum(self) -> float:
+        return max(self.runs, default=self.value)
 
     @property
     def met(self) -> bool | None:
@@ -82,16 +109,24 @@ def spread(
 
 
 def combined(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
-    """Combines each figure over several runs to the best value, since other load on the machine only worsens a figure.
-
-    For a ratio, the median is used, since its best value would come from a run in which the other side had bad luck.
-    """
+    """Combines each figure over several runs: the value is the median, and so are the circumstances."""
     return [_combined(versions) for versions in zip(*runs, strict=True)]
 
 
 def _combined(versions: Sequence[Figure]) -> Figure:
-    ordered = sorted(versions, key=lambda figure: figure.value, reverse=versions[0].better is Better.HIGHER)
-    return ordered[len(ordered) // 2 if ordered[0].ratio else 0]
+    if len(versions) == 1:
+        return versions[0]
+    values, besides = tuple(version.value for version in versions), [version.beside for version in versions]
+    return replace(versions[0], value=median(values), runs=values, beside=_usual([one for one in besides if one]))
+
+
+def _usual(found: Sequence[Circumstances]) -> Circumstances | None:
+    """Returns the median of each circumstance."""
+    if not found:
+        return None
+    given = [asdict(one) for one in found]
+    kept = {name: [one[name] for one in given if one[name] is not None] for name in given[0]}
+    return Circumstances(**{name: median(values) for name, values in kept.items() if values})
 
 
 def main(
@@ -151,35 +186,57 @@ def _show(figures: Sequence[Figure], console: Console) -> None:
     """Prints the table and the machine."""
     from rich.table import Table
 
+    is_repeated, has_circumstances = any(figure.runs for figure in figures), any(figure.beside for figure in figures)
     table = Table("measurement", "figure")
-    for heading in ("value", "target"):
+    for heading in ("median", "min", "max") if is_repeated else ("value",):
         table.add_column(heading, justify="right")
+    table.add_column("target", justify="right")
     table.add_column("met")
+    for heading in ("cpu ms", "others", "open") if has_circumstances else ():
+        table.add_column(heading, justify="right")
     last = ""
     for figure in figures:
         if last and figure.measurement != last:
             table.add_section()
         name = figure.measurement if figure.measurement != last else ""
-        met = {True: "yes", False: "NO", None: ""}[figure.met]
-        table.add_row(name, figure.what, f"{_number(figure.value)} {figure.unit}", _target(figure), met)
+        beside = _beside(figure.beside) if has_circumstances else []
+        table.add_row(name, figure.what, *_values(figure, is_repeated), *_verdict(figure), *beside)
         last = figure.measurement
     console.print(table)
+    if has_circumstances:
+        console.print(_LEGEND)
     console.print(", ".join(f"{key}: {value}" for key, value in _machine().items()))
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
+def _values(figure: Figure, is_repeated: bool) -> list[str]:
+    shown = [f"{_number(figure.value)} {figure.unit}".rstrip()]
+    return [*shown, _number(figure.minimum), _number(figure.maximum)] if is_repeated else shown
 
 
-def _target(figure: Figure) -> str:
+def _verdict(figure: Figure) -> tuple[str, str]:
+    met = {True: "yes", False: "NO", None: ""}[figure.met]
     if figure.target is None:
-        return ""
+        return "", met
     sign = "≤" if figure.better is Better.LOWER else "≥"
-    return f"{sign} {figure.target:,g} {figure.unit}"
+    return f"{sign} {figure.target:,g} {figure.unit}".rstrip(), met
+
+
+def _beside(found: Circumstances | None) -> list[str]:
+    if found is None:
+        return ["", "", ""]
+    return ["" if value is None else _number(value) for value in (found.cpu_ms, found.others, found.deliveries_open)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.{2 if abs(value) >= 0.1 else 3}f}"
 
 
 def _write_json(figures: Sequence[Figure], path: Path) -> None:
-    document = {"machine": _machine(), "figures": [{**asdict(figure), "met": figure.met} for figure in figures]}
+    found = [
+        {**asdict(figure), "minimum": figure.minimum, "maximum": figure.maximum, "met": figure.met}
+        for figure in figures
+    ]
+    document = {"machine": _machine(), "figures": found}
     try:
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
@@ -203,3 +260,54 @@ def _sqlite_version() -> str:
         except ImportError:
             continue
     return "none"
+
+
+_TICK_SECONDS: Final = 0.05
+"""The interval of the coordinator's own checks of its loop."""
+
+_BUCKET: Final = re.compile(r'^swarm_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lag:
+    """The number of checks with at most a given lag, by upper bound in seconds."""
+
+    within: Mapping[float, float]
+
+    def since(self, before: Lag) -> Lag:
+        """Returns the checks made after ``before``."""
+        return Lag(within={bound: count - before.within.get(bound, 0) for bound, count in self.within.items()})
+
+    def percentile(self, share: float) -> float:
+        """Returns a percentile in seconds, interpolated linearly between two bounds. Returns the last bound for larger
+        values, and 0 without checks."""
+        wanted = share * max(self.within.values(), default=0)
+        low, below = 0.0, 0.0
+        for bound, count in sorted(self.within.items()):
+            if count >= wanted and count > below:
+                return low if math.isinf(bound) else low + (bound - low) * (wanted - below) / (count - below)
+            low, below = bound, count
+        return 0.0
+
+
+def lag_on(page: str) -> Lag:
+    """Reads the histogram on a page of metrics."""
+    return Lag(within={float(bound): float(count) for bound, count in _BUCKET.findall(page)})
+
+
+@asynccontextmanager
+async def own_lag() -> AsyncIterator[list[float]]:
+    """Collects the lag of this process's loop in seconds."""
+    found = list[float]()
+    watching = asyncio.create_task(_watch(found))
+    try:
+        yield found
+    finally:
+        watching.cancel()
+
+
+async def _watch(found: list[float]) -> None:
+    while True:
+        begun = time.perf_counter()
+        await asyncio.sleep(_TICK_SECONDS)
+        found.append(max(0.0, time.perf_counter() - begun - _TICK_SECONDS))

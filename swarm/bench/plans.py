@@ -5,15 +5,38 @@ The defaults are those of the design's targets; tests take smaller ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 T = TypeVar("T")
 
 Fixed = Annotated[T, Parameter(parse=False)]
 """The type of a size that only tests change."""
+
+
+def numbers(_: object, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """Reads ``8,1`` as well as an option given several times. Raises ValueError unless all are positive numbers."""
+    found = tuple(int(part) for token in tokens for part in token.value.split(","))
+    if min(found) < 1:
+        raise ValueError("the numbers begin at 1")
+    return found
+
+
+Numbers = Annotated[
+    tuple[int, ...],
+    Parameter(
+        converter=numbers,
+        n_tokens=1,
+        consume_multiple=False,
+        negative=(),
+        metavar="N[,N...]",
+        show_default=lambda given: ",".join(map(str, given)),
+    ),
+]
+"""The type of an option with several numbers: ``--agents 8,1`` or ``--agents 8 --agents 1``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,14 +62,18 @@ class LoopPlan(SharedPlan):
     """``swarm bench loop``."""
 
     only: str = ""
-    """Some of start, events, polls, pairs, store, backlog, separated by commas. With several coordinators, only events,
-    polls and pairs are available."""
+    """Some of start, first, events, polls, fairness, pairs, store, sender, backlog, separated by commas. With several
+    coordinators, only first, events, polls, fairness and pairs are available."""
 
     seconds: float = 10
     """Duration of each timed part in seconds."""
 
-    agents: tuple[int, ...] = (8, 1, 32)
-    """Numbers of agents that claim and finish; each number is measured separately."""
+    agents: Numbers = (8, 1, 32)
+    """Numbers of agents that claim and finish; each number is measured separately. 8,1 is the same as --agents 8
+    --agents 1."""
+
+    next: bool = False
+    """Measure pairs a second time, with agents whose finish also claims the next message."""
 
     rows: int = 1_000_000
     """Number of finished messages in the database when claims are measured."""
@@ -57,7 +84,12 @@ class LoopPlan(SharedPlan):
     more_polls: Fixed[int] = 5_000
     pairs_per_second: Fixed[int] = 1_500  # ready for each second
     callers: Fixed[int] = 64  # for measuring only the store
-    store_pairs: Fixed[int] = 20_000
+    store_pairs: Fixed[int] = 5_120
+    plain_pairs: Fixed[int] = 640  # of one run of the plain driver one by one, and of one caller
+    long_thread: Fixed[int] = 10_000  # messages in one thread
+    probes_per_second: Fixed[int] = 20  # messages in other threads meanwhile
+    open_reactions: Fixed[int] = 25_000
+    looks: Fixed[int] = 100  # of the sender
     few_rows: Fixed[int] = 1_000
     claims: Fixed[int] = 500  # claims timed with the finished rows present
 
@@ -85,8 +117,11 @@ class TeamPlan(SharedPlan):
 class StreamPlan(Plan):
     """``swarm bench stream``."""
 
-    streams: tuple[int, ...] = (1, 3, 20, 100)
+    streams: Numbers = (1, 3, 20, 100)
     """Numbers of simultaneous answers; each number is measured separately. Slack's limits allow about three."""
+
+    events_per_second: int = 200
+    """Messages per second for a polling agent, while the largest number of answers is measured once more."""
 
     seconds: float = 20
     """Duration of each answer."""

@@ -1,4 +1,5 @@
-"""A Slack twin in the measuring process, which records when messages are sent, acknowledged and posted."""
+"""A Slack twin in the measuring process, which records when messages are sent, acknowledged and posted; messages at a
+steady rate, and as many as possible."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -70,6 +71,15 @@ class Slack:
     async def send(self, text: str) -> float:
         """Posts a message in a new thread. Returns the seconds from the event to its acknowledgement."""
         _, ts = self.say(text)
+        return await self._acked(ts)
+
+    async def send_in_first(self, text: str, thread_ts: str | None = None) -> str:
+        """Posts a message in the first channel. Returns its timestamp after its acknowledgement."""
+        _, ts = self.say(text, thread_ts=thread_ts, channel=0)
+        await self._acked(ts)
+        return ts
+
+    async def _acked(self, ts: str) -> float:
         acknowledged: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._acks[ts] = acknowledged
         try:
@@ -90,6 +100,15 @@ class Slack:
                 await self.send(text)
 
         await asyncio.gather(*(sender() for _ in range(in_flight)))
+
+    def addressed(self, agent: str) -> str:
+        """Returns a text for the agent with this name."""
+        return f"{self.mention} swarm#{agent} please look"
+
+    async def send_to_each_channel(self, agent: str) -> None:
+        """Gives one agent a message in each channel, so that the coordinator has asked Slack for all names before the
+        measurement."""
+        await self.send_many([self.addressed(agent)] * len(self.channels), len(self.channels))
 
     async def _timed(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
         """Replaces the twin's own delivery of an event, and records the time since the first attempt."""
@@ -140,3 +159,27 @@ async def opened(
     twin = build_twin(seed=seed, rates=rates, settings=Settings(retention_messages=retention))
     async with running(twin) as base_url:
         yield Slack(twin, base_url)
+
+
+async def steadily(act: Callable[[int], Awaitable[float]], seconds: float, per_second: float) -> list[float]:
+    """Calls ``act`` at a steady rate, however late the results come. Returns the results."""
+    begun = time.perf_counter()
+    acting = []
+    for number in range(int(seconds * per_second)):
+        await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
+        acting.append(asyncio.ensure_future(act(number)))
+    return await asyncio.gather(*acting)
+
+
+async def constantly(act: Callable[[], Awaitable[float]], seconds: float, in_flight: int) -> int:
+    """Keeps a fixed number of calls of ``act`` in progress. Returns the number of results."""
+    until = time.perf_counter() + seconds
+
+    async def actor() -> int:
+        count = 0
+        while time.perf_counter() < until:
+            await act()
+            count += 1
+        return count
+
+    return sum(await asyncio.gather(*(actor() for _ in range(in_flight))))

@@ -14,9 +14,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import STDOUT
 from typing import Final
@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from swarm.bench import slack as slacks
 from swarm.bench.agents import Answer, Connection
-from swarm.bench.figures import BenchError, Figure
+from swarm.bench.figures import BenchError, Circumstances, Figure
 from swarm.bench.plans import Plan, SharedPlan
 from swarm.bench.slack import Slack
 from swarm.processes.child import Child
@@ -81,12 +81,15 @@ async def scratch(database: str) -> AsyncIterator[Scratch]:
                 await asyncio.to_thread(_run, database, f"DROP DATABASE {made} WITH (FORCE)")
 
 
-def _run(url: str, statement: str) -> None:
+def _run(url: str, statement: str) -> int | None:
+    """Runs a statement. Returns the number in its result, if it has one."""
     import psycopg
 
     try:
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(statement.encode())
+            cursor = connection.execute(statement.encode())
+            row = cursor.fetchone() if cursor.description else None
+            return int(row[0]) if row else None
     except psycopg.Error as error:
         raise BenchError(f"PostgreSQL cannot do '{statement}': {error}") from error
 
@@ -121,6 +124,7 @@ class Coordinator:
     """A running coordinator."""
 
     ready_seconds = 0.0  # from the start to the first ``/readyz`` with status 200
+    ready_cpu_seconds = 0.0  # processor time until then
 
     def __init__(self, process: Child, port: int, operator_token: str, log: Path) -> None:
         self.port = port
@@ -149,7 +153,7 @@ class Coordinator:
             except BenchError:
                 answer = None  # not listening yet
             if answer and answer.status == 200:
-                self.ready_seconds = waited
+                self.ready_seconds, self.ready_cpu_seconds = waited, self.cpu_seconds()
                 return
             await asyncio.sleep(0.02)
         raise BenchError(f"the coordinator did not become ready in {_READY_SECONDS} s{last_words(self._log)}")
@@ -216,20 +220,22 @@ class Window:
     others: float = 0.0  # cores used meanwhile by other programs
     deliveries_open: int = 0  # at the end of the part
 
-    def figures(self, measurement: str, which: str = "") -> list[Figure]:
-        """Returns the circumstances of the part, which are needed to judge its other figures."""
-        where = f", {which}" if which else ""
-        return [
-            Figure(measurement, f"other programs meanwhile{where}", self.others, "cores"),
-            Figure(measurement, f"deliveries open at the end{where}", self.deliveries_open, ""),
-        ]
+    def beside(self, found: Iterable[Figure], operations: int = 0) -> list[Figure]:
+        """Returns the figures with the circumstances of the part, in which this number of ``operations`` was made."""
+        circumstances = Circumstances(
+            others=self.others,
+            cpu_ms=1_000 * self.cpu_seconds / operations if operations else None,
+            deliveries_open=self.deliveries_open,
+        )
+        return [replace(figure, beside=circumstances) for figure in found]
 
 
 class Cluster:
     """Running coordinators. Agents are assigned to them in turn, as by a load balancer."""
 
-    def __init__(self, members: Sequence[Coordinator], settled_at: float) -> None:
+    def __init__(self, members: Sequence[Coordinator], place: Scratch, settled_at: float) -> None:
         self.members = members
+        self._place = place
         self._settled_at = settled_at
 
     async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
@@ -265,6 +271,13 @@ class Cluster:
         pattern = re.compile(r'^swarm_leases_ended_total\{how="expired"\} (\S+)', re.MULTILINE)
         return sum(int(float(count)) for page in pages for count in pattern.findall(page))
 
+    async def deadlocks(self) -> int | None:
+        """Returns the number of deadlocks in the database since its creation; None for SQLite, which has none."""
+        if self._place.url.startswith("sqlite"):
+            return None
+        query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        return await asyncio.to_thread(_run, self._place.url, query)
+
     async def settled(self) -> None:
         """Waits until startup is over, and then for at most half a minute until all coordinators are idle."""
         await asyncio.sleep(max(0.0, self._settled_at - time.perf_counter()))
@@ -285,17 +298,40 @@ class Cluster:
     @asynccontextmanager
     async def window(self) -> AsyncIterator[Window]:
         """Measures the costs of the block. This process does not count as one of the other programs."""
-        window, begun, cpu, other = Window(), time.perf_counter(), self.cpu_seconds(), self._other_seconds()
-        yield window
-        window.seconds, window.cpu_seconds = time.perf_counter() - begun, self.cpu_seconds() - cpu
-        window.others = max(0.0, self._other_seconds() - other) / window.seconds
+        window, cpu = Window(), self.cpu_seconds()
+        with other_programs(self.cpu_seconds) as others:
+            yield window
+        window.seconds, window.others, window.cpu_seconds = others.seconds, others.cores, self.cpu_seconds() - cpu
         window.deliveries_open = (await self.backlog())["deliveries_open"]
 
-    def _other_seconds(self) -> float:
-        """Returns the processor time used by all other programs on the machine."""
-        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-        busy = sum(fields[:8]) - fields[3] - fields[4]  # without idle time and waiting for disks
-        return busy / os.sysconf("SC_CLK_TCK") - self.cpu_seconds() - time.process_time()
+
+@dataclass(kw_only=True, slots=True)
+class Others:
+    """The load of other programs during a block."""
+
+    seconds: float = 0.0  # duration of the block
+    cores: float = 0.0
+
+    def beside(self, found: Iterable[Figure], cpu_ms: float | None = None) -> list[Figure]:
+        """Returns the figures of the block with this load, and the processor time of one operation."""
+        return [replace(figure, beside=Circumstances(others=self.cores, cpu_ms=cpu_ms)) for figure in found]
+
+
+@contextmanager
+def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[Others]:
+    """Measures the processor time of all programs but this one and the measured ones, whose seconds ``ours``
+    returns."""
+    found, begun, before = Others(), time.perf_counter(), _busy_seconds() - ours()
+    yield found
+    found.seconds = time.perf_counter() - begun
+    found.cores = max(0.0, _busy_seconds() - ours() - before) / found.seconds
+
+
+def _busy_seconds() -> float:
+    """Returns the processor time used on the machine since its start, without that of this process."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    busy = sum(fields[:8]) - fields[3] - fields[4]  # without idle time and waiting for disks
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
 @asynccontextmanager
@@ -312,7 +348,7 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
                 members.append(await Coordinator.start(place, f"coordinator-{number}", token, environment))
             settled_at = time.perf_counter() + plan.settle_seconds
             await asyncio.gather(*(member.until_ready() for member in members))
-            yield Cluster(members, settled_at)
+            yield Cluster(members, place, settled_at)
         finally:
             await asyncio.shield(asyncio.gather(*(member.stop() for member in members)))
 

@@ -259,11 +259,10 @@ async def measure(plan: StormPlan, say: Say) -> list[Figure]:
         leads, parts = await _parts(plan, processes)
         agents = await stack.enter_async_context(_crowd(parts, chance))
         storm = _Storm(plan=plan, slack=slack, chance=chance)
-        begun = time.monotonic()
-        await _pass(storm, leads, agents, processes, say)
-        seconds = time.monotonic() - begun
+        async with processes.window() as window:
+            await _pass(storm, leads, agents, processes, say)
         return [
-            *await _about(storm, agents, processes, seconds),
+            *window.beside(await _about(storm, agents, processes, window.seconds), plan.messages),
             *judge(storm.asked, storm.log, storm.seen()),
         ]
 
@@ -318,7 +317,11 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
         "calls of Slack": storm.log.calls,
         "messages a second": len(storm.asked) / seconds,
     }
-    return [Figure("storm", what, count, "") for what, count in counts.items()]
+    deadlocks = await processes.deadlocks()
+    return [
+        *(Figure("storm", what, count, "") for what, count in counts.items()),
+        *([] if deadlocks is None else [Figure("storm", "deadlocks in PostgreSQL", deadlocks, "", target=0)]),
+    ]
 
 
 class _Crowd:

@@ -3,7 +3,8 @@
 A measurement uses a real coordinator, a twin that keeps Slack's rate limits, and an AG-UI agent. First, a few answers
 are requested one after another, to measure the time to the first text. Then several are requested at once: 1 and 3
 within Slack's limits, 20 and 100 above them. Each part waits until the limits allow a burst again, since a new
-coordinator starts without a burst allowance.
+coordinator starts without a burst allowance. The largest number is measured once more while messages for another agent
+arrive.
 
 The verdict on a part compares the twin's call log with the agent's own record.
 
@@ -14,7 +15,6 @@ process's loop, which also runs the twin and the agent, is shown: if that loop i
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 import time
 from collections import Counter
@@ -29,9 +29,10 @@ from typing import Any, Final
 import orjson
 
 from swarm.bench import slack as slacks
-from swarm.bench.figures import Figure, Say, percentile, spread
+from swarm.bench.agents import Connection, cancelled, dismiss
+from swarm.bench.figures import Figure, Lag, Say, lag_on, own_lag, percentile, spread
 from swarm.bench.plans import StreamPlan
-from swarm.bench.slack import Slack
+from swarm.bench.slack import Slack, steadily
 from swarm.bench.stage import Cluster, Window, cluster
 from swarm.bench.streaming_agent import Order, Sent, StreamingAgent, marks_in
 
@@ -43,11 +44,6 @@ _PACE_SECONDS: Final = 0.8
 
 _WITHIN_LIMITS: Final = 4
 """The number of streams that can start at once before Slack's limit delays the next one."""
-
-_TICK_SECONDS: Final = 0.05
-"""The interval of the coordinator's own checks of its loop."""
-
-_BUCKET: Final = re.compile(r'^swarm_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
 _Mark = tuple[int, int]
 
@@ -159,51 +155,6 @@ def _squeezed(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lag:
-    """The number of checks with at most a given lag, by upper bound in seconds."""
-
-    within: Mapping[float, float]
-
-    def since(self, before: Lag) -> Lag:
-        """Returns the checks made after ``before``."""
-        return Lag(within={bound: count - before.within.get(bound, 0) for bound, count in self.within.items()})
-
-    def percentile(self, share: float) -> float:
-        """Returns a percentile in seconds, interpolated linearly between two bounds. Returns the last bound for larger
-        values, and 0 without checks."""
-        wanted = share * max(self.within.values(), default=0)
-        low, below = 0.0, 0.0
-        for bound, count in sorted(self.within.items()):
-            if count >= wanted and count > below:
-                return low if math.isinf(bound) else low + (bound - low) * (wanted - below) / (count - below)
-            low, below = bound, count
-        return 0.0
-
-
-def lag_on(page: str) -> Lag:
-    """Reads the histogram on a page of metrics."""
-    return Lag(within={float(bound): float(count) for bound, count in _BUCKET.findall(page)})
-
-
-@asynccontextmanager
-async def own_lag() -> AsyncIterator[list[float]]:
-    """Collects the lag of this process's loop in seconds."""
-    found = list[float]()
-    watching = asyncio.create_task(_watch(found))
-    try:
-        yield found
-    finally:
-        watching.cancel()
-
-
-async def _watch(found: list[float]) -> None:
-    while True:
-        begun = time.perf_counter()
-        await asyncio.sleep(_TICK_SECONDS)
-        found.append(max(0.0, time.perf_counter() - begun - _TICK_SECONDS))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """One part of the measurement: the requested answers, and all data about them."""
 
@@ -226,7 +177,7 @@ class Part:
 
 def figures(part: Part) -> list[Figure]:
     """Returns all figures of a part, with and without targets."""
-    return [*_times(part), *_calls(part), *_faults(part), *_process(part)]
+    return part.window.beside([*_times(part), *_calls(part), *_faults(part), *_process(part)])
 
 
 def _times(part: Part) -> Iterator[Figure]:
@@ -273,7 +224,6 @@ def _process(part: Part) -> Iterator[Figure]:
     yield figure("event loop lag, p99", 1_000 * part.lag.percentile(0.99), "ms", target=20.0)
     yield figure("the same for the measuring process, p99", 1_000 * percentile(part.own_lag, 0.99), "ms")
     yield figure("processor time of the coordinator", 100 * part.window.cpu_seconds / part.window.seconds, "%")
-    yield from part.window.figures(part.name)
 
 
 FIRST_TEXT: Final = "one after another"
@@ -284,6 +234,8 @@ _PATIENCE_SECONDS: Final = 150.0
 """The time limit between the agent's last text and the end of an answer; streams are abandoned after 90 seconds."""
 
 _RETENTION_MESSAGES: Final = 2_000
+_READERS: Final = 8
+"""The number of polls of the agent that gets messages while answers are written."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -359,7 +311,34 @@ async def measure(plan: StreamPlan, say: Say) -> list[Figure]:
             await asyncio.sleep(plan.refill_seconds)
             say(f"{len(moments)} answers, {name}, each {count} deltas, {plan.per_second:g} a second")
             found += figures(await bench.part(name, moments, count, plan.per_second))
+        if plan.events_per_second:
+            await asyncio.sleep(plan.refill_seconds)
+            name = f"{max(plan.streams)} at once, {plan.events_per_second} events/s"
+            say(name)
+            async with _events(bench, plan):
+                found += figures(await bench.part(name, [0.0] * max(plan.streams), deltas, plan.per_second))
     return found
+
+
+@asynccontextmanager
+async def _events(bench: _Bench, plan: StreamPlan) -> AsyncIterator[None]:
+    """Sends messages for a polling agent while answers are written. Each message is two events, since the app hears
+    mentions twice."""
+    (agent,) = await bench.processes.register(1, prefix="reader")
+    connections = [await Connection.open(agent.port, agent.token) for _ in range(_READERS)]
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(dismiss(connection)) for connection in connections]
+
+    async def ask(_: int) -> float:
+        bench.slack.say(bench.slack.addressed(agent.name))
+        return 0.0
+
+    tasks.append(asyncio.create_task(steadily(ask, plan.seconds, plan.events_per_second / 2)))
+    try:
+        yield
+    finally:
+        await cancelled(tasks)
+        for connection in connections:
+            connection.close()
 
 
 @asynccontextmanager
@@ -369,7 +348,8 @@ async def _bench(plan: StreamPlan, say: Say) -> AsyncIterator[_Bench]:
     async with AsyncExitStack() as stack:
         agent = StreamingAgent()
         port = await stack.enter_async_context(agent.served())
-        slack = await stack.enter_async_context(slacks.opened(_CHANNELS, rates=True, retention=_RETENTION_MESSAGES))
+        retention = _RETENTION_MESSAGES + int(plan.seconds * plan.events_per_second)
+        slack = await stack.enter_async_context(slacks.opened(_CHANNELS, rates=True, retention=retention))
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="swarm-bench-")))
         settings = {**slack.environment, "SWARM_CONFIG": str(_settings(folder, port, max(plan.streams)))}
         processes = await stack.enter_async_context(cluster(plan, settings))

@@ -16,11 +16,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from swarm.bench.agents import Agent, Part, names, question
+from swarm.bench.agents import Agent, Part, cancelled, names, question
 from swarm.bench.figures import BenchError, Better, Figure, Say, spread
-from swarm.bench.loop import cancelled, constantly, steadily
 from swarm.bench.plans import TeamPlan
-from swarm.bench.slack import Slack
+from swarm.bench.slack import Slack, constantly, steadily
 from swarm.bench.stage import UNPACED, Cluster, stage
 
 _RESULT_SECONDS: Final = 60.0
@@ -39,14 +38,15 @@ async def measure(plan: TeamPlan, say: Say) -> list[Figure]:
         async with processes.window() as window:
             count = await constantly(people.ask, plan.seconds, plan.in_flight)
         people.check()
-    figure, rate = partial(Figure, "team"), f"at {plan.per_second}/s"
+    figure = partial(Figure, "team")
     who = f"a lead, {plan.workers} workers" + (f", {plan.processes} processes" if plan.processes > 1 else "")
-    return [
-        *spread("team", f"message → result {rate}", waits),
-        *steady.figures("team", rate),
+    most = [
         figure(f"sustained, {who}, {plan.in_flight} in flight", count / window.seconds, "messages/s", Better.HIGHER),
         figure("processor time of one message with its task", 1_000 * window.cpu_seconds / count, "ms"),
-        *window.figures("team", f"{plan.in_flight} in flight"),
+    ]
+    return [
+        *steady.beside(spread("team", f"message → result at {plan.per_second}/s", waits), len(waits)),
+        *window.beside(most, count),
     ]
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _Options = Annotated[T, Parameter(name="*")]
 _Repeat = Annotated[
     int,
-    Parameter(help="Number of repetitions; the best figures are shown, since other programs only make figures worse."),
+    Parameter(help="Number of repetitions; the median, minimum and maximum of each figure are shown."),
 ]
 _JsonFile = Annotated[Path | None, Parameter(name="--json", help="File to which the figures are also written as JSON.")]
 
@@ -31,8 +31,9 @@ bench = App(
 
 @bench.command(name="loop")
 def bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
-    """Measure the path of a message: stored, claimed, finished. Takes about six minutes; `--only` selects parts."""
-    from swarm.bench import figures, loop
+    """Measure the path of a message: stored, claimed, finished. Takes about ten minutes; `--only` selects parts."""
+    from swarm.bench import figures
+    from swarm.bench.loop import loop
 
     log.configure("warning")
     return figures.main(partial(loop.chosen, plan), repeat, json_file)

@@ -36,7 +36,7 @@ _FORGET_UNCONCERNED = Statement(
 _OF_SUBJECT = Statement(select(history).where(history.c.subject == bindparam("subject")).order_by(history.c.seq))
 
 
-class Change(NamedTuple):
+class HistoryChange(NamedTuple):
     """One entry: for example ``inbox.claim`` for an inbox message, in the history of its thread."""
 
     change: str
@@ -56,10 +56,10 @@ def record(
     reason: str | None = None,
 ) -> None:
     """Appends one change to the history of its thread."""
-    record_all(tx, [Change(change, subject, thread_id, agent_id, reason)])
+    record_all(tx, [HistoryChange(change, subject, thread_id, agent_id, reason)])
 
 
-def record_all(tx: Transaction, changes: Sequence[Change]) -> None:
+def record_all(tx: Transaction, changes: Sequence[HistoryChange]) -> None:
     """Appends changes in order."""
     for change in changes:
         tx.note(

@@ -201,7 +201,11 @@ def scenes(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("scenes", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    "scenes",
+    [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("sqlite", "postgresql")],
+    indirect=True,
+)
 async def test_asleep_again_and_again_at_the_default_lease_each_answer_is_shown_once(
     scenes: list[list[Stage]],
 ) -> None:

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import Token
 
 from swarm.bench import storm, streams, team
-from swarm.bench.figures import BenchError, Better, Figure, Say, combined, main, measure, percentile
-from swarm.bench.loop import MEASUREMENTS, chosen
-from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan
+from swarm.bench.figures import BenchError, Better, Circumstances, Figure, Say, combined, main, measure, percentile
+from swarm.bench.loop.loop import MEASUREMENTS, chosen
+from swarm.bench.loop.plain import GROUP, plain_driver
+from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan, numbers
+from swarm.cli.bench import bench
 from swarm.processes.supervisor import descendants
 
 TINY = LoopPlan(
@@ -29,15 +32,20 @@ TINY = LoopPlan(
     agents=(2,),
     pairs_per_second=60,
     callers=4,
-    store_pairs=60,
+    store_pairs=64,
+    plain_pairs=20,
+    long_thread=20,
+    open_reactions=20,
+    looks=5,
     rows=200,
     few_rows=20,
     claims=10,
 )
 TEAM = TeamPlan(settle_seconds=0, seconds=0.3, workers=2, per_second=10, in_flight=2)
 STREAM = StreamPlan(
-    settle_seconds=0, streams=(2,), seconds=1.5, answers=2, answer_every_seconds=0.5, refill_seconds=0.5
-)
+    settle_seconds=0, streams=(2,), seconds=1.5, answers=2, answer_every_seconds=0.5, refill_seconds=0.5,
+    events_per_second=20,
+)  # fmt: skip
 
 
 async def measured(plan: LoopPlan, name: str, say: Say = print) -> list[Figure]:
@@ -69,14 +77,14 @@ async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: st
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_the_bench_and_leaves_no_child() -> None:
     command = (sys.executable, "-P", "-m", "swarm", "bench", "loop", "--only", "start", "--seconds", "600")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as bench:
-        assert bench.stderr
-        assert bench.stderr.readline() == "start: nothing happens for 600 s\n"
-        children = descendants({bench.pid})
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        assert running.stderr
+        assert running.stderr.readline() == "start: idle for 600 s\n"
+        children = descendants({running.pid})
         assert len(children) >= 2  # a coordinator and its supervisor
-        bench.send_signal(signal.SIGINT)
-        assert bench.wait() == 130
-        assert bench.stderr.read() == ""
+        running.send_signal(signal.SIGINT)
+        assert running.wait() == 130
+        assert running.stderr.read() == ""
     assert [child for child in children if Path(f"/proc/{child.pid}").exists()] == []
 
 
@@ -93,7 +101,11 @@ async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
 async def test_streams_of_the_bench_lose_nothing_and_no_call_is_refused() -> None:
     figures = await streams.measure(STREAM, print)
 
-    assert {figure.measurement for figure in figures} == {streams.FIRST_TEXT, "2 at once"}
+    assert {figure.measurement for figure in figures} == {
+        streams.FIRST_TEXT,
+        "2 at once",
+        "2 at once, 20 events/s",
+    }
     found = {figure.what: figure for figure in figures if figure.measurement == "2 at once"}
     assert found["answers streamed"].value + found["answers posted, since no stream was free"].value == 2
     assert all(figure.value == 0 for figure in figures if figure.target == 0)
@@ -133,16 +145,44 @@ def test_a_target_is_met_from_the_side_that_is_better() -> None:
     assert _figure(1, Better.HIGHER, None).met is None
 
 
-def test_of_several_runs_the_best_counts() -> None:
-    runs = [[_figure(value, Better.LOWER), _figure(value, Better.HIGHER)] for value in (4, 3, 5)]
+def test_of_several_runs_the_median_counts_and_the_range_is_kept() -> None:
+    (found,) = combined([[_figure(value, Better.LOWER, 4)] for value in (4, 3, 8)])
 
-    assert [figure.value for figure in combined(runs)] == [3, 5]
+    assert (found.minimum, found.value, found.maximum, found.met) == (3, 4, 8, True)
+    assert (_figure(7, Better.LOWER).minimum, _figure(7, Better.LOWER).maximum) == (7, 7)
 
 
-def test_of_a_ratio_the_median_counts() -> None:
-    runs = [[replace(_figure(value, Better.HIGHER), ratio=True)] for value in (2, 9, 3)]
+def test_of_several_runs_the_circumstances_are_the_usual_ones() -> None:
+    loads = [Circumstances(others=others, cpu_ms=2 * others) for others in (0.5, 0.1, 1.5)]
 
-    assert [figure.value for figure in combined(runs)] == [3]
+    (found,) = combined([[replace(_figure(1, Better.LOWER), beside=load)] for load in loads])
+
+    assert found.beside == Circumstances(others=0.5, cpu_ms=1.0, deliveries_open=None)
+
+
+@pytest.mark.parametrize("words", ["loop --agents 8,1 --seconds 3", "loop --agents 8 --agents 1 --seconds 3"])
+def test_several_numbers_are_given_with_commas_or_with_repeated_options(words: str) -> None:
+    _, bound, _ = bench.parse_args(words.split(), print_error=False, exit_on_error=False)
+
+    assert bound.arguments["plan"] == LoopPlan(agents=(8, 1), seconds=3)
+
+
+@pytest.mark.parametrize("word", ["8,", "0", "few"])
+def test_what_is_no_list_of_numbers_is_refused(word: str) -> None:
+    with pytest.raises(ValueError, match=r"begin at 1|invalid literal"):
+        numbers(None, [Token(value=word)])
+
+
+async def test_the_plain_driver_writes_the_rows_of_a_pair(any_server: str) -> None:
+    async with plain_driver(any_server) as run:
+        speeds = [await run(1, 3), await run(GROUP, GROUP)]
+
+    assert all(value > 0 for speed in speeds for value in (speed.events, speed.pairs, speed.pair_cpu_ms))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_server(request: pytest.FixtureRequest) -> str:
+    return "sqlite" if request.param == "sqlite" else str(request.getfixturevalue("postgres_server_url"))
 
 
 @pytest.mark.parametrize(("found", "code"), [(0.0, 0), (1.0, 1)])
@@ -157,8 +197,8 @@ def test_a_verdict_is_also_an_exit_code(
     assert ("NO" in capsys.readouterr().out) == bool(code)
     (written,) = json.loads((tmp_path / "figures.json").read_text())["figures"]
     assert written == {
-        "measurement": "m", "what": "w", "value": found, "unit": "ms", "better": "lower", "target": 0, "ratio": False,
-        "met": not code,
+        "measurement": "m", "what": "w", "value": found, "unit": "ms", "better": "lower", "target": 0, "beside": None,
+        "runs": [], "minimum": found, "maximum": found, "met": not code,
     }  # fmt: skip
 
 
@@ -176,7 +216,7 @@ def test_measurements_are_chosen_by_name_and_made_in_their_own_order() -> None:
 
     assert names() == list(MEASUREMENTS)
     assert names(only="store, events") == ["events", "store"]
-    assert names(processes=3) == ["events", "polls", "pairs"]
+    assert names(processes=3) == ["first", "events", "polls", "fairness", "pairs"]
     with pytest.raises(BenchError, match="store is not available for several coordinators"):
         names(only="store,pairs", processes=3)
     with pytest.raises(BenchError, match="there is no measurement speed"):

@@ -101,7 +101,7 @@ async def test_the_writer_streams_what_it_has_counted_and_hears_a_follow_up(twin
 
     await twin.say("and you are?", thread=ts)
     seen = await twin.until(ts, lambda seen: len(seen.answers) == 2)
-    await twin.until(ts, lambda seen: "I am **writer**" in seen.answers[-1] and "name me" in seen.answers[-1])
+    await twin.until(ts, lambda seen: "I am **writer**" in seen.answers[-1] and "mention me" in seen.answers[-1])
 
 
 @pytest.mark.long

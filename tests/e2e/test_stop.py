@@ -42,7 +42,7 @@ time.sleep(600)
 """
 
 PIECE: Final = "so much to say " * 1_000
-PIECES: Final = 400
+PIECES: Final = 2_000
 """More than the buffers between us and a client take that reads nothing."""
 
 
@@ -156,7 +156,7 @@ async def _begin(scene: Scene, asked: list[Request], aws: FakeAgentCore, web: We
             return len(thinking) == 2, is_coding, shouted, web.called.is_set(), computes
 
         aws.arrives("InvokeCodeInterpreter")
-        await wait_until(all_hang, all, what="everything hangs")
+        await wait_until(all_hang, all, within_seconds=60, what="everything hangs")
 
 
 async def _asked(stage: Stage, words: str) -> asyncio.StreamWriter:

@@ -46,6 +46,7 @@ class SetClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._path),
             "FAKETIME_CACHE_DURATION": str(SEEN_SECONDS),  # to read the file each time costs most of a core
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # or threads of Python that wait for each other keep a core busy
             "NO_FAKE_STAT": "1",  # or Python would compile all code anew, since its files look changed
             "PYTHONPATH": str(self._folder),
         }

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from swarm.bench.figures import Lag, lag_on
 from swarm.bench.streaming_agent import Order, Sent, marks_in, order_in
-from swarm.bench.streams import Asked, CallLog, Lag, faults, lag_on, waits
+from swarm.bench.streams import Asked, CallLog, faults, waits
 from tests.support.every import every
 
 ORDER = Order(stream=7, deltas=4, per_second=2.5)

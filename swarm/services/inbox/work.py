@@ -37,7 +37,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
+class FinishedWork:
     """The given tokens, divided into leases ended now and leases lost earlier, and the next triggers."""
 
     ended: tuple[str, ...]
@@ -70,7 +70,7 @@ class Work:
 
     async def finish(
         self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "", next_limit: int = 0
-    ) -> Finished:
+    ) -> FinishedWork:
         """Ends work, and claims up to ``next_limit`` due triggers in the same transaction.
 
         Raises Unresolved, without any change, if unanswered work is finished as done. If the caller disconnects in the
@@ -89,7 +89,7 @@ class Work:
         finishing = self._database.write_together(_finish, call)
         ended, claimed = await self._polls.claimed(agent, finishing, itemgetter(1))
         triggers = await self._polls.describe(agent, claimed)
-        return Finished(ended=ended.ended, lost=ended.lost, triggers=tuple(triggers))
+        return FinishedWork(ended=ended.ended, lost=ended.lost, triggers=tuple(triggers))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

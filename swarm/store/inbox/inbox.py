@@ -270,7 +270,7 @@ def claim(tx: Transaction, wanted: Sequence[tuple[InboxMessage, str]]) -> list[I
         for message, token in wanted
         if message.id in claimed
     ]
-    changes = [history.Change("inbox.claim", message.id, message.thread_id, message.agent_id) for message in got]
+    changes = [history.HistoryChange("inbox.claim", message.id, message.thread_id, message.agent_id) for message in got]
     history.record_all(tx, changes)
     return got
 
@@ -331,7 +331,7 @@ def move_all(
     ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, new_resolved_at=resolved_at)} if rows else set()
     moved = [(message, reason) for message, reason in steps if message.id in ids]
     changes = (
-        history.Change(f"inbox.{step}", message.id, message.thread_id, actor or message.agent_id, reason)
+        history.HistoryChange(f"inbox.{step}", message.id, message.thread_id, actor or message.agent_id, reason)
         for message, reason in moved
     )
     history.record_all(tx, list(changes))
