@@ -146,8 +146,8 @@ class Polls:
             else:
                 tx.wake(poll.call.agent_id)
 
-    def _give(self, waiting: _Waiting, claimed: list[ClaimContents]) -> None:
-        if waiting.is_over:  # it ended while the transaction was being committed
+    def _give(self, waiting: _Waiting, claimed: list[ClaimContents], is_committed: bool) -> None:
+        if waiting.is_over or not is_committed:  # the poll ended during the commit, or the outcome is unknown
             giving_back = asyncio.ensure_future(self._give_back_all(claimed))
             self._giving_back.add(giving_back)
             giving_back.add_done_callback(self._giving_back.discard)
