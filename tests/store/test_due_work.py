@@ -27,7 +27,6 @@ LOOKS: dict[str, tuple[Statement, dict[str, object]]] = {
     "moved heads": (queues._MOVE_HEADS, {"given": [LANE]}),
     "dropped heads": (queues._DROP_HEADS, {"given": [LANE]}),
     "exhausted heads": (queues._DROP_EXHAUSTED, {"given": [LANE]}),
-    "leases": (leases._GET, {"given": [{"token": "l"}]}),
     "tokens": (agents._VALID_TOKENS, {"given": [{"token_hash": "h"}]}),
 }
 
