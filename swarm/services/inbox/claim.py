@@ -116,6 +116,8 @@ class Polls:
                 claimed = await self._wait(agent, call, seen, remaining)
                 remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
+                if not claimed:
+                    self._empty.pop(queue, None)  # the next poll claims, in case a wakeup was lost
                 return await self.describe(agent, claimed)
 
     async def _wait(self, agent: Agent, call: ClaimCall, seen: int, seconds: float) -> list[ClaimContents]:
