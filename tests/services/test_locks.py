@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
+from swarm.domain.errors import OutcomeUnknown
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.rules.leases import renew
+from swarm.store.bridge.postgres_driver import PostgresSession
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from tests.support.world import BOT, ME, World, delete, edit, look, take, texts
@@ -134,6 +137,32 @@ async def test_two_renewals_of_the_same_leases_in_opposite_orders_do_not_wait_in
         go_on.set()
         (renewed,) = await backwards
     assert [token for token, _ in renewed.expiries] == list(reversed(tokens))
+
+
+@pytest.mark.req("LOOP-04")
+async def test_work_handed_over_in_a_commit_of_unknown_outcome_is_not_leased_for_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await world.lead()
+    poll = asyncio.ensure_future(world.services.polls.poll(lead, wait_seconds=60, limit=5))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while lead.id not in world.database.wakeups.awaited:
+            await asyncio.sleep(0)
+    commit = PostgresSession.commit
+
+    def breaks_afterwards(session: PostgresSession, notifications: Iterable[str]) -> None:
+        leased = session.cursor().execute("SELECT token FROM leases").fetchall()
+        commit(session, notifications)
+        if leased:
+            monkeypatch.undo()
+            session.close()
+            raise psycopg.OperationalError("The connection broke.")
+
+    monkeypatch.setattr(PostgresSession, "commit", breaks_afterwards)
+    with pytest.raises(OutcomeUnknown):
+        await world.says(f"{BOT} hello")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert texts(await poll) == [["@UBOT hello"]]
 
 
 @pytest.mark.req("LOOP-10")

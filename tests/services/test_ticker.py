@@ -81,6 +81,13 @@ async def test_a_poll_that_was_told_nothing_of_a_message_gets_it_with_the_next_t
         assert len(await asyncio.wait_for(poll, PATIENCE_SECONDS)) == 1
 
 
+async def test_a_short_poll_gets_what_it_was_told_nothing_of_without_a_tick(world: World, elsewhere: Elsewhere) -> None:
+    lead, polls = await world.lead(), elsewhere.world.services.polls
+    assert await polls.poll(lead, wait_seconds=0.01, limit=1) == []
+    await world.says(f"{BOT} hello")
+    assert len(await polls.poll(lead, wait_seconds=0.01, limit=1)) == 1
+
+
 async def test_those_for_whom_there_is_nothing_are_not_woken(world: World, elsewhere: Elsewhere) -> None:
     lead, idle = await world.lead(), await world.lead("idle")
     async with elsewhere.waiting(idle):

@@ -9,6 +9,7 @@ import pytest
 from swarm.clock import ManualClock
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, Role, token_hash
+from swarm.domain.model.leases import FinishOutcome
 from swarm.services.rules.credentials import BELIEVED_SECONDS, READ_AGAIN_SECONDS, AgentTokenCache
 from swarm.services.rules.idempotency import Caller
 from swarm.store import agents
@@ -82,6 +83,27 @@ async def test_what_was_claimed_just_before_its_token_ended_is_given_back(world:
         await poll
     inbox_message = await process.inbox_message(message)
     assert (inbox_message.status, inbox_message.attempts, inbox_message.claims) == ("unread", 0, 0)
+
+
+async def test_work_that_ended_just_before_its_token_is_reported_as_ended(world: World) -> None:
+    slow = SlowDirectory()
+    slow.answers.set()
+    process = World(world.database, world.clock, slack=slow)
+    lea, _ = await lea_of(process)
+    await process.says(f"{BOT} hello")
+    token = (await process.only(lea)).lease_token
+    following = await process.says(f"{BOT} hello again")
+    slow.answers.clear()
+    slow.asked.clear()
+    finish = process.services.work.finish(lea, [token], FinishOutcome.DISMISSED, "a test", next_limit=1)
+    finishing = asyncio.create_task(finish)
+    await slow.asked.wait()
+    await process.services.agents.rotate(lea.id)
+    slow.answers.set()
+    finished = await finishing
+    assert (finished.ended, finished.triggers) == ((token,), ())
+    inbox_message = await process.inbox_message(following)
+    assert (inbox_message.status, inbox_message.claims) == ("unread", 0)
 
 
 @pytest.mark.both_engines

@@ -85,6 +85,23 @@ async def test_a_serialization_failure_is_run_again(db: Database) -> None:
     assert await db.read(items.count_of, 1) == 2
 
 
+async def test_work_that_cannot_be_handed_over_is_stored_even_in_the_last_run(db: Database) -> None:
+    runs: list[int] = []
+
+    def conflicts_at_first(tx: Transaction) -> None:
+        runs.append(items.add(tx, 1, wake="ada"))
+        if len(runs) < MAX_RUNS:
+            raise psycopg.errors.SerializationFailure
+
+    def fails(tx: Transaction) -> None:
+        raise ValueError("a bug")
+
+    db.hand_over = fails
+    await db.write(conflicts_at_first)
+    assert len(runs) == MAX_RUNS + 1
+    assert await db.read(items.ids) == [1]
+
+
 async def test_a_conflict_that_never_ends_is_given_up(db: Database) -> None:
     runs: list[int] = []
 

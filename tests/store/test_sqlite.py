@@ -194,6 +194,18 @@ async def test_a_full_disk_is_unavailable_for_everybody_whose_write_is_not_durab
     assert await db.write(items.add, 4) == 4
 
 
+async def test_a_full_disk_while_work_is_handed_over_leaves_nothing_behind(db: Database, path: Path) -> None:
+    def too_much(tx: Transaction) -> None:
+        items.add(tx, 3, "x" * 1_000_000)
+
+    db.hand_over = too_much
+    async with nearly_full_disk(db):
+        outcomes = await together(db, adding(1, wake="ada"), adding(2))
+    assert isinstance(outcomes[0], Unavailable)
+    assert outcomes[1] == 2
+    assert await stored(path) == [2], "a write that was reported as not done is on disk"
+
+
 async def test_a_function_cannot_slip_a_write_past_a_transaction_that_broke(db: Database, path: Path) -> None:
     def swallow_and_go_on(tx: Transaction) -> None:
         with contextlib.suppress(sqlite3.Error):

@@ -116,6 +116,8 @@ class Polls:
                 claimed = await self._wait(agent, call, seen, remaining)
                 remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
+                if not claimed:
+                    self._empty.pop(queue, None)  # the next poll claims, in case a wakeup was lost
                 return await self.describe(agent, claimed)
 
     async def _wait(self, agent: Agent, call: ClaimCall, seen: int, seconds: float) -> list[ClaimContents]:
@@ -146,8 +148,8 @@ class Polls:
             else:
                 tx.wake(poll.call.agent_id)
 
-    def _give(self, waiting: _Waiting, claimed: list[ClaimContents]) -> None:
-        if waiting.is_over:  # it ended while the transaction was being committed
+    def _give(self, waiting: _Waiting, claimed: list[ClaimContents], is_committed: bool) -> None:
+        if waiting.is_over or not is_committed:  # the poll ended during the commit, or the outcome is unknown
             giving_back = asyncio.ensure_future(self._give_back_all(claimed))
             self._giving_back.add(giving_back)
             giving_back.add_done_callback(self._giving_back.discard)

@@ -88,7 +88,10 @@ class Work:
         call = _FinishCall(ending=ending, claim=self._polls.call(agent, next_limit))
         finishing = self._database.write_together(_finish, call)
         ended, claimed = await self._polls.claimed(agent, finishing, itemgetter(1))
-        triggers = await self._polls.describe(agent, claimed)
+        try:
+            triggers = await self._polls.describe(agent, claimed)
+        except SwarmError:  # the claims were given back, but the work has ended: the caller must not finish it again
+            triggers = []
         return FinishedWork(ended=ended.ended, lost=ended.lost, triggers=tuple(triggers))
 
 

@@ -87,6 +87,7 @@ class QueryJob:
         "_committed",
         "_error",
         "_facts",
+        "_maybe_done",
         "_topics",
         "_value",
         "fn",
@@ -113,7 +114,8 @@ class QueryJob:
         self._error: BaseException | None = None
         self._topics: Iterable[str] = ()
         self._facts: Sequence[MetricEvent] = ()
-        self._committed: Sequence[Callable[[], None]] = ()
+        self._committed: Sequence[Callable[[bool], None]] = ()
+        self._maybe_done = False
         self._begun = time.perf_counter()
         self.writes = writes
         self.is_alone = is_alone  # no other job has this function
@@ -141,9 +143,9 @@ class QueryJob:
         """Replaces the result with ``error``; an earlier error stays. Wakes no waiters unless the change may have been
         committed (``maybe_done``).
         """
-        self._error, self._facts, self._committed = self._error or error, (), ()
+        self._error, self._facts, self._maybe_done = self._error or error, (), maybe_done
         if not maybe_done:
-            self._topics = ()
+            self._topics, self._committed = (), ()
 
     def seen(self) -> DatabaseCall:
         """Returns a record of the finished call for watchers."""
@@ -153,7 +155,7 @@ class QueryJob:
     def settle(self) -> None:
         """Passes the result or error to the caller. Runs on the event loop."""
         for act in self._committed:
-            act()
+            act(not self._maybe_done)
         if self.future.done():
             return
         if self._error is None:

@@ -271,7 +271,7 @@ class Worker:
                     broken_connections += 1
                     again = broken_connections == 1
                 else:
-                    again = runs < MAX_RUNS and (isinstance(error, HandOverFailed) or _is_conflict(cause))
+                    again = isinstance(error, HandOverFailed) or (runs < MAX_RUNS and _is_conflict(cause))
                 self._roll_back(session)
                 if not again:
                     raise

@@ -302,16 +302,16 @@ class SqliteWriter:
             self._connection.execute("SAVEPOINT calls")
             run_together(calls, SqliteTransaction(self._connection, moment), self._hand_over)
             self._connection.execute("RELEASE calls")
-        except HandOverFailed:
-            self._undo_calls()
-            return self._run(calls, moment)
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             self._undo_calls()
-            if len(calls) > 1 and self._connection.in_transaction:
+            if self._connection.in_transaction and isinstance(error, HandOverFailed):
+                return self._run(calls, moment)
+            if self._connection.in_transaction and len(calls) > 1:
                 return self._run_each(calls, moment)
+            broken = error.__cause__ or error if isinstance(error, HandOverFailed) else error
             for call in calls:
-                call.fail(explain(error, writes=True))
-            return error
+                call.fail(explain(broken, writes=True))
+            return broken
         return None
 
     def _run_each(self, calls: _Set, moment: Moment) -> BaseException | None:

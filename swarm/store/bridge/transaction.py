@@ -64,7 +64,7 @@ class Transaction:
         self.failure: Exception | None = None  # the first database error, even if the function swallowed it
         self.topics: dict[str, None] = {}  # an ordered set
         self.facts: list[MetricEvent] = []
-        self.committed: list[Callable[[], None]] = []
+        self.committed: list[Callable[[bool], None]] = []
 
     @property
     def now(self) -> int:
@@ -86,8 +86,10 @@ class Transaction:
         """Reports a metric event to the watchers after the commit; does nothing on a rollback."""
         self.facts.append(fact)
 
-    def after_commit(self, act: Callable[[], None]) -> None:
-        """Calls ``act`` on the event loop after the commit; does nothing on a rollback."""
+    def after_commit(self, act: Callable[[bool], None]) -> None:
+        """Calls ``act(True)`` on the event loop after the commit, or ``act(False)`` after a commit of unknown outcome;
+        does nothing on a rollback.
+        """
         self.committed.append(act)
 
     def fetch(self, sql: str, params: Mapping[str, object]) -> tuple[Cursor, list[Any]]:

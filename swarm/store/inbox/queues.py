@@ -25,6 +25,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    literal_column,
     or_,
     select,
     true,
@@ -75,11 +76,18 @@ _i = inbox_messages.c
 _t = tasks.c
 _due = (_i.status == literally(InboxStatus.UNREAD)) & _i.delay_reason.is_(None)
 _task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.delay_reason.is_(None) & _t.ended_at.is_(None)
-_is_worked_on = exists().where(
-    leases.c.thread_id == queue_heads.c.lane_id,
-    leases.c.agent_id == queue_heads.c.agent_id,
-    leases.c.kind == literally(LeaseKind.WORK),
-    leases.c.ended_at.is_(None),
+# For EXISTS, PostgreSQL would read all active leases. A subquery with LIMIT is evaluated row by row.
+_is_worked_on = (
+    select(leases.c.token)
+    .where(
+        leases.c.thread_id == queue_heads.c.lane_id,
+        leases.c.agent_id == queue_heads.c.agent_id,
+        leases.c.kind == literally(LeaseKind.WORK),
+        leases.c.ended_at.is_(None),
+    )
+    .limit(literal_column("1"))
+    .scalar_subquery()
+    .is_not(None)
 )
 
 _given_agents = given(agent_id=Text)
