@@ -59,6 +59,8 @@ _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, I
 
 _log = structlog.get_logger(__name__)
 
+_BOLT_LOGGER: Final = "swarm.slack.bolt"
+
 Handle = Callable[[SlackEvent], Awaitable[None]]
 
 Press = Callable[[ButtonPressed], Awaitable[str | None]]
@@ -213,7 +215,8 @@ def _bolt_app(
     gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
 ) -> AsyncApp:
     app = AsyncApp(
-        name="swarm",  # otherwise Bolt reads the source of every calling function to find a name
+        # Without a name, Bolt searches the stack for one. Bolt sets the level of the logger of this name.
+        name=_BOLT_LOGGER,
         client=gateway.client,
         authorize=_OneWorkspace(gateway),
         logger=_bolt_logger(),
@@ -382,7 +385,7 @@ async def _read_body(request: Request) -> bytes:
 def _bolt_logger() -> logging.Logger:
     """Returns a logger that hides Bolt's warnings, which concern other setups. Without a level, Bolt would build the
     text of every debug line."""
-    logger = logging.getLogger("swarm.slack.bolt")
+    logger = logging.getLogger(_BOLT_LOGGER)
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.ERROR)
     return logger

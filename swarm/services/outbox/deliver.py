@@ -139,8 +139,12 @@ class OutboxSender:
     async def send_due(self) -> None:
         """Sends all deliveries that are due, then returns."""
         await self._database.write(reactions.expire_late)
-        while any([await self._open_lanes(), await self._open_reactions()]):
-            await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
+        more = True
+        while more:
+            more = await self._open_reactions()
+            begun = [*self._choosing.values(), *self._reactions.values()]  # they may end during the next look
+            more |= await self._open_lanes()
+            await asyncio.gather(*begun, *self._lanes.values(), *self._choosing.values(), *self._reactions.values())
 
     async def _watch(self, topic: str, look: Callable[[], Awaitable[object]]) -> None:
         """Looks for due deliveries whenever the topic is bumped, and at least once a second.
