@@ -279,7 +279,12 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
     before the start."""
     await asyncio.to_thread(preparation.prepare, settings.database_url)
     tests_clock = clock.SystemClock() if settings.test_clock else None  # otherwise PostgreSQL uses its own clock
-    async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:
+    async with Database(
+        settings.database_url,
+        pooler_url=settings.database.pooler_url,
+        clock=tests_clock,
+        watcher=telemetry.watcher,
+    ) as database:
         await database.write(clock_changes.started)
         yield database
 

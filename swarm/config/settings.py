@@ -262,6 +262,11 @@ class DatabaseSettings(Section):
     """The database that stores the state."""
 
     url: str | None = Field(None, description="sqlite:///path or postgresql://…; by default SQLite in the home folder")
+    pooler_url: str | None = Field(
+        None,
+        description="a pooler in transaction mode, such as PgBouncer, in front of the PostgreSQL of `database.url`; "
+        "queries use the pooler, and notifications and migrations use `database.url`",
+    )
 
 
 class LeaseSettings(Section):

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, Self, TypeVar, cast
 import structlog
 
 from swarm.clock import Clock, SystemClock
-from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.errors import ConfigurationError, SwarmError, Unavailable
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.clock_changes import ClockWatch
 from swarm.store.bridge.engine import Engine, HandOver, PostgresUrl, QueryJob, SetFunction, parse_url
@@ -32,14 +32,17 @@ class Database:
     """A migrated database, bound to the event loop that opens it.
 
     ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; any other URL, including
-    in-memory SQLite, raises `ConfigurationError`. Without ``clock``, the time comes from PostgreSQL or, for SQLite,
-    from the machine. ``busy_timeout_seconds`` limits how long SQLite waits for another process's lock.
+    in-memory SQLite, raises `ConfigurationError`. ``pooler_url`` leads to the same PostgreSQL through a pooler in
+    transaction mode, which all queries then use; notifications arrive over ``url``. Without ``clock``, the time comes
+    from PostgreSQL or, for SQLite, from the machine. ``busy_timeout_seconds`` limits how long SQLite waits for another
+    process's lock.
     """
 
     def __init__(
         self,
         url: str,
         *,
+        pooler_url: str | None = None,
         clock: Clock | None = None,
         wakeups: Wakeups | None = None,
         busy_timeout_seconds: float = 5.0,
@@ -51,7 +54,7 @@ class Database:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = False
         self.hand_over: HandOver | None = None  # called at the end of each write that wakes a topic
-        self._engine = self._make_engine(url, clock, busy_timeout_seconds, tick_seconds)
+        self._engine = self._make_engine(url, pooler_url, clock, busy_timeout_seconds, tick_seconds)
 
     @property
     def dialect(self) -> Dialect:
@@ -170,14 +173,28 @@ class Database:
         except RuntimeError:  # the loop was closed without closing the database
             _log.exception("The event loop is closed; a database result is lost.", action="loop_closed")
 
-    def _make_engine(self, url: str, clock: Clock | None, busy_timeout_seconds: float, tick_seconds: float) -> Engine:
-        where = parse_url(url)
+    def _make_engine(
+        self,
+        url: str,
+        pooler_url: str | None,
+        clock: Clock | None,
+        busy_timeout_seconds: float,
+        tick_seconds: float,
+    ) -> Engine:
+        where, pooler = parse_url(url), parse_url(pooler_url) if pooler_url else None
+        if not isinstance(pooler, PostgresUrl | None) or (pooler and not isinstance(where, PostgresUrl)):
+            raise ConfigurationError(
+                "database.pooler_url (SWARM_DATABASE_POOLER_URL) and database.url (SWARM_DATABASE_URL) must both be "
+                "PostgreSQL; expected postgresql://user:password@host/name."
+            )
         # Each engine is imported, with its driver, only if it is used.
         if isinstance(where, PostgresUrl):
             from swarm.store.bridge.postgres import PostgresEngine
 
             self._watch = ClockWatch(clock, self._stepped)
-            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, self._hand_work_over, self._watch)
+            return PostgresEngine(
+                where, self._deliver, self._bump, self._bump_all, self._hand_work_over, self._watch, pooler=pooler
+            )
         from swarm.store.bridge.sqlite import SqliteEngine
 
         self._watch = ClockWatch(clock or SystemClock(), self._stepped)  # SQLite has no server clock

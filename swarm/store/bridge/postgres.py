@@ -21,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from queue import SimpleQueue
 
 import psycopg
@@ -135,9 +136,11 @@ class PostgresEngine:
         hand_over: HandOver,
         watch: ClockWatch,
         *,
+        pooler: PostgresUrl | None = None,
         lock_timeout_seconds: float = 5.0,
     ) -> None:
         self._url = url
+        self._pooler = pooler
         self._deliver = deliver
         self._bump = bump
         self._bump_all = bump_all
@@ -150,10 +153,10 @@ class PostgresEngine:
         self._threads: list[threading.Thread] = []
 
     def open(self) -> None:
-        self._listener = Listener(self._connect, self._origin, self._bump, self._bump_all)
+        self._listener = Listener(partial(self._connect, self._url), self._origin, self._bump, self._bump_all)
         self._listener.start()
         for number in range(MAX_CONNECTIONS):
-            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._watch, self._hand_over)
+            worker = Worker(self._session, self._queue, self._deliver, self._origin, self._watch, self._hand_over)
             thread = threading.Thread(target=worker.serve, name=f"swarm-postgres-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -176,11 +179,33 @@ class PostgresEngine:
             thread.join()
         self._threads.clear()
 
-    def _connect(self) -> PostgresConnection:
+    def _session(self) -> PostgresSession:
+        """Returns a session for queries, through the pooler if there is one. Raises `Unavailable` with the reason.
+
+        A pooler gives each transaction another connection, so its limits are set in each transaction, and no statement
+        is prepared.
+        """
+        limits = (
+            f"SET LOCAL lock_timeout = {int(self._lock_timeout_seconds * 1000)}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}; "
+        )
+        if self._pooler:
+            connection = self._connect(self._pooler)
+            connection.prepare_threshold = None
+            return PostgresSession(connection, limits)
+        connection = self._connect(self._url)
+        connection.prepared_max = 500  # more than the number of statements
+        try:
+            connection.execute(limits.replace("SET LOCAL", "SET"))
+        except psycopg.Error as error:
+            raise unavailable(error) from error
+        return PostgresSession(connection)
+
+    def _connect(self, url: PostgresUrl) -> PostgresConnection:
         """Returns a connection in autocommit mode. Raises `Unavailable` with the reason."""
         try:
-            connection = psycopg.connect(
-                self._url.conninfo,
+            return psycopg.connect(
+                url.conninfo,
                 autocommit=True,
                 connect_timeout=CONNECT_TIMEOUT_SECONDS,
                 keepalives_idle=30,
@@ -189,14 +214,8 @@ class PostgresEngine:
                 tcp_user_timeout=UNHEARD_SECONDS * 1000,
                 application_name="swarm",
             )
-            connection.prepared_max = 500  # more than the number of statements
-            connection.execute(
-                f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}; "
-                f"SET idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}"
-            )
         except psycopg.Error as error:
-            raise Unavailable(f"PostgreSQL at {self._url} cannot be reached: {_first_line(error)}") from error
-        return connection
+            raise Unavailable(f"PostgreSQL at {url} cannot be reached: {_first_line(error)}") from error
 
 
 class Worker:
@@ -204,7 +223,7 @@ class Worker:
 
     def __init__(
         self,
-        connect: Callable[[], PostgresConnection],
+        connect: Callable[[], PostgresSession],
         queue: _Queue,
         deliver: Deliver,
         origin: str,
@@ -332,7 +351,7 @@ class Worker:
 
     def _connected(self) -> PostgresSession:
         if self._session is None:
-            self._session = PostgresSession(self._connect())
+            self._session = self._connect()
         return self._session
 
     def _disconnect(self) -> None:

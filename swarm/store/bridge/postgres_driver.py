@@ -122,20 +122,19 @@ BEGIN_ALONE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lo
 BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _NOW
 
 
-def _begin_write(lock_seconds: float) -> bytes:
-    """Returns the text that begins a write with a shorter wait for locks, except while due times are moved."""
-    return BEGIN_WRITE.replace(_NOW, b"SET LOCAL lock_timeout = %d; %b" % (int(lock_seconds * 1000), _NOW))
-
-
 COMMIT = b"COMMIT"
 ROLLBACK = b"ROLLBACK"
 _CHANNEL = f"'{CHANNEL}'".encode()
 
 
 class PostgresSession:
-    """A connection with its current transaction. Methods raise the same psycopg.Error as psycopg."""
+    """A connection with its current transaction. Methods raise the same psycopg.Error as psycopg.
 
-    def __init__(self, connection: PostgresConnection) -> None:
+    ``limits`` are statements that each transaction begins with.
+    """
+
+    def __init__(self, connection: PostgresConnection, limits: str = "") -> None:
+        self._limits = b"; " + limits.encode()
         self._connection = connection
         self._cursor = connection.cursor()
         self._libpq = connection.pgconn
@@ -152,15 +151,17 @@ class PostgresSession:
     def begin(self, writes: bool, lock_seconds: float | None = None) -> int:
         """Begins a transaction. Returns the server's time in microseconds since 1970.
 
-        ``lock_seconds`` limits how long its statements wait for a lock; without it, the connection's limit applies.
+        ``lock_seconds`` limits how long its statements wait for a lock, except while due times are moved; without it,
+        the connection's limit applies.
         """
-        if not writes:
-            return self._number(BEGIN_READ)
-        return self._number(BEGIN_WRITE if lock_seconds is None else _begin_write(lock_seconds))
+        text = BEGIN_WRITE if writes else BEGIN_READ
+        if lock_seconds is not None:
+            text = text.replace(_NOW, b"SET LOCAL lock_timeout = %d; %b" % (int(lock_seconds * 1000), _NOW))
+        return self._number(text.replace(b"; ", self._limits, 1))
 
     def begin_alone(self) -> None:
         """Begins a transaction that blocks all other writes."""
-        self._send(BEGIN_ALONE)
+        self._send(BEGIN_ALONE.replace(b"; ", self._limits, 1))
 
     def now(self) -> int:
         """Returns the server's time in microseconds since 1970."""
