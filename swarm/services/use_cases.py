@@ -13,8 +13,8 @@ from swarm.domain.ports import Directory, SlackFiles
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
-from swarm.services.inbox.claim import Polls
 from swarm.services.inbox.inbox import Conversations, Inbox, Trays
+from swarm.services.inbox.polls import Polls
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.inbox.work import Work
 from swarm.services.operate.agents import AgentRegistry

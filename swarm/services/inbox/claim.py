@@ -1,38 +1,25 @@
-"""A poll leases due work to the caller, or waits for new work.
+"""Claims: due work is leased to the calls of agents, as a set on either engine.
 
-A waiting poll does no database work. The poll reads its agent's generation, tries to claim, and if it finds nothing
-waits for a new generation. Each transaction that stores work for the agent advances the generation after the commit.
+Who may act: polls (`swarm.services.inbox.polls`), finishes that ask for the next work, and transactions that hand new
+work to waiting polls. What is guaranteed: each trigger is leased to one call, in the order of the queue, and an agent
+has at most one run in a thread.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
-from typing import Any, Final, TypeVar
-
-import structlog
+from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.errors import RateLimited
-from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
-from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
+from swarm.domain.model.leases import LEASE_SECONDS, LeaseKind, new_token
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.triggers import Trigger
-from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.triggers import ClaimContents, Claimed, Triggers, read_whole
-from swarm.services.operate.team import Presence
-from swarm.services.rules.credentials import AgentTokenCache
-from swarm.services.rules.leases import give_back, lose
+from swarm.services.inbox.triggers import ClaimContents, Claimed, read_whole
 from swarm.services.rules.task_threads import follow_up
 from swarm.store import agents, tasks
-from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
@@ -41,15 +28,8 @@ from swarm.store.inbox.notices import Notice
 from swarm.store.inbox.queues import QueueHead
 from swarm.store.tasks import Task
 
-R = TypeVar("R")
-
-MOST_WAITING: Final = 20
-"""The maximum number of waiting polls per agent and process. Each run of an agent needs one poll."""
-
 LONG_THREAD: Final = 200
 """A claim reads a thread with more messages than this after its commit."""
-
-_log = structlog.get_logger(__name__)
 
 _NEWS_WHILE: Final = {
     NoticeKind.TASK_FOLLOW_UP: TaskStatus.IN_PROGRESS,
@@ -57,203 +37,6 @@ _NEWS_WHILE: Final = {
     NoticeKind.TASK_RETURNED: TaskStatus.UNASSIGNED,
 }
 """The task status in which a notice of this kind is still relevant."""
-
-
-class _Waiting:
-    """A waiting poll, for which one transaction may claim work."""
-
-    def __init__(self, call: ClaimCall, woken: asyncio.Future[None]) -> None:
-        self.call = call
-        self.woken = woken
-        self.claimed: list[ClaimContents] = []
-        self.is_over = False
-        self._takers = itertools.count()
-
-    def take(self) -> bool:
-        """Returns True to the first caller only, on any thread."""
-        return next(self._takers) == 0
-
-
-class Polls:
-    """The polling service for agents."""
-
-    def __init__(
-        self,
-        database: Database,
-        triggers: Triggers,
-        presence: Presence,
-        operating_policy: OperatingPolicy,
-        credentials: AgentTokenCache,
-    ) -> None:
-        self._database = database
-        self._triggers = triggers
-        self._presence = presence
-        self._operating_policy = operating_policy
-        self._credentials = credentials
-        self._waiting: dict[str, list[_Waiting]] = {}  # by agent, longest waiting first
-        self._empty: dict[tuple[str, str | None], int] = {}  # by agent and token: the generation of an empty claim
-        self._giving_back: set[asyncio.Task[None]] = set()
-        database.hand_over = self._hand_over
-
-    async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
-        """Returns up to ``limit`` triggers under new leases; an empty list if nothing arrived within ``wait_seconds``.
-
-        Raises Unauthorized if the agent's token has ended in the meantime, and RateLimited if `MOST_WAITING` polls of
-        the agent are already waiting. After an error or a cancellation at any time, the poll leaves nothing leased.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait_seconds
-        await self._presence.note(agent)
-        call, queue = self.call(agent, limit, hold=hold), (agent.id, agent.token_hash)
-        while True:
-            seen, claimed = self._database.wakeups.generation(agent.id), []
-            if self._empty.get(queue) != seen or wait_seconds <= 0:
-                claiming = self._database.write_together(claim, call)
-                claimed = await self.claimed(agent, claiming, lambda whole: whole)
-                self._empty[queue] = seen  # a claim that leaves due work advances the generation
-            remaining = deadline - loop.time()
-            if not claimed and remaining > 0 and not self._database.wakeups.closed:
-                claimed = await self._wait(agent, call, seen, remaining)
-                remaining = deadline - loop.time()
-            if claimed or remaining <= 0 or self._database.wakeups.closed:
-                if not claimed:
-                    self._empty.pop(queue, None)  # the next poll claims, in case a wakeup was lost
-                return await self.describe(agent, claimed)
-
-    async def _wait(self, agent: Agent, call: ClaimCall, seen: int, seconds: float) -> list[ClaimContents]:
-        """Waits for new work. Returns the work that another transaction has claimed for this poll in the meantime."""
-        with self._place_to_wait(agent, call) as waiting:
-            try:
-                await self._database.wakeups.wait(agent.id, seen, seconds, waiting.woken)
-            except asyncio.CancelledError:
-                if waiting.claimed:
-                    await asyncio.shield(self._give_back_all(waiting.claimed))  # completes even if cancelled again
-                raise
-            return waiting.claimed
-
-    def _hand_over(self, tx: Transaction) -> None:
-        """Claims due work for waiting polls in the transaction that makes the work due, which saves them a transaction.
-
-        Runs on a thread of the database. If this transaction fails, the poll waits on, and is woken by the next one.
-        """
-        polls = (next((poll for poll in self._waiting.get(topic, ()) if poll.take()), None) for topic in tx.topics)
-        waiting = [poll for poll in polls if poll]
-        if not waiting:
-            return
-        for poll in waiting:
-            del tx.topics[poll.call.agent_id]
-        for poll, claimed in zip(waiting, claim(tx, [poll.call for poll in waiting], wait=False), strict=True):
-            if claimed:
-                tx.after_commit(partial(self._give, poll, claimed))
-            else:
-                tx.wake(poll.call.agent_id)
-
-    def _give(self, waiting: _Waiting, claimed: list[ClaimContents], is_committed: bool) -> None:
-        if waiting.is_over or not is_committed:  # the poll ended during the commit, or the outcome is unknown
-            giving_back = asyncio.ensure_future(self._give_back_all(claimed))
-            self._giving_back.add(giving_back)
-            giving_back.add_done_callback(self._giving_back.discard)
-            return
-        waiting.claimed = claimed
-        if not waiting.woken.done():
-            waiting.woken.set_result(None)
-
-    def call(self, agent: Agent, limit: int, *, hold: bool = False, only_notices: bool = False) -> ClaimCall:
-        """Returns a claim of an agent for `claim`."""
-        return ClaimCall(
-            agent_id=agent.id,
-            limit=limit,
-            token_hash=agent.token_hash,
-            hold=hold,
-            lease_seconds=self._operating_policy.lease_seconds,
-            only_notices=only_notices,
-        )
-
-    @contextlib.contextmanager
-    def _place_to_wait(self, agent: Agent, call: ClaimCall) -> Iterator[_Waiting]:
-        others = self._waiting.get(agent.id, [])
-        if len(others) >= MOST_WAITING:
-            raise RateLimited(
-                f"{MOST_WAITING} polls of the agent '{agent.name}' are already waiting.",
-                hint="End unused polls, or poll with wait_seconds=0.",
-                retry_after_seconds=5,
-            )
-        waiting = _Waiting(call, asyncio.get_running_loop().create_future())
-        self._waiting[agent.id] = [*others, waiting]  # replaced, not changed, because threads of the database read it
-        try:
-            yield waiting
-        finally:
-            waiting.is_over = True
-            left = [poll for poll in self._waiting[agent.id] if poll is not waiting]
-            if left:
-                self._waiting[agent.id] = left
-            else:
-                del self._waiting[agent.id]
-
-    async def claimed(
-        self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[ClaimContents]]
-    ) -> R:
-        """Returns the result of a claiming transaction. If the caller disconnects in the meantime, nothing stays
-        claimed.
-        """
-        mark = self._credentials.mark()
-        claiming = asyncio.ensure_future(claim)
-        try:
-            result = await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._undo(claiming, found_in))  # completes even if cancelled again
-            raise
-        if found_in(result):  # only a claim with a valid token finds something
-            self._credentials.confirm(agent, mark)
-        return result
-
-    async def _undo(self, claiming: Awaitable[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
-        try:
-            await self.give_back(_tokens(found_in(await claiming)))
-        except Exception as error:  # noqa: BLE001 - the caller has gone; unreturned leases expire
-            _log.warning("A claim was not returned after its caller had gone.", action="give_back", error=str(error))
-
-    async def _give_back_all(self, claimed: Sequence[ClaimContents]) -> None:
-        await self._undo(asyncio.sleep(0, claimed), lambda found: found)
-
-    async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
-        """Returns the triggers of new claims. On an error or a cancellation, the claims are given back.
-
-        Raises Unauthorized, and gives the claims back, if the agent's token has ended in the meantime, because asking
-        Slack for names takes some time.
-        """
-        if not claimed:
-            return []
-        try:
-            whole = [await self._with_thread(contents) for contents in claimed]
-            described = await self._triggers.describe(agent, whole)
-            await self._credentials.check(agent)
-        except BaseException:
-            await self.give_back(_tokens(claimed))
-            raise
-        for claim, trigger in zip(claimed, described, strict=True):
-            if isinstance(trigger, BaseException):
-                await self._fail(claim, trigger)
-        return [trigger for trigger in described if isinstance(trigger, Trigger)]
-
-    async def _with_thread(self, contents: ClaimContents) -> ClaimContents:
-        """Reads a long thread, which the claim has left out to keep no other writer waiting."""
-        if contents.conversation is None or not contents.conversation.is_long:
-            return contents
-        (whole,) = await self._database.read(read_whole, [contents.claimed])
-        return whole
-
-    async def _fail(self, whole: ClaimContents, error: BaseException) -> None:
-        """Counts an attempt for a trigger that cannot be described, so that it is not handed out forever."""
-        lease = whole.claimed.lease
-        _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
-        reason = "the coordinator could not prepare it"
-        await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._operating_policy)
-
-    async def give_back(self, tokens: Sequence[str]) -> None:
-        """Returns claims that reached no caller, without counting an attempt."""
-        if tokens:
-            await asyncio.shield(self._database.write(give_back, tokens))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -453,7 +236,3 @@ def _refresh_heads(
     }
     queues.exhausted(tx, exhausted)
     queues.refresh_all(tx, [lane for lane in lanes if lane not in exhausted])
-
-
-def _tokens(claimed: Sequence[ClaimContents]) -> list[str]:
-    return [whole.claimed.lease.token for whole in claimed]

@@ -16,7 +16,8 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.inbox.claim import ClaimCall, Polls, claim
+from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.inbox.polls import Polls
 from swarm.services.inbox.triggers import ClaimContents
 from swarm.services.operate.team import Presence
 from swarm.services.rules import leases

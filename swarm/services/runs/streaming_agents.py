@@ -19,7 +19,7 @@ from swarm.domain.answers.agents import Health, StreamingAgent
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import TriggerKind
-from swarm.services.inbox.claim import Polls
+from swarm.services.inbox.polls import Polls
 from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import AGENTS

@@ -12,7 +12,7 @@ from swarm.domain.access import Person
 from swarm.entrypoints.http.polling_api import PollRoute
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import CLIENT, ClientConnection
-from swarm.services.inbox.claim import MOST_WAITING
+from swarm.services.inbox.polls import MOST_WAITING
 from swarm.store.bridge.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.slack import FakeSlack
