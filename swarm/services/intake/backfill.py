@@ -33,7 +33,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.catch_up import Handle, Missed, oldest_answered
-from swarm.services.rules.guarded import attempt
+from swarm.services.rules.guarded import attempt, watch
 from swarm.services.rules.participants import Standings, people_among
 from swarm.store import agents, deliveries, forgotten, history
 from swarm.store.bridge.database import Database
@@ -73,11 +73,7 @@ class Backfill:
 
     async def run(self) -> None:
         """Reads due threads until cancelled or shut down; errors do not end the task."""
-        wakeups = self._database.wakeups
-        while not wakeups.closed:
-            seen = wakeups.generation(CONTEXTS)
-            await attempt(self._read_all(), "backfill")
-            await wakeups.wait(CONTEXTS, seen, _LOOK_EVERY_SECONDS)
+        await watch(self._database.wakeups, CONTEXTS, self._read_all, "backfill", seconds=_LOOK_EVERY_SECONDS)
 
     async def _read_all(self) -> None:
         while not self._database.wakeups.closed and await self.read_due():

@@ -34,7 +34,7 @@ from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.model.threads import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.services.rules.guarded import attempt
+from swarm.services.rules.guarded import watch
 from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -121,11 +121,7 @@ class CatchUp:
 
     async def run(self) -> None:
         """Reads gaps until cancelled or shut down; errors do not end the task."""
-        wakeups = self._database.wakeups
-        while not wakeups.closed:
-            seen = wakeups.generation(GAPS)
-            await attempt(self.read_gap(), "catch_up")
-            await wakeups.wait(GAPS, seen, RETRY_SECONDS)
+        await watch(self._database.wakeups, GAPS, self.read_gap, "catch_up", seconds=RETRY_SECONDS)
 
     async def read_gap(self) -> int:
         """Reads the open gap, if any. Returns the number of missed messages."""

@@ -14,7 +14,7 @@ from typing import Final
 from swarm.clock import SECOND
 from swarm.domain.model.threads import Standing
 from swarm.services.intake.ingest import Ingest
-from swarm.services.rules.guarded import attempt
+from swarm.services.rules.guarded import attempt, watch
 from swarm.services.rules.participants import Standings
 from swarm.store.bridge.database import Database
 from swarm.store.threads import early
@@ -39,11 +39,7 @@ class Verifier:
 
     async def run(self) -> None:
         """Verifies authors until cancelled or shut down; errors do not end the task."""
-        wakeups = self._database.wakeups
-        while not wakeups.closed:
-            seen = wakeups.generation(early.UNVERIFIED)
-            await attempt(self.verify_due(), "verify")
-            await wakeups.wait(early.UNVERIFIED, seen, _LOOK_EVERY_SECONDS)
+        await watch(self._database.wakeups, early.UNVERIFIED, self.verify_due, "verify", seconds=_LOOK_EVERY_SECONDS)
 
     async def verify_due(self) -> None:
         """Asks Slack for the authors of due messages, and routes the messages of identified authors."""

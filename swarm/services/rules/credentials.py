@@ -22,7 +22,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, token_hash
-from swarm.services.rules.guarded import attempt
+from swarm.services.rules.guarded import watch
 from swarm.services.rules.participants import AGENTS
 from swarm.store import agents
 from swarm.store.bridge.database import Database
@@ -136,15 +136,18 @@ class AgentTokenCache:
             _log.info("A token has ended.", action="token_end", agent_id=min(ids), requests=len(ending))
 
     async def _run(self) -> None:
-        wakeups = self._database.wakeups
-        while True:
-            seen = wakeups.generation(AGENTS)
-            if self._watched or self._known:
-                await attempt(self.look(), "token_look")
-            if wakeups.closed:
-                await asyncio.sleep(self._look_seconds)
-            else:
-                await wakeups.wait(AGENTS, seen, self._look_seconds)
+        await watch(
+            self._database.wakeups,
+            AGENTS,
+            self._look_if_needed,
+            "token_look",
+            seconds=self._look_seconds,
+            after_shutdown=True,
+        )
+
+    async def _look_if_needed(self) -> None:
+        if self._watched or self._known:
+            await self.look()
 
     async def _find(self, hashed: str) -> Agent:
         mark = at, generation = self.mark()

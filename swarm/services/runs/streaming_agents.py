@@ -21,7 +21,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.polls import Polls
 from swarm.services.outbox.elections import OfficeTerm
-from swarm.services.rules.guarded import attempt
+from swarm.services.rules.guarded import attempt, watch
 from swarm.services.rules.participants import AGENTS
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.event_sources import ManagedAgent
@@ -83,7 +83,15 @@ class StreamingAgentRuns:
         try:
             async with asyncio.TaskGroup() as works:
                 works.create_task(self._recover(term), name="recovery")
-                works.create_task(self._watch(), name="runs")
+                looks = watch(
+                    self._database.wakeups,
+                    runs.RUNS,
+                    self._look_at_runs,
+                    "turn_stop",
+                    seconds=AGAIN_SECONDS,
+                    after_shutdown=True,
+                )
+                works.create_task(looks, name="runs")
                 for one in self._hired.values():
                     works.create_task(self._employ(one), name=f"agent {one.spec.name}")
         finally:
@@ -211,17 +219,10 @@ class StreamingAgentRuns:
                 for wait in waits:
                     wait.cancel()
 
-    async def _watch(self) -> None:
+    async def _look_at_runs(self) -> None:
         """Starts the streams of polling agents at once, and stops runs at the request of any process."""
-        wakeups = self._database.wakeups
-        while True:
-            seen = wakeups.generation(runs.RUNS)
-            await attempt(self._runs.begin_streams(), "stream_begin")
-            await attempt(self._stop_wanted(), "turn_stop")
-            if wakeups.closed:
-                await asyncio.sleep(AGAIN_SECONDS)
-            else:
-                await wakeups.wait(runs.RUNS, seen, AGAIN_SECONDS)
+        await attempt(self._runs.begin_streams(), "stream_begin")
+        await self._stop_wanted()
 
     async def _stop_wanted(self) -> None:
         for run in await self._database.read(_stops_wanted):
