@@ -68,7 +68,7 @@ class CallerPolicy:
     tool_details: bool = False  # callers see the arguments and results of its tool calls
 
     def allows(self, caller: Agent | None) -> bool:
-        """Whether this agent may call. None is the operator, who always may.
+        """Whether this agent may call. For the operator, who always may, ``caller`` is None.
 
         Enrolled workers never reach the host, even if listed, because the owner of an enrolment key chooses their
         names.

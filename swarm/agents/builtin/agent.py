@@ -163,7 +163,7 @@ class Works(Protocol):
     """The behaviour of one kind of built-in agent."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answers a run. Raises any error; `Stumbled` carries a user-facing message."""
+        """Answers a run. May raise any error; the message of a `Stumbled` is meant for the user."""
         ...
 
     async def aclose(self) -> None:

@@ -167,8 +167,8 @@ _TURNS: Final = 3
 async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
     """Measures pairs per second through ``Database``, and the plain driver with the same rows.
 
-    Both take turns, and the median of the turns counts, also of the ratios: other programs may leave more of the
-    machine to one than to the other.
+    The two take turns, and the figures and their ratios are the medians of the turns, because other programs may leave
+    more of the machine to one than to the other.
     """
     part = replace(plan, store_pairs=plan.store_pairs // _TURNS, plain_pairs=plan.plain_pairs // _TURNS)
     async with plain_driver(plan.database) as plain:

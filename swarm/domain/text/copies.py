@@ -9,7 +9,7 @@ from typing import Final
 from swarm.domain.text.slack_text import escape, readable, unescape
 
 TOMBSTONE: Final = "[deleted]"
-"""The replacement for a copy."""
+"""The text that replaces a copy of a deleted message."""
 
 SHORTEST_IN_THREAD: Final = 6
 SHORTEST_ANYWHERE: Final = 12

@@ -8,8 +8,8 @@ a session waits only a few seconds for its ending; `AgentCoreSessions.aclose` wa
 AWS itself ends the sessions that an ending cannot stop (the response to the start was lost, the coordinator was
 killed): every session starts with a time limit slightly longer than its call.
 
-A call's failure is a sentence for the model and its users. AWS's own messages are quoted only for an invalid request,
-because others name accounts and roles.
+The error of a failed call is one sentence, written for the model and its users. AWS's own messages are quoted only for
+invalid requests, because other messages name accounts and roles.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class Clients:
     def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
         """Runs a piece of code once, because code may have side effects. Returns the stream of results.
 
-        A copy of the client sends the code: `CodeInterpreter.stop` clears the session id, and a run without a session
-        starts another session.
+        The code is sent through a copy of the client, because `CodeInterpreter.stop` clears the client's session id,
+        and a run without a session id would start another session.
         """
         runner = copy.copy(interpreter)
         runner.data_plane_client = self._patient
