@@ -26,7 +26,7 @@ class Listen(StrEnum):
 
 
 class External(StrEnum):
-    """The rights of strangers in a channel: guests, people from other workspaces, authors unknown to Slack."""
+    """The rights of strangers (guests, people from other workspaces, authors unknown to Slack) in a channel."""
 
     DENY = "deny"
     ALLOW = "allow"  # they reach agents; their messages alone never start tools that write

@@ -224,7 +224,7 @@ async def _work_on(agent: BenchAgent, seconds: float) -> None:
 
 
 class _Probes:
-    """Messages for an agent whose polls wait, at a steady rate, and the figures of their delays."""
+    """Sends messages at a steady rate to an agent whose polls wait, and computes the figures of their delays."""
 
     def __init__(self, plan: LoopPlan, slack: Slack, processes: Cluster, crowd: Crowd, agent: str) -> None:
         self.found = list[Figure]()

@@ -42,7 +42,7 @@ def says(text: str, original: str) -> bool:
 
 
 def without(text: str, parts: Iterable[str]) -> str:
-    """Returns a text in which a tombstone replaces each part."""
+    """Returns the text with each of the parts replaced by a tombstone."""
     for part in parts:
         text = text.replace(part, TOMBSTONE)
     return text

@@ -257,11 +257,11 @@ async def _end(
     await left.wait()
     try:
         started = await starting
-    except Exception:  # noqa: BLE001 - whoever wanted the session has been told; there is nothing to stop
+    except Exception:  # noqa: BLE001 - the caller got the error; there is nothing to stop
         return
     try:
         await in_thread(partial(stop, started))
-    except Exception as error:  # noqa: BLE001 - whatever it is, nobody waits for it
+    except Exception as error:  # noqa: BLE001 - nobody waits for the stop
         _log.warning("a session at AWS could not be stopped", action="agentcore_stop", error=type(error).__name__)
     if calls:
         await asyncio.wait(calls)
@@ -279,7 +279,7 @@ def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Await
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await work(arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the model has to hear of it
+        except Exception as error:  # noqa: BLE001 - the model is told about every error
             if limit.expired():
                 _log.warning("AgentCore took too long", action="agentcore_call", tool=tool, seconds=seconds)
                 return failed(f"{tool} was stopped: it did not finish within {seconds:g} s.")
