@@ -1,5 +1,5 @@
-"""The figures that a measurement produces, with the targets of the design, and the code that measures and shows
-them, and the lag of event loops: the coordinator's, from its metrics, and that of this process.
+"""Figures: how they are measured, compared with the design's targets, and shown. Also measures the lag of event loops:
+the coordinator's, from its metrics, and this process's own.
 """
 
 from __future__ import annotations
@@ -253,7 +253,9 @@ def _machine() -> dict[str, str | int]:
 
 
 def _sqlite_version() -> str:
-    """Returns the version of the coordinator's SQLite, which is that of pysqlite3 if installed."""
+    """Returns the version of the SQLite library that the coordinator uses: pysqlite3's if it is installed, otherwise
+    Python's own.
+    """
     for name in ("pysqlite3", "sqlite3"):
         try:
             return str(import_module(name).sqlite_version)

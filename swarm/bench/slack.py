@@ -1,5 +1,6 @@
-"""A Slack twin in the measuring process, which records when messages are sent, acknowledged and posted; messages at a
-steady rate, and as many as possible."""
+"""A Slack twin in the measuring process, which records when messages are sent, acknowledged and posted. Messages are
+sent at a steady rate, or as many as possible.
+"""
 
 from __future__ import annotations
 

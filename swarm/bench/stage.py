@@ -319,8 +319,9 @@ class Others:
 
 @contextmanager
 def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[Others]:
-    """Measures the processor time of all programs but this one and the measured ones, whose seconds ``ours``
-    returns."""
+    """Measures the processor time of all programs except this one and the measured ones. ``ours`` returns the processor
+    seconds of the measured ones.
+    """
     found, begun, before = Others(), time.perf_counter(), _busy_seconds() - ours()
     yield found
     found.seconds = time.perf_counter() - begun

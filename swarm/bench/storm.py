@@ -38,7 +38,7 @@ _AWAY_SECONDS: Final = (0.0, 1.0)
 
 _ANSWER: Final = "answer "
 _FAILURES: Final = ("This message could not be answered", "could not be done")
-"""Texts that report a dead message or task in its thread."""
+"""The texts by which a thread shows that a message or task was set aside."""
 
 _STORED: Final = "eyes"
 _DONE: Final = "white_check_mark"

@@ -1,7 +1,7 @@
 """The bench's AG-UI agent, which sends numbered deltas at a steady rate and records the time of each.
 
-The message that starts a run contains its order (see `Order`). ``python -m swarm.bench.streaming_agent`` runs one as a
-process, and prints its port.
+The message that starts a run contains the order for the run (see `Order`). ``python -m swarm.bench.streaming_agent``
+runs an agent as a process, which prints its port.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Asked:
 
 @dataclass(kw_only=True, slots=True)
 class CallLog:
-    """The calls of one phase read so far."""
+    """The calls of one part that have been read so far."""
 
     last_seq: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # number of successful calls, by method
@@ -96,7 +96,7 @@ class CallLog:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Waits:
-    """The seconds between events, as unordered lists."""
+    """How long each thing took, in seconds, as unordered lists."""
 
     deltas: Sequence[float]  # from a delta to the first call that carries it
     firsts: Sequence[float]  # the same for the first delta of each answer
@@ -106,7 +106,7 @@ class _Waits:
 
 
 def waits(asked: Iterable[Asked], sent: Mapping[int, Sequence[Sent]], log: CallLog) -> _Waits:
-    """Returns all waits of a phase. A delta that never reached Slack has no wait, and is counted as lost elsewhere."""
+    """Returns all waits of a part. A delta that never reached Slack has no wait, and is counted as lost elsewhere."""
     answers = [(one, sent[one.order.stream][-1]) for one in asked if sent.get(one.order.stream)]
     begun = [(one, run, log.carried_at[one.order.stream, 0]) for one, run in answers if _is_begun(one, run, log)]
     sent_at = {(one.order.stream, number): at for one, run in answers for number, at in enumerate(run.at)}

@@ -26,7 +26,7 @@ class Listen(StrEnum):
 
 
 class External(StrEnum):
-    """The rights of strangers in a channel: guests, people from other workspaces, authors unknown to Slack."""
+    """The rights of strangers (guests, people from other workspaces, authors unknown to Slack) in a channel."""
 
     DENY = "deny"
     ALLOW = "allow"  # they reach agents; their messages alone never start tools that write
@@ -68,7 +68,7 @@ class CallerPolicy:
     tool_details: bool = False  # callers see the arguments and results of its tool calls
 
     def allows(self, caller: Agent | None) -> bool:
-        """Whether this agent may call. None is the operator, who always may.
+        """Whether this agent may call. For the operator, who always may, ``caller`` is None.
 
         Enrolled workers never reach the host, even if listed, because the owner of an enrolment key chooses their
         names.

@@ -56,7 +56,7 @@ async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) 
     except asyncio.CancelledError:
         _log.error(f"A run could not be {what} before the end.", action="agent_record", **ids)
         raise
-    except Exception:  # noqa: BLE001 - it runs beside everything else
+    except Exception:  # noqa: BLE001 - a background write; no caller could handle the error
         _log.exception(f"A run could not be {what}.", action="agent_record", **ids)
     else:
         return True
@@ -75,7 +75,7 @@ async def _insist(write: Callable[[], Awaitable[None]], what: str, ids: Mapping[
 
 
 class _Recorder:
-    """The writer of one agent's runs to its stores."""
+    """Writes one agent's runs to its stores."""
 
     def __init__(self, memory: Memory, runs: UsageRecorder) -> None:
         self._memory = memory
@@ -163,7 +163,7 @@ class Works(Protocol):
     """The behaviour of one kind of built-in agent."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answers a run. Raises any error; `Stumbled` carries a user-facing message."""
+        """Answers a run. May raise any error; the message of a `Stumbled` is meant for the user."""
         ...
 
     async def aclose(self) -> None:
@@ -284,7 +284,7 @@ class BuiltinAgent:
                 await self._recorder.settled(run.session_id)
                 run.input = await self._afresh(run.input)
                 await self._works.answer(run)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the run needs its end; unknown ones are logged there
+        except Exception as error:  # noqa: BLE001 - the reader needs the end of the run; unknown errors are logged there
             if limit.expired():
                 message = f"This took longer than {self._limits.seconds:g} s, which is the limit (limits.seconds)."
                 return UsageOutcome.LIMITED, Failed(message=message, code="limit"), message

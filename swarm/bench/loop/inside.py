@@ -167,8 +167,8 @@ _TURNS: Final = 3
 async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
     """Measures pairs per second through ``Database``, and the plain driver with the same rows.
 
-    Both take turns, and the median of the turns counts, also of the ratios: other programs may leave more of the
-    machine to one than to the other.
+    The two take turns, and the figures and their ratios are the medians of the turns, because other programs may leave
+    more of the machine to one than to the other.
     """
     part = replace(plan, store_pairs=plan.store_pairs // _TURNS, plain_pairs=plan.plain_pairs // _TURNS)
     async with plain_driver(plan.database) as plain:
@@ -251,7 +251,7 @@ async def _caller(database: Database, number: int) -> None:
 
 
 async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
-    """Measures the sender's looks for due posts and reactions, without and with many open reactions."""
+    """Measures how long the sender takes to look for due posts and reactions, without and with many open reactions."""
     async with scratch(plan.database) as place, Database(place.url) as database:
         await database.write(agents, _AGENTS)
         await database.write(finished, 0, plan.open_reactions, _AGENTS)
@@ -307,8 +307,9 @@ async def measure_backlog(plan: LoopPlan, say: Say) -> list[Figure]:
 
 
 async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, float]:
-    """Returns the median seconds of a claim, alone and with queue, commit and sync, for one caller and ``rows``
-    finished rows."""
+    """Returns the median seconds of a claim: alone, and including queue, commit and sync. There is one caller, and the
+    database has ``rows`` finished rows.
+    """
     async with scratch(plan.database) as place, Database(place.url) as database:
         begun = time.perf_counter()
         await database.write(agents, _AGENTS)

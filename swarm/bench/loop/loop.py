@@ -1,8 +1,8 @@
 """``swarm bench loop``: measures the path of a message from Slack to an agent and back, part by part.
 
-*start*: the time until a new coordinator is ready, and its costs while idle. *first*: events from the moment when it is
-ready. *events*: from Slack's event to its acknowledgement, which means that the message is stored. *polls* and
-*fairness* are in `polls`, *pairs* in `pairs`, *store*, *sender* and *backlog* in `inside`.
+*start*: the time until a new coordinator is ready, and its costs while idle. *first*: events from the moment at which
+it is ready. *events*: from Slack's event to its acknowledgement, which means that the message is stored. *polls* and
+*fairness* are measured in `polls`, *pairs* in `pairs`, and *store*, *sender* and *backlog* in `inside`.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ class Claim:
 
 
 class Crowd:
-    """Agents with one waiting poll each. An agent whose poll is answered polls again, and ``finishes`` its work before
-    that or keeps it.
+    """Agents with one waiting poll each. When a poll returns work, its agent polls again; with ``finishes`` it finishes
+    the work first, otherwise it keeps the work.
     """
 
     def __init__(self, *, finishes: bool = False) -> None:
@@ -121,7 +121,7 @@ class Crowd:
                 await finished(connection, answer.json()["triggers"])
 
     def forget(self) -> None:
-        """Forgets all claims so far, and later ones of messages that were said before."""
+        """Forgets all claims so far, and ignores later claims of messages posted before this call."""
         self._claims.clear()
         self._since = time.time()
 
@@ -172,7 +172,7 @@ async def _costs_of_many(
 
 
 async def _idle(plan: LoopPlan, processes: Cluster, what: str, target: float | None = None) -> list[Figure]:
-    """Measures the processor time for which nothing happens but ``what``."""
+    """Measures the processor time while nothing else happens than ``what`` says."""
     async with processes.window() as window:
         await asyncio.sleep(plan.seconds)
     percent = 100 * window.cpu_seconds / window.seconds
@@ -224,7 +224,7 @@ async def _work_on(agent: BenchAgent, seconds: float) -> None:
 
 
 class _Probes:
-    """Messages for an agent whose polls wait, at a steady rate, and the figures of their delays."""
+    """Sends messages at a steady rate to an agent whose polls wait, and computes the figures of their delays."""
 
     def __init__(self, plan: LoopPlan, slack: Slack, processes: Cluster, crowd: Crowd, agent: str) -> None:
         self.found = list[Figure]()

@@ -9,7 +9,7 @@ from typing import Final
 from swarm.domain.text.slack_text import escape, readable, unescape
 
 TOMBSTONE: Final = "[deleted]"
-"""The replacement for a copy."""
+"""The text that replaces a copy of a deleted message."""
 
 SHORTEST_IN_THREAD: Final = 6
 SHORTEST_ANYWHERE: Final = 12
@@ -42,7 +42,7 @@ def says(text: str, original: str) -> bool:
 
 
 def without(text: str, parts: Iterable[str]) -> str:
-    """Returns a text in which a tombstone replaces each part."""
+    """Returns the text with each of the parts replaced by a tombstone."""
     for part in parts:
         text = text.replace(part, TOMBSTONE)
     return text

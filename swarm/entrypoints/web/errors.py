@@ -184,8 +184,8 @@ def _refusal(request: Request, error: HTTPException) -> SwarmError:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Returns all methods of a path. Each method may be a separate route, and the framework names only the first
-    route's methods.
+    """Returns all HTTP methods that a path supports. Each method may be a separate route, and the framework names only
+    the first route's methods.
 
     A new scope is used, since the framework stores the matched route in the scope.
     """

@@ -110,9 +110,9 @@ class DatabaseMemory:
         """Adds all messages of a run, identified by its id, at once; messages already stored stay unchanged.
 
         Repeating the call after an unknown outcome is therefore harmless. A run that ``has_answered`` replaces all
-        earlier attempts at the same trigger that are not in a summary; an interrupted run replaces none. If a newer
-        attempt exists, because this run comes from a process that is no longer elected, the messages are kept among the
-        originals but never returned, and this is logged. Content over a megabyte is cut.
+        earlier attempts at the same trigger that are not in a summary; an interrupted run replaces none. A newer
+        attempt may already be stored if this run comes from a process that is no longer elected. The messages are then
+        kept with the session's originals but never returned, and a warning is logged. Content over a megabyte is cut.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
         block = [kept(each) for each in messages]

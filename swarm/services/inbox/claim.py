@@ -1,8 +1,9 @@
-"""Claims: due work is leased to the calls of agents, as a set on either engine.
+"""Claims lease due work to the calls of agents. Concurrent calls form a set, which is served by the same statements on
+both engines.
 
 Who may act: polls (`swarm.services.inbox.polls`), finishes that ask for the next work, and transactions that hand new
-work to waiting polls. What is guaranteed: each trigger is leased to one call, in the order of the queue, and an agent
-has at most one run in a thread.
+work to waiting polls. Guarantee: each trigger is leased to one call, in the order of the queue, and an agent has at
+most one run in a thread.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from swarm.store.inbox.queues import QueueHead
 from swarm.store.tasks import Task
 
 LONG_THREAD: Final = 200
-"""A claim reads a thread with more messages than this after its commit."""
+"""A thread with more messages than this is read after the commit of the claim."""
 
 _NEWS_WHILE: Final = {
     NoticeKind.TASK_FOLLOW_UP: TaskStatus.IN_PROGRESS,
@@ -53,11 +54,11 @@ class ClaimCall:
 
 def claim(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True) -> list[list[ClaimContents]]:
     """Leases due triggers in order, each under its own lease, and reads their contents in the same transaction, because
-    a second one would cost as much.
+    a second transaction would cost as much again.
 
-    Returns nothing for a call with an ended token. Of several calls of one agent, the first gets the first triggers.
-    Without ``wait``, a call also gets nothing while its token is being rotated; a transaction that has locked anything
-    must not wait for this.
+    A call whose token has ended gets nothing. Of several calls of one agent, the first gets the first triggers. Without
+    ``wait``, a call also gets nothing while its token is being rotated, because a transaction that already holds locks
+    must not wait for the rotation.
     """
     claimed = lease_due(tx, calls, wait=wait)
     contents = iter(read_whole(tx, [one for of_call in claimed for one in of_call], LONG_THREAD))
@@ -114,7 +115,7 @@ def _choose(tx: Transaction, calls: Sequence[ClaimCall], wait: bool) -> list[lis
 
 
 def _share(due: list[tuple[int, Notice | QueueHead]], call: ClaimCall, limit: int) -> list[Notice | QueueHead]:
-    """Removes the share of a call from the due work of its agent, and returns it."""
+    """Takes a call's share out of the due work of its agent, and returns the share."""
     fitting = [pair for pair in due if isinstance(pair[1], Notice) or not call.only_notices][:limit]
     for pair in fitting:
         due.remove(pair)
@@ -135,8 +136,8 @@ def _plan_notice(tx: Transaction, call: ClaimCall, notice: Notice) -> Claimed | 
 def _is_over(tx: Transaction, notice: Notice) -> bool:
     """Whether a notice is outdated.
 
-    A follow-up is outdated if it was answered, or if its task no longer runs, so that it arrives as a message; an offer
-    after its end; a returned task after its assignment.
+    A follow-up is outdated once it has been answered, or once its task no longer runs, because it then arrives as a
+    message. An offer is outdated once it has ended, and a returned task once it has been assigned.
     """
     wanted = _NEWS_WHILE.get(notice.kind)
     task = tasks.get(tx, notice.task_id) if notice.task_id and wanted else None
@@ -155,7 +156,7 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
 def _plan_lane(
     tx: Transaction, call: ClaimCall, lane_id: str, due: list[InboxMessage], task: Task | None
 ) -> Claimed | None:
-    """Returns the claim of the first work in a lane, a task or the due messages; None if nothing is due.
+    """Returns a claim of the first work in a lane: a task, or the due messages. Returns None if nothing is due.
 
     The queue head is locked, so no other poll claims from this lane.
     """
@@ -195,7 +196,7 @@ def _lease(
 def _grant(tx: Transaction, planned: Sequence[Claimed]) -> dict[str, Claimed]:
     """Stores the leases and puts the work under them. Returns the claims that got their work, by token.
 
-    The leases are stored first, because their partial unique index is the lock of a thread. A lease without work is
+    The leases are stored first, because their partial unique index is the lock of a thread. A lease that got no work is
     removed again.
     """
     held = {lease.token for lease in leases.grant(tx, [plan.lease for plan in planned])}

@@ -1,5 +1,5 @@
-"""The reading side of the inbox: an inbox message by id, an agent's tray, pages of a thread. Operators list and redrive
-messages.
+"""Reads the inbox: an inbox message by id, an agent's tray, and the pages of a thread. Operators can also list and
+redrive messages.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _redrive(tx: Transaction, inbox_message_id: str, reactions: Reactions) -> In
 
 
 PREVIEWS: Final = 20
-"""The number of messages shown from Slack, and of other agents' messages. All messages are counted."""
+"""The maximum number of Slack messages shown, and of agent messages shown. The counts include all messages."""
 
 
 class Trays:
@@ -150,7 +150,7 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadMessagesPage:
-    """Some messages of a thread, oldest first."""
+    """A page of a thread: some of its messages, oldest first."""
 
     thread: ThreadView
     messages: tuple[TranscriptMessage, ...]

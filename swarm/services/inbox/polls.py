@@ -1,8 +1,8 @@
 """A poll leases due work to the caller, or waits for new work.
 
-A waiting poll does no database work. The poll reads its agent's generation, tries to claim, and if it finds nothing
-waits. A transaction that makes work due for the agent claims the work for a waiting poll of this process, or advances
-the generation after its commit, which wakes all polls of the agent.
+A waiting poll does no database work. A poll reads its agent's generation, tries to claim, and waits if it finds
+nothing. A transaction that makes work due for the agent either claims the work for a waiting poll of this process or,
+after its commit, advances the generation, which wakes all polls of the agent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Waiting:
         self._takers = itertools.count()
 
     def take(self) -> bool:
-        """Returns True to the first caller only, on any thread."""
+        """Returns True to the first caller only; callable from any thread."""
         return next(self._takers) == 0
 
 
@@ -112,7 +112,8 @@ class Polls:
     def _hand_over(self, tx: Transaction) -> None:
         """Claims due work for waiting polls in the transaction that makes the work due, which saves them a transaction.
 
-        Runs on a thread of the database. If this transaction fails, the poll waits on, and is woken by the next one.
+        Runs on one of the database's threads. If this transaction fails, the polls keep waiting, and the next one wakes
+        them.
         """
         polls = (next((poll for poll in self._waiting.get(topic, ()) if poll.take()), None) for topic in tx.topics)
         waiting = [poll for poll in polls if poll]

@@ -143,8 +143,8 @@ def _task(tx: Transaction, claimed: Claimed) -> Task | None:
 
 
 def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
-    """Returns the origin. Messages are judged by their authors; a task and notices about a task, by the task's
-    origin.
+    """Returns who started the work: for messages, their authors decide; for a task and notices about a task, the task's
+    origin decides.
     """
     if task and not claimed.inbox_messages:
         return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
@@ -155,7 +155,7 @@ def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscr
 
 
 class _ToRead(NamedTuple):
-    """A thread to read up to a timestamp, for inbox messages."""
+    """A thread that is to be read up to a timestamp, and the inbox messages for which it is read."""
 
     thread_id: str
     inbox_messages: tuple[InboxMessage, ...]

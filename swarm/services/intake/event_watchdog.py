@@ -42,7 +42,7 @@ ECHO_SECONDS: Final = 10.0
 """The time allowed for the echo of a post, which normally arrives within a second or two."""
 
 LATE_SECONDS: Final = 5.0
-"""How late an event may be after a suspicious check."""
+"""How long a message found without its event may wait for the event before it counts as missed."""
 
 TICK_SECONDS: Final = 2.0
 NOTE_SECONDS: Final = 10.0
@@ -103,7 +103,7 @@ class EventWatchdog(Watcher):
         self._noted_ts = ""
         self._noted_at = -NOTE_SECONDS
         self._doubts: list[str | None] = []  # beginnings of gaps to open; None: the last event known to any process
-        self._opening = asyncio.Lock()  # one writer at a time, because it removes only the doubts it has read
+        self._opening = asyncio.Lock()  # one writer at a time, because each removes the entries that it read first
         self._quiet_since = monotonic()  # the last event or check without findings
         self._channels: OrderedDict[str, None] = OrderedDict()  # most recently active last
         self._others: list[str] = []  # not yet checked in this round; the next one is last
@@ -234,7 +234,7 @@ class EventWatchdog(Watcher):
 
 
 def _is_any_missed(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
-    """Whether one of these messages reached no process and is not covered by an open gap."""
+    """Whether one of these messages reached no process, and no open gap covers it."""
     return watermarks.gap(tx, me.team) is None and any(not _is_known(tx, me, channel, ts) for ts in suspects)
 
 

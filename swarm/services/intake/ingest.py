@@ -50,7 +50,9 @@ _CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
 
 LATE_SECONDS: Final = 120
-"""A message processed this long after it was written was missed, and is one of many that arrive together."""
+"""A message that is processed this long after it was written was missed before; such messages usually arrive in large
+numbers.
+"""
 
 
 class Ingest:

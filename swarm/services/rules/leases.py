@@ -1,7 +1,8 @@
 """Renews, releases and finishes leases, and returns the work of lost leases.
 
-Lost work is handed out again, and is dead after its last attempt. A notice is dropped after five failed attempts, and
-its purpose is settled without its agent.
+Lost work is handed out again; after its last attempt it is set aside as a dead letter. A notice is dropped after five
+failed attempts, and the coordinator then acts in place of the agent: it declines the offered task, cancels the returned
+task, or posts the result of the finished task.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ def _lose_notice(tx: Transaction, lease: Lease, reason: str, operating_policy: O
 
 
 def _settle_unheard(tx: Transaction, notice: Notice, operating_policy: OperatingPolicy) -> None:
-    """Settles the purpose of a dropped notice, so that people do not wait forever."""
+    """Acts in place of an agent that did not handle its notice, so that people do not wait forever."""
     task = tasks.locked(tx, notice.task_id) if notice.task_id else None
     if task is None:
         return

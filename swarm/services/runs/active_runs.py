@@ -87,7 +87,7 @@ class ActiveRuns:
                 run.lose()
 
     def runs(self, run_id: str) -> bool:
-        """Whether this process executes a run, including the start and the end of the run."""
+        """Whether this process executes a run, or is just starting or ending it."""
         return any(run.run_id == run_id for run in self._runs)
 
     async def end_all(self) -> None:

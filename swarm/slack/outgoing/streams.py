@@ -189,7 +189,7 @@ class SlackStreams:
 
     async def _append(self, place: AnswerTarget, call: AppendStream) -> Answer:
         chunks = stream_chunks(call.chunks)
-        if not chunks:  # Slack refuses to append nothing
+        if not chunks:  # Slack refuses an append without content
             return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
         return await self._change(Slot.APPEND, place, call.ts, {"chunks": chunks})
 

@@ -5,14 +5,14 @@ independently; this counter is never set and continues while the machine sleeps.
 process) does not count as a change: the server's time must lie outside the range allowed by the time between question
 and answer.
 
-Otherwise a step of one hour would end all leases at once, or delay deliveries and retries by an hour. The shift applies
-to deadlines and to the times that determine how open rows are processed (their age, their place in the queue). Closed
-rows keep their times.
+Without the shift, a step of one hour would end all leases at once, or delay deliveries and retries by an hour. The
+shift applies to deadlines and to the times that determine how open rows are processed (their age, their place in the
+queue). Closed rows keep their times.
 
-Who may act: the first process that detects the change. The others find that the leases of `swarm.store.elections` have
-moved, because some process always holds one and renews it every few seconds. Guarantee: all rows move in one
-transaction without overlapping writes, before the next write transaction of each process; a concurrent read uses the
-old clock. On failure: nothing moves, and the next write tries again.
+Who may act: the first process that detects the change. The other processes notice that the leases of
+`swarm.store.elections` have moved; some process always holds one and renews it every few seconds. Guarantee: all rows
+move in one transaction without overlapping writes, before the next write transaction of each process; a concurrent read
+uses the old clock. On failure: nothing moves, and the next write tries again.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _is_moved(left_us: int, by_us: int) -> bool:
 
 
 def _last_seen(holder: str | None, expires_at: int) -> int:
-    """Returns the latest known time of a holder: when the lease was granted or given up."""
+    """Returns the latest time at which the holder is known to have acted: when it got the lease, or gave it up."""
     return expires_at - TERM_US if holder else expires_at
 
 

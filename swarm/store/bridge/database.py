@@ -97,7 +97,7 @@ class Database:
         """Like `write`, for a function over a set: ``fn(tx, items)`` runs once for all concurrent calls with this
         function, and returns one result for each item, in order.
 
-        Returns the result for ``item``, or raises it if it is a `SwarmError`. An exception in ``fn`` does not concern
+        Returns the result for ``item``, or raises it if it is a `SwarmError`. An exception in ``fn`` does not affect
         the other callers: ``fn`` then runs again for each item alone.
         """
         return cast(T, await self._through(fn, item, is_alone=False))

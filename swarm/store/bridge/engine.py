@@ -167,11 +167,11 @@ class QueryJob:
 
 
 HandOver = Callable[[Transaction], None]
-"""Gives work that a write has made due to callers that wait for it, in the same transaction."""
+"""Hands work that a write has made due to the callers waiting for it, in the same transaction."""
 
 
 class HandOverFailed(Exception):
-    """The work must be written again, without handing it over."""
+    """A hand-over failed: the write must run again, without a hand-over."""
 
 
 def run_together(jobs: Sequence[QueryJob], tx: Transaction, hand_over: HandOver | None = None) -> None:

@@ -72,7 +72,7 @@ class _PostgresTransaction(Transaction):
 
 
 class _Queue:
-    """The waiting calls. One worker at a time runs the calls of one function that form sets."""
+    """The waiting calls. The calls of one function that form sets are run by one worker at a time."""
 
     def __init__(self) -> None:
         self._ready: SimpleQueue[QueryJob | SetFunction | None] = SimpleQueue()

@@ -325,7 +325,9 @@ def move(
 def move_all(
     tx: Transaction, step: InboxStep, steps: Sequence[tuple[InboxMessage, str | None]], *, actor: str | None = None
 ) -> list[InboxMessage]:
-    """Takes a step with each message, given with the reason. Returns the messages whose status and lease allow it."""
+    """Takes a step with each of the messages, given as pairs with the reason. Returns the messages whose status and
+    lease allow it.
+    """
     resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
     rows = [{"id": message.id, "held_token": message.lease_token} for message, _ in steps]
     ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, new_resolved_at=resolved_at)} if rows else set()

@@ -1,4 +1,4 @@
-"""Leases. Every statement that ends or renews a lease matches its token, and only works while the lease is active."""
+"""Leases. Every statement that ends or renews a lease matches its token, and changes only an active lease."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ _DROP_EXHAUSTED = Statement(
     )
 )
 _gone = agents.c.revoked_at.is_not(None)
-# Threads that were already informed and have no other available agent are skipped, because they can only wait.
+# Threads that already have the notice and have no other available agent are skipped, because they can only wait.
 _WAITING = Statement(
     select(queue_heads.c.lane_id, queue_heads.c.agent_id)
     .join(agents, agents.c.id == queue_heads.c.agent_id)
@@ -194,8 +194,8 @@ def unserved_lanes(
 ) -> list[tuple[str, str]]:
     """Returns (thread, agent) pairs with work for an agent that is revoked, or offline since ``seen_before``.
 
-    Only pairs on which action is possible are returned: a lead can take the work, or the thread has not been informed
-    yet.
+    Only pairs that allow some action are returned: a lead can take the work, or the thread has no notice yet that
+    nobody is available.
     """
     rows = _WAITING.all(tx, cutoff=seen_before, lead_exists=lead_exists, lead_is_online=lead_is_online, n=limit)
     return [(row["lane_id"], row["agent_id"]) for row in rows]
@@ -312,13 +312,13 @@ def ended_delays(tx: Transaction) -> list[str]:
 
 
 def make_due(tx: Transaction, thread_id: str) -> None:
-    """Makes messages due whose delay in a thread has expired. The thread must be locked."""
+    """Makes due the messages of a thread whose delay has expired. The thread must be locked."""
     _refresh_heads(tx, _END_ENDED_DELAYS.all(tx, of_thread=thread_id, now=tx.now), thread_id)
 
 
 def context_arrived(tx: Transaction, thread_id: str) -> None:
-    """Makes messages due that wait for the thread's history, after it was read or could not be read. The thread must be
-    locked.
+    """Makes due the messages that wait for the thread's history, once it was read or could not be read. The thread must
+    be locked.
     """
     _refresh_heads(tx, _CONTEXT_ARRIVED.all(tx, of_thread=thread_id), thread_id)
 

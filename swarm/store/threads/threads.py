@@ -234,7 +234,7 @@ def tell_queued(tx: Transaction, thread_id: str) -> bool:
 
 
 def answered(tx: Transaction, thread_id: str) -> None:
-    """Records an answer. After that, the thread may be informed again that no agent is online."""
+    """Records an answer. After that, the thread may get another notice that no agent is online."""
     _ANSWERED.run(tx, thread_id=thread_id, now=tx.now)
 
 

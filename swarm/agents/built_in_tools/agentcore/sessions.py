@@ -8,8 +8,8 @@ a session waits only a few seconds for its ending; `AgentCoreSessions.aclose` wa
 AWS itself ends the sessions that an ending cannot stop (the response to the start was lost, the coordinator was
 killed): every session starts with a time limit slightly longer than its call.
 
-A call's failure is a sentence for the model and its users. AWS's own messages are quoted only for an invalid request,
-because others name accounts and roles.
+The error of a failed call is one sentence, written for the model and its users. AWS's own messages are quoted only for
+invalid requests, because other messages name accounts and roles.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class Clients:
     def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
         """Runs a piece of code once, because code may have side effects. Returns the stream of results.
 
-        A copy of the client sends the code: `CodeInterpreter.stop` clears the session id, and a run without a session
-        starts another session.
+        The code is sent through a copy of the client, because `CodeInterpreter.stop` clears the client's session id,
+        and a run without a session id would start another session.
         """
         runner = copy.copy(interpreter)
         runner.data_plane_client = self._patient
@@ -257,11 +257,11 @@ async def _end(
     await left.wait()
     try:
         started = await starting
-    except Exception:  # noqa: BLE001 - whoever wanted the session has been told; there is nothing to stop
+    except Exception:  # noqa: BLE001 - the caller got the error; there is nothing to stop
         return
     try:
         await in_thread(partial(stop, started))
-    except Exception as error:  # noqa: BLE001 - whatever it is, nobody waits for it
+    except Exception as error:  # noqa: BLE001 - nobody waits for the stop
         _log.warning("a session at AWS could not be stopped", action="agentcore_stop", error=type(error).__name__)
     if calls:
         await asyncio.wait(calls)
@@ -279,7 +279,7 @@ def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Await
         try:
             async with asyncio.timeout(seconds) as limit:
                 return await work(arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the model has to hear of it
+        except Exception as error:  # noqa: BLE001 - the model is told about every error
             if limit.expired():
                 _log.warning("AgentCore took too long", action="agentcore_call", tool=tool, seconds=seconds)
                 return failed(f"{tool} was stopped: it did not finish within {seconds:g} s.")

@@ -66,7 +66,7 @@ class _Option:
         if self.value is None:
             raise ToolRefused(f"{self.written} takes no value.")
         if not self.value.fullmatch(value):
-            raise ToolRefused(f"{value!r} is not a value that {self.written} may have here.")
+            raise ToolRefused(f"{value!r} is not an allowed value of {self.written} here.")
         return f"{self.written}={value}" if self.written.startswith("--") else f"{self.written}{value}"
 
 
