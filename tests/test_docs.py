@@ -170,11 +170,14 @@ def log_actions() -> set[str]:
         for module in modules()
         if module.path.parts[0] == "swarm"
         and module.path.parts[1] not in ("demo", "bench")
-        and re.search("action|attempt", module.text)
+        and re.search(r"action|attempt|watch\(", module.text)
     ]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [word.value for call in calls for word in call.keywords if word.arg == "action"]
-    tried = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "attempt"]
+    places = {"attempt": 1, "watch": 3}
+    tried = [
+        call.args[places[call.func.id]] for call in calls if isinstance(call.func, ast.Name) and call.func.id in places
+    ]
     constants = {node.value for node in [*named, *tried] if isinstance(node, ast.Constant)}
     return {str(value) for value in constants} | {*GRAVE, *NOTEWORTHY}
 
