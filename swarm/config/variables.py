@@ -37,6 +37,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_ALLOWED_HOSTS": ("http", "allowed_hosts"),
     "SWARM_ALLOWED_ORIGINS": ("http", "allowed_origins"),
     "SWARM_DATABASE_URL": ("database", "url"),
+    "SWARM_DATABASE_POOLER_URL": ("database", "pooler_url"),
     "SWARM_HOME": ("home",),
     "SWARM_OPERATOR_TOKEN": ("operator_token",),
     "SWARM_ENROLMENT_KEY": ("enrolment_key",),
