@@ -234,13 +234,15 @@ def refresh_all(tx: Transaction, lanes: Iterable[Lane]) -> None:
         tx.wake(head.agent_id)
 
 
-def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
-    """Records additional due work in a lane and wakes its agent. Uses one statement, while `refresh` needs three.
+def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
+    """Records additional due work in lanes and wakes their agents. Uses one statement, while `refresh_all` needs three.
 
-    A writer that concurrently drops the head holds its lock and has not seen the new work; the head is created again.
+    A writer that concurrently drops a head holds its lock and has not seen the new work; the head is created again.
     """
-    _MAKE_HEADS.run(tx, given=_given_rows([QueueHead(agent_id=agent_id, lane_id=lane_id, order_key=order_key)]))
-    tx.wake(agent_id)
+    if rows := _given_rows(sorted(heads, key=lambda head: head.lane)):
+        _MAKE_HEADS.run(tx, given=rows)
+    for row in rows:
+        tx.wake(str(row["agent_id"]))
 
 
 def exhausted(tx: Transaction, lanes: Iterable[Lane]) -> None:
