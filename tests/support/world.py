@@ -169,7 +169,7 @@ class World:
 
     async def is_here(self, agent: Agent) -> None:
         """The agent shows a sign of life."""
-        await self.database.write(note_seen, agent.id, self.operating_policy)
+        await self.database.write(note_seen, [agent.id], self.operating_policy)
 
     async def poll(self, agent: Agent, *, limit: int = 20, hold: bool = False) -> list[Trigger]:
         return await self.services.polls.poll(agent, wait_seconds=0, limit=limit, hold=hold)

@@ -193,7 +193,12 @@ def show_stored(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactio
 
 def show_answered(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
     """Adds ✅."""
-    react(tx, thread, ts, reactions.answered, Mark.END)
+    show_all_answered(tx, [(thread, ts)], reactions)
+
+
+def show_all_answered(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:
+    """Adds ✅ to messages, given by their threads and timestamps."""
+    react_all(tx, messages, reactions.answered, Mark.END)
 
 
 def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
