@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import (
     BigInteger,
@@ -239,7 +240,10 @@ def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
 
     A writer that concurrently drops a head holds its lock and has not seen the new work; the head is created again.
     """
-    if rows := _given_rows(sorted(heads, key=lambda head: head.lane)):
+    lowest: dict[Lane, QueueHead] = {}
+    for head in heads:
+        lowest[head.lane] = min(head, lowest.get(head.lane, head), key=attrgetter("order_key"))
+    if rows := _given_rows(lowest[lane] for lane in sorted(lowest)):
         _MAKE_HEADS.run(tx, given=rows)
     for row in rows:
         tx.wake(str(row["agent_id"]))
