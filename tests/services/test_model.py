@@ -47,7 +47,6 @@ EVENTS = [
     "thread",
     "mention",
     "follow-up",
-    "broadcast",
     "twice",
     "early reply",
     "repeat",
@@ -350,8 +349,7 @@ class Swarm(RuleBasedStateMachine):
         elif kind == "repeat":
             await self.is_told(chosen)
         else:
-            whom = {"mention": BOT, "broadcast": "swarm#all"}.get(kind, "")
-            message = replace(reply, text=f"{whom} {text}")
+            message = replace(reply, text=f"{BOT} {text}") if kind == "mention" else reply
             await asyncio.gather(*(self.is_told(message) for _ in range(2 if kind == "twice" else 1)))
 
     async def is_told(self, message: SlackMessage) -> None:
