@@ -61,7 +61,16 @@ _COUNT = Statement(
     select(func.count().label("everyone"), func.count(case((agents.c.enrolled, 1))).label("enrolled")).where(_present)
 )
 _NAMES = Statement(select(agents.c.id, agents.c.name))
-_SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
+_given_ids = given(id=Text)
+# In the order of the ids, so that two sets cannot deadlock.
+_LOCK = Statement(
+    select(agents)
+    .join(_given_ids, agents.c.id == _given_ids.c.id)
+    .where(_present)
+    .order_by(agents.c.id)
+    .with_for_update(of=agents, key_share=True)
+)
+_SEEN = Statement(update(agents).where(agents.c.id == _given_ids.c.id, _present).values(last_seen_at=bindparam("now")))
 _DESCRIBE = Statement(
     update(agents)
     .where(agents.c.id == bindparam("agent_id"), _present)
@@ -189,9 +198,12 @@ def names(tx: Transaction) -> dict[str, str]:
     return {row["id"]: row["name"] for row in _NAMES.all(tx)}
 
 
-def record_seen(tx: Transaction, agent_id: str) -> None:
-    """Records that an agent was seen."""
-    _SEEN.run(tx, agent_id=agent_id, now=tx.now)
+def record_seen(tx: Transaction, agent_ids: Iterable[str]) -> list[Agent]:
+    """Records that agents were seen. Returns them as they were before; a revoked agent is missing."""
+    rows = [{"id": agent_id} for agent_id in set(agent_ids)]
+    before = [_agent(row) for row in _LOCK.all(tx, given=rows)]
+    _SEEN.run(tx, given=rows, now=tx.now)
+    return before
 
 
 def describe(tx: Transaction, agent_id: str, description: str, capabilities: tuple[str, ...]) -> None:

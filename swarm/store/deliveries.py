@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 
@@ -199,24 +200,52 @@ def add(
     A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
     deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer.
     """
-    delivery_id = new_id()
-    given: dict[str, object] = {**_OMITTED, **columns}
-    added = _ADD.run(
-        tx,
-        id=delivery_id,
-        kind=kind,
-        thread_id=thread.id,
-        channel=thread.channel,
-        thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
-        text=text,
-        expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
-        closing=_below_text(closing, place),
-        mark=mark,
-        now=tx.now,
-        **given,
-    )
+    row = _row(tx, kind, thread, text, mark, lasting, _below_text(closing, place), columns)
+    added = _ADD.run(tx, **row)
     tx.wake(topic(kind))
-    return delivery_id if added else None
+    return str(row["id"]) if added else None
+
+
+def add_all(
+    tx: Transaction,
+    kind: DeliveryKind,
+    wanted: Iterable[tuple[Thread, DeliveryColumns]],
+    *,
+    text: str,
+    mark: Mark | None = None,
+    lasting: bool = False,
+) -> None:
+    """Queues the same call for several messages, like `add`."""
+    rows = [_row(tx, kind, thread, text, mark, lasting, None, columns) for thread, columns in wanted]
+    if rows:
+        _ADD.many(tx, rows)
+        tx.wake(topic(kind))
+
+
+def _row(
+    tx: Transaction,
+    kind: DeliveryKind,
+    thread: Thread,
+    text: str,
+    mark: Mark | None,
+    lasting: bool,
+    closing: str | None,
+    columns: DeliveryColumns,
+) -> dict[str, object]:
+    return {
+        **_OMITTED,
+        **columns,
+        "id": new_id(),
+        "kind": kind,
+        "thread_id": thread.id,
+        "channel": thread.channel,
+        "thread_ts": thread.thread_ts if kind is DeliveryKind.POST else None,
+        "text": text,
+        "expires_at": tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
+        "closing": closing,
+        "mark": mark,
+        "now": tx.now,
+    }
 
 
 def topic(kind: DeliveryKind) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy import bindparam, exists, or_, update
 
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
@@ -75,17 +77,18 @@ _EXPIRE_LATE = Statement(
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mark, *, lasting: bool = False) -> None:
     """Queues a reaction on a message, at most once. Does nothing if ``emoji`` is empty (disabled by the operator)."""
+    react_all(tx, [(thread, ts)], emoji, mark, lasting=lasting)
+
+
+def react_all(
+    tx: Transaction, messages: Iterable[tuple[Thread, str]], emoji: str | None, mark: Mark, *, lasting: bool = False
+) -> None:
+    """Queues the same reaction on messages, given by their threads and timestamps, like `react`."""
     if emoji:
-        deliveries.add(
-            tx,
-            DeliveryKind.REACTION,
-            thread,
-            text=emoji,
-            target_ts=ts,
-            idempotency_key=_key(thread, ts, emoji),
-            mark=mark,
-            lasting=lasting,
-        )
+        wanted: list[tuple[Thread, deliveries.DeliveryColumns]] = [
+            (thread, {"target_ts": ts, "idempotency_key": _key(thread, ts, emoji)}) for thread, ts in messages
+        ]
+        deliveries.add_all(tx, DeliveryKind.REACTION, wanted, text=emoji, mark=mark, lasting=lasting)
 
 
 def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, func, or_, select, union_all
+from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, exists, func, or_, select, union_all
 
 from swarm.domain.model.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
+from swarm.store.bridge.statements import AT_MOST_N, Statement, given, literally
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox.queues import Lane
 from swarm.store.tables import agents
 from swarm.store.tables.work import task_dependencies, tasks
 from swarm.store.tasks import Task, get, task
@@ -20,11 +21,12 @@ _d = task_dependencies.c
 _open = _t.ended_at.is_(None)
 _active = _t.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])
 
-_ACTIVE_IN_THREAD = Statement(
+_given_lanes = given(agent_id=Text, lane_id=Text)
+_ACTIVE_IN_LANES = Statement(
     select(tasks)
-    .where(_t.agent_id == bindparam("agent_id"), _t.lane_id == bindparam("thread_id"), _open, _active)
-    .order_by(_t.created_at.desc(), _t.id.desc())
-    .limit(1)
+    .join(_given_lanes, (_t.agent_id == _given_lanes.c.agent_id) & (_t.lane_id == _given_lanes.c.lane_id))
+    .where(_open, _active)
+    .order_by(_t.created_at, _t.id)
 )
 _HOLDER = Statement(
     select(tasks)
@@ -155,10 +157,11 @@ _ABANDONED = Statement(
 )
 
 
-def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | None:
-    """Returns the newest active task of an agent in a thread."""
-    row = _ACTIVE_IN_THREAD.first(tx, agent_id=agent_id, thread_id=thread_id)
-    return task(row) if row else None
+def active_in_lanes(tx: Transaction, lanes: Iterable[Lane]) -> dict[Lane, Task]:
+    """Returns the newest active task of each lane."""
+    rows = [{"agent_id": agent_id, "lane_id": lane_id} for agent_id, lane_id in lanes]
+    found = _ACTIVE_IN_LANES.all(tx, given=rows) if rows else ()
+    return {(row["agent_id"], row["lane_id"]): task(row) for row in found}
 
 
 def owning_task(tx: Transaction, thread: Thread) -> Task | None:

@@ -85,7 +85,7 @@ async def test_what_is_not_stored_is_reported_so_that_slack_sends_it_again(
     message = said(f"{BOT} hello")
     add = inbox.add
 
-    def breaks(*args: object, **kwargs: object) -> None:
+    def breaks(*_: object) -> None:
         raise Unavailable("the disk is full")
 
     monkeypatch.setattr(inbox, "add", breaks)

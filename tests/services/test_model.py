@@ -9,7 +9,7 @@ import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
@@ -28,6 +28,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.services.inbox.claim import ClaimCall, claim
+from swarm.services.intake.posted import Posted
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.tasks import brief
 from swarm.store.bridge.database import Database
@@ -42,7 +43,18 @@ EXAMPLES, STEPS = 12, 50
 ROUNDS_TO_THE_END = 40
 MOST_THREADS = 3
 MOST_AT_ONCE = 64
-AT_ONCE = ["message", "poll", "poll", "waiting poll", "failing claim", "renew", "not mine", *FinishOutcome]
+EVENTS = [
+    "thread",
+    "mention",
+    "follow-up",
+    "twice",
+    "early reply",
+    "repeat",
+    "edit",
+    "delete",
+    "failing event",
+]
+AT_ONCE = ["poll", "poll", "waiting poll", "failing claim", "renew", "not mine", *FinishOutcome, *EVENTS]
 
 which = st.integers(0, 1_000)  # one of however many there are
 yes = st.booleans()
@@ -79,6 +91,7 @@ class Swarm(RuleBasedStateMachine):
         self.agents += [self.wait(self.world.worker(name)) for name in ("a", "b", "c")]
         self.runs: list[Run] = []
         self.heard: list[SlackMessage] = []
+        self.unacknowledged: list[SlackMessage] = []
         self.said = count(1)
         self.promised: list[str] = []  # what tools have accepted to post
         self.last_call: Callable[[], Coroutine[Any, Any, object]] | None = None
@@ -271,6 +284,8 @@ class Swarm(RuleBasedStateMachine):
             self.wait(self.world.is_here(agent))
         known = len(self.runs)
         finished = self.wait(self.at_once([self.one_call(kind, number) for kind, number in calls], cancelled))
+        while self.unacknowledged:  # Slack repeats them
+            self.wait(self.is_told(self.unacknowledged.pop()))
         assert max(Counter(finished).values(), default=1) == 1, "a lease has ended twice"
         held = {run.trigger.lease_token for run in self.runs}
         active = {row["token"] for row in self.tables()["leases"] if row["ended_at"] is None}
@@ -298,9 +313,8 @@ class Swarm(RuleBasedStateMachine):
     async def one_call(self, kind: str, number: int) -> list[str]:
         agent, work = self.agents[number % len(self.agents)], self.world.services.work
         run = self.runs[number % len(self.runs)] if self.runs else None
-        if kind == "message":
-            root = self.roots[number % len(self.roots)]
-            self.heard.append(await self.world.says(f"{BOT} {next(self.said)}", thread=root))
+        if kind in EVENTS:
+            await self.one_event(kind, number)
         elif kind in ("poll", "waiting poll"):
             seconds = 0.02 if kind == "waiting poll" else 0
             taken = await self.world.services.polls.poll(agent, wait_seconds=seconds, limit=1 + number % 4)
@@ -317,6 +331,34 @@ class Swarm(RuleBasedStateMachine):
             self.runs += [Run(agent=of, trigger=trigger) for trigger in done.triggers]
             return list(done.ended)
         return []
+
+    async def one_event(self, kind: str, number: int) -> None:
+        text, root = f"{next(self.said)}", self.roots[number % len(self.roots)]
+        chosen = self.heard[number % len(self.heard)]
+        reply = said(text, thread_ts=root.ts)
+        if kind in ("thread", "early reply"):
+            if len(self.roots) < MOST_THREADS + MOST_THREADS:
+                first = said(f"{BOT} {text}")
+                replies = [said("early", thread_ts=first.ts)] if kind == "early reply" else []
+                await asyncio.gather(*map(self.is_told, [*replies, first]))
+        elif kind == "failing event":
+            with pytest.raises(AttributeError):
+                await self.database.write_together(self.world.ingest._posted.route, cast(Posted, None))
+        elif kind in ("edit", "delete"):
+            await self.world.ingest.handle(edit(chosen, f"edited {text}") if kind == "edit" else delete(chosen))
+        elif kind == "repeat":
+            await self.is_told(chosen)
+        else:
+            message = replace(reply, text=f"{BOT} {text}") if kind == "mention" else reply
+            await asyncio.gather(*(self.is_told(message) for _ in range(2 if kind == "twice" else 1)))
+
+    async def is_told(self, message: SlackMessage) -> None:
+        """Slack tells of a message, and repeats it later if that is not acknowledged."""
+        self.unacknowledged.append(message)
+        await self.world.hears(message)
+        self.unacknowledged.remove(message)
+        if message not in self.heard:
+            self.heard.append(message)
 
     # Operators and leads
 

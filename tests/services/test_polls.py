@@ -11,12 +11,14 @@ from structlog.testing import capture_logs
 
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.services.inbox.triggers import ClaimContents, Triggers
 from swarm.store.bridge.database import Database
-from swarm.store.inbox import inbox, queues
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import NewInboxMessage
 from tests.support.world import BOT, World, edit, texts
 
 pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-04")]
@@ -261,25 +263,20 @@ async def test_other_threads_are_not_held_up_by_thousands_of_messages_behind_a_l
     assert texts([trigger]) == [["@UBOT other"]]
 
 
-def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
-    for number in range(how_many):
-        inbox._ADD.run(
-            tx,
-            id=f"filler-{number}",
+def fill(tx: Transaction, thread_id: str, agent_id: str, how_many: int) -> None:
+    wanted = [
+        NewInboxMessage(
             thread_id=thread_id,
             agent_id=agent_id,
             team="T1",
             channel="C1",
             ts=f"1650000000.{number:06}",
-            matched_by="mention",
+            matched_by=MatchedBy.MENTION,
             reason="a test",
-            order_key=number,
-            delay_reason=None,
-            due_at=None,
-            task_id=None,
-            now=tx.now,
         )
-    queues.refresh(tx, agent_id, thread_id)
+        for number in range(how_many)
+    ]
+    inbox.add(tx, wanted)
 
 
 async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_up(

@@ -19,6 +19,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
 from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import TriggerKind
+from swarm.services.intake.posted import Posted
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.participants import read_roster
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
@@ -101,7 +102,8 @@ async def test_the_end_of_a_task_that_meets_a_follow_up_takes_it_to_the_lead(wor
     unsettled = said("thanks", thread_ts=handed.root.ts)
     follow_up = replace(unsettled, author=replace(unsettled.author, standing=Standing.MEMBER))
     roster = await world.database.read(read_roster, world.operating_policy)
-    async with under_way(world, world.ingest._posted, follow_up, roster) as go_on:
+    posted = [Posted(message=follow_up, roster=roster)]
+    async with under_way(world, world.ingest._posted.route, posted) as go_on:
         await once_it_waits(world, go_on, world.services.task_work.complete(holding(run, worker), handed.task_id, "42"))
     assert texts([await work_of(world, lead)]) == [["thanks"]]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.model.deliveries import DeliveryKind, Mark
-from swarm.domain.model.threads import ChannelType
 from swarm.store import deliveries, reactions
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.threads import threads
 from tests.store.test_task_lists import plan
+from tests.support.world import open_thread
 
 pytestmark = pytest.mark.req("LOOP-16")
 
@@ -31,8 +30,7 @@ LOOKS: dict[str, tuple[Statement, dict[str, object], str]] = {
 def fill(tx: Transaction) -> None:
     """Open reactions in many threads, and a post in one of them."""
     for number in range(THREADS):
-        place = ("T1", "C1", f"{number}.000100")
-        thread, _ = threads.opened(tx, *place, ChannelType.CHANNEL, watermark_ts="0", known_whole=True)
+        thread = open_thread(tx, f"{number}.000100")
         for emoji in ("eyes", "x"):
             mark = Mark.STORED if emoji == "eyes" else Mark.END
             deliveries.add(tx, DeliveryKind.REACTION, thread, text=emoji, target_ts=f"{number}.000100", mark=mark)

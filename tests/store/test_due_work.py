@@ -7,15 +7,15 @@ import pytest
 from swarm.clock import new_id
 from swarm.domain.model.agents import Agent, Reach, Role
 from swarm.domain.model.leases import LeaseKind
-from swarm.domain.model.threads import ChannelType
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
-from swarm.store.threads import threads
+from swarm.store.inbox.queues import QueueHead
 from tests.store.test_task_lists import plan
+from tests.support.world import open_thread
 
 pytestmark = pytest.mark.req("LOOP-12", "LOOP-16")
 
@@ -37,11 +37,10 @@ def fill(tx: Transaction) -> None:
     for number in range(LANES):
         agents._ADD_TOKEN.run(tx, token_hash=f"token-{number}", agent_id=ids[number % AGENTS], now=tx.now)
         if number >= ACTIVE:
-            queues.add(tx, ids[number % AGENTS], f"lane-{number}", number)
+            queues.add(tx, [QueueHead(agent_id=ids[number % AGENTS], lane_id=f"lane-{number}", order_key=number)])
             continue
-        place = ("T1", "C1", f"{number}.000100")
-        thread, _ = threads.opened(tx, *place, ChannelType.CHANNEL, watermark_ts="0", known_whole=True)
-        queues.add(tx, ids[number % AGENTS], thread.id, number)
+        thread = open_thread(tx, f"{number}.000100")
+        queues.add(tx, [QueueHead(agent_id=ids[number % AGENTS], lane_id=thread.id, order_key=number)])
         leases.grant(tx, [_lease(ids[number % AGENTS], thread.id)])
 
 

@@ -6,12 +6,10 @@ from itertools import count
 
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.runs import RunStep
-from swarm.domain.model.threads import ChannelType
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
-from swarm.store.threads import threads
-from tests.support.world import World
+from tests.support.world import World, open_thread
 
 _names = count(1)
 
@@ -34,7 +32,7 @@ def _begin(
 ) -> Run:
     if over:
         assert runs.end(tx, over.id, how)
-    thread, _ = threads.opened(tx, "T1", "C1", "100.1", ChannelType.CHANNEL, watermark_ts="100.1", known_whole=True)
+    thread = open_thread(tx, "100.1")
     name = next(_names)
     run = runs.start(
         tx,

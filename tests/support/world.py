@@ -9,7 +9,15 @@ from typing import Self
 from swarm.clock import ManualClock
 from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.threads import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
+from swarm.domain.model.threads import (
+    Author,
+    AuthorKind,
+    ChannelType,
+    MessageDeleted,
+    MessageEdited,
+    SlackMessage,
+    Thread,
+)
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import ClaimCall, claim
@@ -30,6 +38,8 @@ from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.threads import threads
+from swarm.store.threads.threads import NewThread
 from tests.support.files import FakeFiles
 from tests.support.slack import PEOPLE, FakeSlack, next_ts
 
@@ -81,6 +91,21 @@ def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[ClaimCo
     """Claim for one agent in a transaction of the test's own."""
     (claimed,) = claim(tx, [ClaimCall(agent_id=agent_id, limit=limit, hold=hold)])
     return claimed
+
+
+def open_thread(tx: Transaction, thread_ts: str) -> Thread:
+    """The thread at this place in #general, which is known completely."""
+    new = NewThread(
+        channel="C1",
+        thread_ts=thread_ts,
+        channel_type=ChannelType.CHANNEL,
+        watermark_ts=thread_ts,
+        known_whole=True,
+    )
+    threads.open_all(tx, ME.team, [new])
+    thread = threads.at(tx, ME.team, "C1", thread_ts)
+    assert thread is not None
+    return thread
 
 
 def texts(triggers: Iterable[Trigger]) -> list[list[str]]:
@@ -144,7 +169,7 @@ class World:
 
     async def is_here(self, agent: Agent) -> None:
         """The agent shows a sign of life."""
-        await self.database.write(note_seen, agent.id, self.operating_policy)
+        await self.database.write(note_seen, [agent.id], self.operating_policy)
 
     async def poll(self, agent: Agent, *, limit: int = 20, hold: bool = False) -> list[Trigger]:
         return await self.services.polls.poll(agent, wait_seconds=0, limit=limit, hold=hold)

@@ -112,7 +112,7 @@ def settle(tx: Transaction, upload: Upload, claim: UploadClaim, ts: str | None) 
     else:
         author = Author(id=agent.id, kind=AuthorKind.AGENT, name=agent.name)
         transcript.store_own_post(tx, claim.thread.team, _message(claim.thread, sharing, ts, author))
-    threads.touch(tx, claim.thread.id)
+    threads.touch(tx, [claim.thread.id])
     shared = Shared(file_id=sharing.file_id, name=sharing.name, size_bytes=sharing.size_bytes, ts=ts)
     _save(tx, claim.key, shared)
     history.record(tx, "file.confirm", shared.file_id, thread_id=claim.thread.id, agent_id=agent.id)

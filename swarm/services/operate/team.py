@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from swarm.domain.errors import NotFound
@@ -79,6 +80,7 @@ class Presence:
         self._database = database
         self._operating_policy = operating_policy
         self._every_seconds = min(SEEN_EVERY_SECONDS, operating_policy.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
+        self._note_seen = partial(note_seen, operating_policy=operating_policy)  # one function forms the sets
         self._written: dict[str, float] = {}  # agent id -> time of the last write, in the event loop's clock
         self._forget_at = 0.0
 
@@ -87,20 +89,18 @@ class Presence:
         now = asyncio.get_running_loop().time()
         if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
             return
-        await self._database.write(note_seen, agent.id, self._operating_policy)
+        await self._database.write_together(self._note_seen, agent.id)
         self._written[agent.id] = now
         if now >= self._forget_at:
             self._written = {known: at for known, at in self._written.items() if now - at < self._every_seconds}
             self._forget_at = now + self._every_seconds
 
 
-def note_seen(tx: Transaction, agent_id: str, operating_policy: OperatingPolicy) -> None:
-    """Writes the time when an agent was last seen. Routing is notified only if the agent was offline, because otherwise
+def note_seen(tx: Transaction, agent_ids: Sequence[str], operating_policy: OperatingPolicy) -> list[None]:
+    """Writes the time when agents were last seen. Routing is notified only if one was offline, because otherwise
     nothing changes.
     """
-    agent = agents.by_id(tx, agent_id)
-    if agent is None:
-        return  # just removed
-    agents.record_seen(tx, agent_id)
-    if not agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)):
+    after, since = operating_policy.offline_after_seconds, began(tx, operating_policy)
+    if not all(agent.online(tx.now, after, since) for agent in agents.record_seen(tx, agent_ids)):
         tx.wake(AGENTS)
+    return [None] * len(agent_ids)

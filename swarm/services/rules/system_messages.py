@@ -10,7 +10,7 @@ only repeats the removal, which does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -33,7 +33,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.reactions import react, take_back
+from swarm.store.reactions import react, react_all, take_back
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
@@ -186,14 +186,19 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
     )
 
 
-def show_stored(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
-    """Adds 👀."""
-    react(tx, thread, ts, reactions.stored, Mark.STORED)
+def show_stored(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:
+    """Adds 👀 to messages, given by their threads and timestamps."""
+    react_all(tx, messages, reactions.stored, Mark.STORED)
 
 
 def show_answered(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
     """Adds ✅."""
-    react(tx, thread, ts, reactions.answered, Mark.END)
+    show_all_answered(tx, [(thread, ts)], reactions)
+
+
+def show_all_answered(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:
+    """Adds ✅ to messages, given by their threads and timestamps."""
+    react_all(tx, messages, reactions.answered, Mark.END)
 
 
 def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:

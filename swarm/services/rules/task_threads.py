@@ -7,6 +7,8 @@ the next poll or renewal, and answers under the task's lease (a follow-up). A ta
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus, TaskStep
@@ -23,8 +25,15 @@ from swarm.store.threads import threads
 
 def hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str) -> None:
     """Makes an agent the owner. The thread must be locked."""
-    threads.hand_over(tx, thread, owner_id, reason)
-    _bring_along(tx, thread, owner_id, reason, None)
+    hand_over_all(tx, [(thread, owner_id, reason)])
+
+
+def hand_over_all(tx: Transaction, owners: Sequence[tuple[Thread, str, str]]) -> None:
+    """Makes agents the owners of threads, each given with its new owner and the reason. The threads must be locked."""
+    changed = [(thread.id, owner_id, reason) for thread, owner_id, reason in owners if thread.owner_id != owner_id]
+    threads.own_all(tx, changed)
+    for thread, owner_id, reason in owners:
+        _bring_along(tx, thread, owner_id, reason, None)
 
 
 def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, reason: str) -> int:
@@ -128,7 +137,7 @@ def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
     asked.
     """
     if inbox.unread_in_thread(tx, agent_id, thread.id):
-        answer(tx, thread)
+        answer(tx, [thread.id])
 
 
 def concerned(tx: Transaction, inbox_message: InboxMessage) -> tuple[str | None, str | None]:
@@ -147,10 +156,14 @@ def concerned(tx: Transaction, inbox_message: InboxMessage) -> tuple[str | None,
     return None, None
 
 
-def answer(tx: Transaction, thread: Thread) -> None:
-    """Makes all tasks and messages that wait for an answer in this thread due again, whichever agent owns it now."""
-    for task in task_queries.waiting_in_thread(tx, thread.id):
-        tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
-    for inbox_message in inbox.waiting_in_thread(tx, thread.id):
-        inbox.move(tx, InboxStep.ANSWER, inbox_message, reason="somebody answered in the thread")
-    runs.supersede_waiting(tx, thread.id)
+def answer(tx: Transaction, thread_ids: Collection[str]) -> None:
+    """Makes all tasks and messages that wait for an answer in these threads due again, whichever agents own them now.
+
+    The threads must be locked.
+    """
+    for thread_id in threads.awaiting_answer(tx, thread_ids):
+        for task in task_queries.waiting_in_thread(tx, thread_id):
+            tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
+        for inbox_message in inbox.waiting_in_thread(tx, thread_id):
+            inbox.move(tx, InboxStep.ANSWER, inbox_message, reason="somebody answered in the thread")
+        runs.supersede_waiting(tx, thread_id)

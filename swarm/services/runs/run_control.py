@@ -130,9 +130,9 @@ class Buttons:
         limit = self._operating_policy.messages_per_minute
         if limit is None:
             return True
-        if people.exhausted(tx, self._team, person.id, limit) is not None:
+        if people.exhausted(tx, self._team, [person.id], limit):
             return False
-        people.count(tx, self._team, person.id)
+        people.count(tx, self._team, [person.id])
         return True
 
 
@@ -231,7 +231,7 @@ def _retry(tx: Transaction, run: Run, thread: Thread, person: str, operating_pol
         retried = _redrive_entries(tx, run, thread, reason, operating_policy)
     if retried is Retried.DONE:
         runs.retry(tx, run, person)
-        threads.touch(tx, thread.id)
+        threads.touch(tx, [thread.id])
     return retried
 
 

@@ -221,6 +221,13 @@ def given(**columns: type[TypeEngine[Any]]) -> Subquery:
     ).subquery(_GIVEN)
 
 
+def insert_given(insert: postgresql.Insert, rows: Subquery, **values: ColumnElement[Any]) -> postgresql.Insert:
+    """Returns an INSERT of the ``given`` rows, each with the same ``values`` in other columns."""
+    names = [*(column.name for column in rows.c), *values]
+    # Without WHERE, SQLite would read ON CONFLICT as part of a join.
+    return insert.from_select(names, select(*rows.c, *values.values()).where(true()))
+
+
 def first_of_each(
     rows: Subquery, table: Table, condition: ColumnElement[bool], *order: Column[Any], lock: bool = True
 ) -> dict[Dialect, Select[Any]]:

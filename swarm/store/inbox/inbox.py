@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from sqlalchemy import Text, bindparam, func, select, update
+from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
@@ -22,9 +22,9 @@ from swarm.store.bridge.statements import (
     AT_MOST_N,
     Statement,
     arrive,
-    every_column,
     first_of_each,
     given,
+    insert_given,
     literally,
     may,
     row_mapper,
@@ -60,21 +60,33 @@ _i = inbox_messages.c
 _is_unread = _i.status == literally(InboxStatus.UNREAD)
 _due = _is_unread & _i.delay_reason.is_(None)
 
+_given_new = given(
+    id=Text,
+    thread_id=Text,
+    agent_id=Text,
+    team=Text,
+    channel=Text,
+    ts=Text,
+    matched_by=Text,
+    reason=Text,
+    order_key=BigInteger,
+    delay_reason=Text,
+    due_at=BigInteger,
+    task_id=Text,
+)
+_none = literal_column("0", Integer)
 _ADD = Statement(
     lambda insert: (
-        insert(inbox_messages)
-        .values(
-            every_column(
-                inbox_messages,
-                status=InboxStatus.UNREAD.value,
-                attempts=0,
-                claims=0,
-                lease_token=None,
-                created_at=bindparam("now"),
-                resolved_at=None,
-            )
+        insert_given(
+            insert(inbox_messages),
+            _given_new,
+            status=literally(InboxStatus.UNREAD),
+            attempts=_none,
+            claims=_none,
+            created_at=bindparam("now", type_=BigInteger),
         )
         .on_conflict_do_nothing()
+        .returning(_i.id)
     )
 )
 _GET = Statement(select(inbox_messages).where(_i.id == bindparam("id")))
@@ -164,8 +176,15 @@ _WAITING_IN_THREAD = Statement(
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
-_AWAITS_LEAD = Statement(
-    select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
+_given_threads = given(thread_id=Text)
+_AWAITING_LEAD = Statement(
+    select(_given_threads.c.thread_id).where(
+        select(_i.id)
+        .where(_i.agent_id.is_(None), _i.thread_id == _given_threads.c.thread_id, _is_unread)
+        .limit(literal_column("1"))
+        .scalar_subquery()
+        .is_not(None)
+    )
 )
 _unread_of_lane = (
     select(inbox_messages)
@@ -176,44 +195,57 @@ _UNREAD_OF_LANE = Statement(_unread_of_lane)
 _UNREAD_IN_THREAD = Statement(_unread_of_lane.with_for_update(key_share=True))
 
 
-def add(
-    tx: Transaction,
-    *,
-    thread_id: str,
-    agent_id: str | None,
-    team: str,
-    channel: str,
-    ts: str,
-    matched_by: MatchedBy,
-    reason: str,
-    wait_for_context_seconds: float | None = None,
-    task_id: str | None = None,
-) -> str | None:
-    """Adds an unread message. Returns its id; None if this agent already has the message."""
-    inbox_message_id = new_id()
-    held = wait_for_context_seconds is not None
-    added = _ADD.run(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewInboxMessage:
+    """An unread message to add. With ``wait_for_context_seconds`` it waits for the history of its thread."""
+
+    id: str = field(default_factory=new_id)
+    thread_id: str
+    agent_id: str | None
+    team: str
+    channel: str
+    ts: str
+    matched_by: MatchedBy
+    reason: str
+    wait_for_context_seconds: float | None = None
+    task_id: str | None = None
+
+
+def add(tx: Transaction, wanted: Sequence[NewInboxMessage]) -> list[NewInboxMessage]:
+    """Adds unread messages, which become due in this order. Returns those that are new to their agents."""
+    keys = {new.id: order_key(tx.now) + number for number, new in enumerate(wanted)}
+    rows = [_new_row(tx, new, keys[new.id]) for new in wanted]
+    ids = {row["id"] for row in _ADD.all(tx, given=rows, now=tx.now)} if rows else set()
+    added = [new for new in wanted if new.id in ids]
+    changes = (history.HistoryChange("inbox.store", new.id, new.thread_id, new.agent_id, new.reason) for new in added)
+    history.record_all(tx, list(changes))
+    queues.add(
         tx,
-        id=inbox_message_id,
-        thread_id=thread_id,
-        agent_id=agent_id,
-        team=team,
-        channel=channel,
-        ts=ts,
-        matched_by=matched_by,
-        reason=reason,
-        order_key=order_key(tx.now),
-        delay_reason=InboxDelay.CONTEXT if held else None,
-        due_at=tx.now + int((wait_for_context_seconds or 0) * SECOND) if held else None,
-        task_id=task_id,
-        now=tx.now,
+        [
+            queues.QueueHead(agent_id=new.agent_id, lane_id=new.thread_id, order_key=keys[new.id])
+            for new in added
+            if new.agent_id and new.wait_for_context_seconds is None
+        ],
     )
-    if not added:
-        return None
-    history.record(tx, "inbox.store", inbox_message_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
-    if agent_id and not held:
-        queues.add(tx, agent_id, thread_id, order_key(tx.now))
-    return inbox_message_id
+    return added
+
+
+def _new_row(tx: Transaction, new: NewInboxMessage, key: int) -> dict[str, object]:
+    wait = new.wait_for_context_seconds
+    return {
+        "id": new.id,
+        "thread_id": new.thread_id,
+        "agent_id": new.agent_id,
+        "team": new.team,
+        "channel": new.channel,
+        "ts": new.ts,
+        "matched_by": new.matched_by,
+        "reason": new.reason,
+        "order_key": key,
+        "delay_reason": None if wait is None else InboxDelay.CONTEXT,
+        "due_at": None if wait is None else tx.now + int(wait * SECOND),
+        "task_id": new.task_id,
+    }
 
 
 def slack_ts(tx: Transaction, inbox_message_id: str | None) -> str | None:
@@ -359,9 +391,10 @@ def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]
     return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
-def awaits_lead(tx: Transaction, thread_id: str) -> bool:
-    """Returns whether messages of a thread wait until a lead is registered."""
-    return _AWAITS_LEAD.first(tx, thread_id=thread_id) is not None
+def awaiting_lead(tx: Transaction, thread_ids: Iterable[str]) -> set[str]:
+    """Returns those of the threads whose messages wait until a lead is registered."""
+    rows = [{"thread_id": thread_id} for thread_id in thread_ids]
+    return {row["thread_id"] for row in _AWAITING_LEAD.all(tx, given=rows)} if rows else set()
 
 
 def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:

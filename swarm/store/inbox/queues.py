@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import (
     BigInteger,
@@ -234,13 +235,18 @@ def refresh_all(tx: Transaction, lanes: Iterable[Lane]) -> None:
         tx.wake(head.agent_id)
 
 
-def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
-    """Records additional due work in a lane and wakes its agent. Uses one statement, while `refresh` needs three.
+def add(tx: Transaction, heads: Iterable[QueueHead]) -> None:
+    """Records additional due work in lanes and wakes their agents. Uses one statement, while `refresh_all` needs three.
 
-    A writer that concurrently drops the head holds its lock and has not seen the new work; the head is created again.
+    A writer that concurrently drops a head holds its lock and has not seen the new work; the head is created again.
     """
-    _MAKE_HEADS.run(tx, given=_given_rows([QueueHead(agent_id=agent_id, lane_id=lane_id, order_key=order_key)]))
-    tx.wake(agent_id)
+    lowest: dict[Lane, QueueHead] = {}
+    for head in heads:
+        lowest[head.lane] = min(head, lowest.get(head.lane, head), key=attrgetter("order_key"))
+    if rows := _given_rows(lowest[lane] for lane in sorted(lowest)):
+        _MAKE_HEADS.run(tx, given=rows)
+    for row in rows:
+        tx.wake(str(row["agent_id"]))
 
 
 def exhausted(tx: Transaction, lanes: Iterable[Lane]) -> None:

@@ -11,17 +11,19 @@ are kept until the author is verified.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import orjson
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import Text, bindparam, delete, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, File, SlackMessage, Standing
-from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, given
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.threads import early_messages
+from swarm.store.threads.threads import Place
 
 UNVERIFIED: Final = "unverified"
 """The topic of messages that wait for the verification of their author."""
@@ -62,7 +64,18 @@ _CHANGE = Statement(
 )
 _FIND = Statement(select(_e.message).where(_place, _e.ts == bindparam("ts")))
 _waits_for_thread = _e.verify_at.is_(None)
-_OF_PLACE = Statement(select(_e.message).where(_place, _waits_for_thread).order_by(_e.ts))
+_given_places = given(team=Text, channel=Text, thread_ts=Text)
+_OF_PLACES = Statement(
+    select(early_messages)
+    .join(
+        _given_places,
+        (_e.team == _given_places.c.team)
+        & (_e.channel == _given_places.c.channel)
+        & (_e.thread_ts == _given_places.c.thread_ts),
+    )
+    .where(_waits_for_thread)
+    .order_by(_e.ts)
+)
 _DROP = Statement(delete(early_messages).where(_place, _waits_for_thread))
 _DROP_ONE = Statement(delete(early_messages).where(_place, _e.ts == bindparam("of_ts")))
 _FORGET = Statement(
@@ -78,17 +91,33 @@ _FORGET = Statement(
 )
 
 
-def lock(tx: Transaction, team: str, channel: str, thread_ts: str) -> None:
-    """Serializes the opening of this thread and the storing of replies to it. SQLite always has a single writer."""
+def lock(tx: Transaction, team: str, places: Iterable[Place]) -> None:
+    """Serializes the opening of these threads and the storing of replies to them, in the order of the places.
+
+    SQLite always has a single writer.
+    """
     if tx.dialect == "postgresql":
-        place = f"swarm.early:{team}:{channel}:{thread_ts}"
-        tx.fetch("SELECT pg_advisory_xact_lock(hashtextextended(%(place)s, 0))", {"place": place})
+        keys = [f"swarm.early:{team}:{channel}:{thread_ts}" for channel, thread_ts in sorted(places)]
+        tx.fetch(
+            "SELECT pg_advisory_xact_lock(hashtextextended(key, 0)) FROM unnest(%(keys)s::text[]) AS key",
+            {"keys": keys},
+        )
 
 
-def keep(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """Keeps a reply to an unknown thread."""
-    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
-    _KEEP.run(tx, **place, ts=message.ts, message=_body(message), now=tx.now)
+def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
+    """Keeps replies to unknown threads."""
+    rows = [
+        {
+            "team": team,
+            "channel": message.channel,
+            "thread_ts": message.root_ts,
+            "ts": message.ts,
+            "message": _body(message),
+            "now": tx.now,
+        }
+        for message in messages
+    ]
+    _KEEP.many(tx, rows)
 
 
 def change(tx: Transaction, team: str, message: SlackMessage) -> None:
@@ -100,10 +129,11 @@ def change(tx: Transaction, team: str, message: SlackMessage) -> None:
     _CHANGE.run(tx, **place, of_ts=message.ts, new_message=_body(message))
 
 
-def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[SlackMessage]:
-    """Returns and deletes the kept replies of a thread, in order."""
-    rows = _OF_PLACE.all(tx, team=team, channel=channel, thread_ts=thread_ts)
-    if rows:
+def take(tx: Transaction, team: str, places: Iterable[Place]) -> list[SlackMessage]:
+    """Returns and deletes the kept replies of threads, in order."""
+    wanted = [{"team": team, "channel": channel, "thread_ts": thread_ts} for channel, thread_ts in places]
+    rows = _OF_PLACES.all(tx, given=wanted) if wanted else []
+    for channel, thread_ts in sorted({(row["channel"], row["thread_ts"]) for row in rows}):
         _DROP.run(tx, team=team, channel=channel, thread_ts=thread_ts)
     return [_message(orjson.loads(row["message"])) for row in rows]
 

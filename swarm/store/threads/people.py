@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import BindParameter, bindparam, case, or_, select
+from sqlalchemy import BindParameter, Text, bindparam, case, or_, select
 
 from swarm.clock import SECOND
 from swarm.domain.model.threads import Standing
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, given
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.threads import people
 
@@ -29,8 +30,14 @@ _PUT = Statement(
         )
     )
 )
-# The row is locked, so that two processes do not miscount one person's messages.
-_WINDOW = Statement(select(_p.window_started_at, _p.window_count).where(_of_person).with_for_update())
+_given_people = given(team=Text, user_id=Text)
+# The rows are locked, in the order of the ids, so that two processes do not miscount a person's messages.
+_WINDOWS = Statement(
+    select(_p.user_id, _p.window_started_at, _p.window_count)
+    .join(_given_people, (_p.team == _given_people.c.team) & (_p.user_id == _given_people.c.user_id))
+    .order_by(_p.user_id)
+    .with_for_update(of=people)
+)
 _is_over = or_(_p.window_started_at.is_(None), _p.window_started_at <= bindparam("before"))
 _COUNT = Statement(
     lambda insert: (
@@ -69,14 +76,21 @@ def put(tx: Transaction, team: str, user_id: str, standing: Standing) -> Verifie
     return Verified(standing=standing, age_us=0)
 
 
-def exhausted(tx: Transaction, team: str, user_id: str, limit: int) -> int | None:
-    """Returns the start of the minute in which a person reached the message limit; None if the limit is not reached."""
-    row = _WINDOW.first(tx, team=team, user_id=user_id)
-    if row is None or row["window_started_at"] is None or row["window_started_at"] <= tx.now - WINDOW_SECONDS * SECOND:
-        return None
-    return int(row["window_started_at"]) if row["window_count"] >= limit else None
+def exhausted(tx: Transaction, team: str, user_ids: Iterable[str], limit: int) -> dict[str, int]:
+    """Returns the people who have reached the message limit, with the start of the minute in which they did."""
+    since = tx.now - WINDOW_SECONDS * SECOND
+    wanted = [{"team": team, "user_id": user_id} for user_id in user_ids]
+    rows = _WINDOWS.all(tx, given=wanted) if wanted else ()
+    return {
+        row["user_id"]: int(row["window_started_at"])
+        for row in rows
+        if row["window_count"] >= limit and (row["window_started_at"] or 0) > since
+    }
 
 
-def count(tx: Transaction, team: str, user_id: str) -> None:
-    """Counts a person's message to an agent. The first message after a minute begins a new minute."""
-    _COUNT.run(tx, team=team, user_id=user_id, now=tx.now, before=tx.now - WINDOW_SECONDS * SECOND)
+def count(tx: Transaction, team: str, user_ids: Iterable[str]) -> None:
+    """Counts a message to an agent for each of these people. The first message after a minute begins a new minute."""
+    since = tx.now - WINDOW_SECONDS * SECOND
+    _COUNT.many(
+        tx, [{"team": team, "user_id": user_id, "now": tx.now, "before": since} for user_id in sorted(user_ids)]
+    )

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Text, bindparam, case, exists, func, select, update
+from sqlalchemy import BigInteger, Integer, Text, bindparam, case, exists, func, literal_column, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import InboxDelay, InboxStatus
+from swarm.domain.model.runs import RunStatus
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, given, literally, may, row_mapper
+from swarm.store.bridge.statements import AT_MOST_N, Statement, given, insert_given, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import threads
+from swarm.store.tables import runs, threads
 from swarm.store.tables.work import inbox_messages, tasks
 
 CONTEXTS = "contexts"
 """The topic that wakes the process that reads threads from Slack."""
+
+Place = tuple[str, str]
+"""The place of a thread in its workspace: the channel and the timestamp of its first message."""
 
 _thread = row_mapper(Thread)
 _READ_GIVEN_UP_AFTER = 60 * SECOND
@@ -27,21 +33,23 @@ _place = (
     & (threads.c.channel == bindparam("channel"))
     & (threads.c.thread_ts == bindparam("thread_ts"))
 )
+_given_new = given(
+    id=Text,
+    team=Text,
+    channel=Text,
+    thread_ts=Text,
+    channel_type=Text,
+    context=Text,
+    context_due_at=BigInteger,
+    watermark_ts=Text,
+)
+_now = bindparam("now", type_=BigInteger)
+_none = literal_column("0", Integer)
 _OPEN = Statement(
     lambda insert: (
-        insert(threads)
-        .values(
-            every_column(
-                threads,
-                owner_id=None,
-                epoch=0,
-                context_failures=0,
-                queued_notice_at=None,
-                active_at=bindparam("now"),
-                created_at=bindparam("now"),
-            )
-        )
+        insert_given(insert(threads), _given_new, epoch=_none, context_failures=_none, active_at=_now, created_at=_now)
         .on_conflict_do_nothing()
+        .returning(*threads.c)
     )
 )
 _AT = Statement(select(threads).where(_place))
@@ -50,16 +58,29 @@ _TO_BE_READ = Statement(
         _place, threads.c.context != ContextState.COMPLETE.value, threads.c.context_due_at.is_not(None)
     )
 )
-_LOCK_PLACE = Statement(select(threads).where(_place).with_for_update(key_share=True))
+_given_places = given(team=Text, channel=Text, thread_ts=Text)
+# In the order of the ids, as everywhere, so that two sets cannot deadlock.
+_LOCK_PLACES = Statement(
+    select(threads)
+    .join(
+        _given_places,
+        (threads.c.team == _given_places.c.team)
+        & (threads.c.channel == _given_places.c.channel)
+        & (threads.c.thread_ts == _given_places.c.thread_ts),
+    )
+    .order_by(threads.c.id)
+    .with_for_update(of=threads, key_share=True)
+)
 _LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update(key_share=True))
 _given_ids = given(id=Text)
 _GET = Statement(select(threads).join(_given_ids, threads.c.id == _given_ids.c.id))
+_given_owners = given(id=Text, owner_id=Text)
 _OWN = Statement(
     update(threads)
-    .where(threads.c.id == bindparam("thread_id"))
-    .values(owner_id=bindparam("new_owner_id"), epoch=threads.c.epoch + 1)
+    .where(threads.c.id == _given_owners.c.id)
+    .values(owner_id=_given_owners.c.owner_id, epoch=threads.c.epoch + 1)
 )
-_ACTIVE = Statement(update(threads).where(threads.c.id == bindparam("thread_id")).values(active_at=bindparam("now")))
+_ACTIVE = Statement(update(threads).where(threads.c.id == _given_ids.c.id).values(active_at=bindparam("now")))
 _TELL = Statement(
     update(threads)
     .where(threads.c.id == bindparam("thread_id"), threads.c.queued_notice_at.is_(None))
@@ -84,6 +105,28 @@ _OWNED_IDLE = Statement(
     )
     .limit(AT_MOST_N)
     .with_for_update(key_share=True, skip_locked=True)
+)
+_first = literal_column("1", Integer)
+# Nothing begins to wait in a locked thread. A subquery with LIMIT is evaluated row by row.
+_AWAITING_ANSWER = Statement(
+    select(_given_ids.c.id)
+    .where(
+        or_(
+            *(
+                select(table.c.id)
+                .where(table.c.thread_id == _given_ids.c.id, table.c.status == literally(waiting))
+                .limit(_first)
+                .scalar_subquery()
+                .is_not(None)
+                for table, waiting in (
+                    (tasks, TaskStatus.WAITING),
+                    (inbox_messages, InboxStatus.WAITING),
+                    (runs, RunStatus.WAITING),
+                )
+            )
+        )
+    )
+    .order_by(_given_ids.c.id)
 )
 _OWNED = Statement(
     select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
@@ -131,7 +174,7 @@ _FORGET_UP_TO = Statement(
 _READ_AGAIN = Statement(
     update(threads)
     .where(
-        threads.c.id == bindparam("thread_id"),
+        threads.c.id == _given_ids.c.id,
         threads.c.context != ContextState.COMPLETE.value,
         threads.c.context_due_at.is_(None),
     )
@@ -139,42 +182,47 @@ _READ_AGAIN = Statement(
 )
 
 
-def opened(
-    tx: Transaction,
-    team: str,
-    channel: str,
-    thread_ts: str,
-    channel_type: ChannelType,
-    *,
-    watermark_ts: str,
-    known_whole: bool,
-) -> tuple[Thread, bool]:
-    """Returns the thread at this place, locked, and whether it is new. A new thread must be read unless
-    ``known_whole``.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewThread:
+    """A thread to open, which must be read unless it is ``known_whole``.
 
-    Messages of a new thread up to ``watermark_ts`` are context; later messages are routed.
+    Its messages up to ``watermark_ts`` are context; later messages are routed.
     """
-    is_new = _OPEN.run(
-        tx,
-        id=new_id(),
-        team=team,
-        channel=channel,
-        thread_ts=thread_ts,
-        channel_type=channel_type,
-        context=ContextState.COMPLETE if known_whole else ContextState.UNKNOWN,
-        context_due_at=None if known_whole else tx.now,
-        watermark_ts=watermark_ts,
-        now=tx.now,
-    )
-    thread = at(tx, team, channel, thread_ts)
-    assert thread is not None  # inserted above, or existed before
-    return thread, bool(is_new)
+
+    channel: str
+    thread_ts: str
+    channel_type: ChannelType
+    watermark_ts: str
+    known_whole: bool
+
+
+def open_all(tx: Transaction, team: str, wanted: Iterable[NewThread]) -> dict[Place, Thread]:
+    """Opens threads. Returns the new ones by place, locked; a place that already had a thread is missing."""
+    rows = [
+        {
+            "id": new_id(),
+            "team": team,
+            "channel": new.channel,
+            "thread_ts": new.thread_ts,
+            "channel_type": new.channel_type,
+            "context": ContextState.COMPLETE if new.known_whole else ContextState.UNKNOWN,
+            "context_due_at": None if new.known_whole else tx.now,
+            "watermark_ts": new.watermark_ts,
+        }
+        for new in wanted
+    ]
+    return _by_place(_thread(row) for row in _OPEN.all(tx, given=rows, now=tx.now)) if rows else {}
+
+
+def all_at(tx: Transaction, team: str, places: Iterable[Place]) -> dict[Place, Thread]:
+    """Returns the threads at these places, locked. In a thread that is missing, no agent takes part."""
+    rows = [{"team": team, "channel": channel, "thread_ts": thread_ts} for channel, thread_ts in set(places)]
+    return _by_place(_thread(row) for row in _LOCK_PLACES.all(tx, given=rows)) if rows else {}
 
 
 def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
     """Returns the thread at this place, locked; None if no agent takes part in it."""
-    row = _LOCK_PLACE.first(tx, team=team, channel=channel, thread_ts=thread_ts)
-    return _thread(row) if row else None
+    return all_at(tx, team, [(channel, thread_ts)]).get((channel, thread_ts))
 
 
 def find(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
@@ -204,7 +252,7 @@ def get(tx: Transaction, thread_id: str) -> Thread | None:
 
 def get_all(tx: Transaction, thread_ids: Iterable[str]) -> dict[str, Thread]:
     """Returns threads by id without locking them."""
-    rows = [{"id": thread_id} for thread_id in thread_ids]
+    rows = _ids(thread_ids)
     return {row["id"]: _thread(row) for row in _GET.all(tx, given=rows)} if rows else {}
 
 
@@ -216,14 +264,25 @@ def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str
     """
     if thread.owner_id == owner_id and not anew:
         return thread.epoch
-    _OWN.run(tx, thread_id=thread.id, new_owner_id=owner_id)
-    history.record(tx, "thread.owner", thread.id, thread_id=thread.id, agent_id=owner_id, reason=reason)
+    own_all(tx, [(thread.id, owner_id, reason)])
     return thread.epoch + 1
 
 
-def touch(tx: Transaction, thread_id: str) -> None:
-    """Records activity in a thread."""
-    _ACTIVE.run(tx, thread_id=thread_id, now=tx.now)
+def own_all(tx: Transaction, owners: Sequence[tuple[str, str | None, str]]) -> None:
+    """Begins an ownership in each of the threads, given by id with the owner and the reason. They must be locked."""
+    if owners:
+        _OWN.run(tx, given=[{"id": thread_id, "owner_id": owner_id} for thread_id, owner_id, _ in owners])
+    changes = (
+        history.HistoryChange("thread.owner", thread_id, thread_id, owner_id, reason)
+        for thread_id, owner_id, reason in owners
+    )
+    history.record_all(tx, list(changes))
+
+
+def touch(tx: Transaction, thread_ids: Collection[str]) -> None:
+    """Records activity in threads."""
+    if thread_ids:
+        _ACTIVE.run(tx, given=_ids(thread_ids), now=tx.now)
 
 
 def tell_queued(tx: Transaction, thread_id: str) -> bool:
@@ -247,9 +306,7 @@ def count_owned(tx: Transaction, agent_id: str) -> int:
 def disown_idle(tx: Transaction, before: int, limit: int) -> int:
     """Removes the owner of up to ``limit`` threads without activity since ``before``. Returns the number of threads."""
     rows = _OWNED_IDLE.all(tx, before=before, n=limit)
-    for row in rows:
-        _OWN.run(tx, thread_id=row["id"], new_owner_id=None)
-        history.record(tx, "thread.owner", row["id"], thread_id=row["id"], reason="nothing was said for a long time")
+    own_all(tx, [(row["id"], None, "nothing was said for a long time") for row in rows])
     return len(rows)
 
 
@@ -266,10 +323,16 @@ def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
     return due
 
 
-def want_whole(tx: Transaction, thread: Thread) -> None:
-    """Schedules a read of an incompletely known thread, even after a refusal by Slack."""
-    _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
-    tx.wake(CONTEXTS)
+def want_whole(tx: Transaction, thread_ids: Collection[str]) -> None:
+    """Schedules reads of incompletely known threads, even after a refusal by Slack."""
+    if thread_ids:
+        _READ_AGAIN.run(tx, given=_ids(thread_ids), now=tx.now)
+        tx.wake(CONTEXTS)
+
+
+def awaiting_answer(tx: Transaction, thread_ids: Collection[str]) -> list[str]:
+    """Returns those of the locked threads in which a task, a message or a run waits for people's answers, in order."""
+    return [row["id"] for row in _AWAITING_ANSWER.all(tx, given=_ids(thread_ids))] if thread_ids else []
 
 
 def read_whole(tx: Transaction, thread_id: str) -> bool:
@@ -305,3 +368,11 @@ def doubt(tx: Transaction, thread_id: str) -> None:
 def forget_up_to(tx: Transaction, thread_id: str, ts: str) -> None:
     """Makes all messages up to ``ts`` context only, even if they are read from Slack again."""
     _FORGET_UP_TO.run(tx, thread_id=thread_id, new_watermark_ts=ts)
+
+
+def _ids(thread_ids: Iterable[str]) -> list[dict[str, object]]:
+    return [{"id": thread_id} for thread_id in thread_ids]
+
+
+def _by_place(found: Iterable[Thread]) -> dict[Place, Thread]:
+    return {(thread.channel, thread.thread_ts): thread for thread in found}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import orjson
-from sqlalchemy import BindParameter, Text, bindparam, exists, func, or_, select, update
+from sqlalchemy import BigInteger, BindParameter, Executable, Text, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.model.threads import (
@@ -26,7 +26,7 @@ from swarm.domain.model.threads import (
 )
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store import forgotten
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, first_of_each, given
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, first_of_each, given, insert_given
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import threads
 from swarm.store.tables.threads import thread_messages
@@ -54,19 +54,35 @@ def _keep(insert: postgresql.Insert) -> postgresql.Insert:
 
 _message = (_t.team == bindparam("team")) & (_t.channel == bindparam("channel")) & (_t.ts == bindparam("ts"))
 
-# An edit or a history read may have stored the message before; then only its routing is missing.
-_ROUTE = Statement(
-    lambda insert: (
-        insert(thread_messages)
-        .values(every_column(thread_messages))
+_given_messages = given(
+    channel=Text,
+    ts=Text,
+    thread_ts=Text,
+    author_id=Text,
+    author_name=Text,
+    author_kind=Text,
+    text=Text,
+    files=Text,
+    edited_ts=Text,
+    standing=Text,
+)
+
+
+def _route(insert: postgresql.Insert) -> Executable:
+    """An edit or a history read may have stored the message before; then only its routing is missing."""
+    now, team = bindparam("now", type_=BigInteger), bindparam("of_team", type_=Text)
+    return (
+        insert_given(insert, _given_messages, team=team, stored_at=now, routed_at=now)
         .on_conflict_do_update(
             index_elements=["team", "channel", "ts"],
-            set_={"routed_at": bindparam("routed_at"), "standing": bindparam("standing")},
+            set_={"routed_at": insert.excluded.routed_at, "standing": insert.excluded.standing},
             where=_t.routed_at.is_(None),
         )
-        .returning(_t.ts)
+        .returning(_t.channel, _t.ts)
     )
-)
+
+
+_ROUTE = Statement(lambda insert: _route(insert(thread_messages)))
 # History shows the current text of a message, so it may only replace an older text.
 _KEEP = Statement(lambda insert: _keep(insert(thread_messages)))
 _OWN = Statement(
@@ -128,9 +144,13 @@ _BOT_TURNS = Statement(
 )
 
 
-def route(tx: Transaction, team: str, message: SlackMessage) -> bool:
-    """Stores the message of an event. Returns True if the caller should route it, which happens once."""
-    return _ROUTE.first(tx, **_values(tx, team, message), routed_at=tx.now) is not None
+def route(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> set[tuple[str, str]]:
+    """Stores messages of events. Returns those that the caller should route, by channel and timestamp; this happens
+    once for each message.
+    """
+    rows = [_values(message) for message in messages]
+    found = _ROUTE.all(tx, given=rows, of_team=team, now=tx.now) if rows else ()
+    return {(row["channel"], row["ts"]) for row in found}
 
 
 def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
@@ -139,7 +159,7 @@ def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
     Messages of erased people are stored without text and author.
     """
     for message in messages:
-        values = _values(tx, team, message)
+        values = {**_values(message), "team": team, "stored_at": tx.now, "deleted_at": None}
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
             values |= {"author_id": forgotten.NOBODY, "author_name": None, "files": "[]", "edited_ts": None}
             values |= {"text": TOMBSTONE} if message.is_root else {"text": "", "deleted_at": tx.now}
@@ -150,7 +170,8 @@ def store_own_post(tx: Transaction, team: str, message: SlackMessage) -> None:
     """Stores one of Swarm's own posts when it is sent, because Slack sends no event for it. History may already contain
     it.
     """
-    _OWN.run(tx, **_values(tx, team, message), routed_at=tx.now)
+    row = {**_values(message), "team": team, "stored_at": tx.now, "deleted_at": None}
+    _OWN.run(tx, **row, routed_at=tx.now)
 
 
 def store_own_edit(tx: Transaction, team: str, channel: str, ts: str, text: str) -> None:
@@ -236,9 +257,8 @@ def files(document: str) -> tuple[File, ...]:
     return tuple(File(**file) for file in orjson.loads(document))
 
 
-def _values(tx: Transaction, team: str, message: SlackMessage) -> dict[str, object]:
+def _values(message: SlackMessage) -> dict[str, object]:
     return {
-        "team": team,
         "channel": message.channel,
         "ts": message.ts,
         "thread_ts": message.root_ts,
@@ -248,8 +268,6 @@ def _values(tx: Transaction, team: str, message: SlackMessage) -> dict[str, obje
         "text": message.text,
         "files": orjson.dumps(message.files).decode(),
         "edited_ts": message.edited_ts,
-        "deleted_at": None,
-        "stored_at": tx.now,
         "standing": _standing(message.author),
     }
 

@@ -1,0 +1,128 @@
+"""Routing decisions, with what the database knows about the threads and the authors of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from swarm.clock import SECOND, slack_ts_to_us
+from swarm.domain.access import Me
+from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.roster import Roster
+from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, asks_to_stop, decide
+from swarm.services.runs.run_control import can_stop
+from swarm.store import deliveries
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.threads import people, transcript
+from swarm.store.threads.threads import Place
+
+LATE_SECONDS: Final = 120
+"""A message that is processed this long after it was written was missed before; such messages usually arrive in large
+numbers.
+"""
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Routing:
+    """A message during the transaction that routes it."""
+
+    message: SlackMessage
+    roster: Roster
+    change: Change = Change.POSTED
+    was_routed: bool = False  # for an edit: an agent has the message already
+    is_final: bool = False  # if the author's standing is unknown, the message is parked
+    thread: Thread | None = None
+    is_new: bool = False  # the message opens the thread
+    is_done: bool = True
+    decision: Decision = field(init=False)
+
+    @property
+    def place(self) -> Place:
+        return self.message.channel, self.message.root_ts
+
+    @property
+    def opened(self) -> Thread:
+        """The thread, once it is open."""
+        assert self.thread is not None
+        return self.thread
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether the decision changes more than the message's own thread, or depends on other messages."""
+        return self.decision.is_refusal or self.decision.outcome is RoutingOutcome.STOP
+
+
+class Decisions:
+    """Decides about messages of one workspace."""
+
+    def __init__(self, me: Me, operating_policy: OperatingPolicy) -> None:
+        self._me = me
+        self._operating_policy = operating_policy
+
+    def decide_all(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        """Decides about messages, each in its thread; a person who has exceeded the limit per minute is refused."""
+        ownerless = {found.thread.id for found in routings if found.thread and found.thread.owner_id is None}
+        awaiting_lead = inbox.awaiting_lead(tx, ownerless)
+        for routing in routings:
+            situation = self._situation(tx, routing, awaiting_lead)
+            routing.decision = decide(routing.message, situation, routing.change)
+        work = [routing for routing in routings if routing.decision.targets]
+        limited = self._limited_since(tx, [routing.message for routing in work])
+        for routing in work:
+            if routing.message.author.id in limited and counts(tx, routing.message):
+                reason = self._limit_reason()
+                routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=True)
+
+    def is_to_be_told(self, tx: Transaction, routing: Routing) -> bool:
+        """Whether people are to be told of a refusal, and have not been told yet."""
+        return routing.decision.is_refusal and not deliveries.is_wanted(tx, self.told_key(tx, routing))
+
+    def told_key(self, tx: Transaction, routing: Routing) -> str:
+        """Returns the key under which a refusal is posted once.
+
+        A refusal is posted once per day and person, a rate limit once a minute, and the limit for bots once per day and
+        thread.
+        """
+        message, outcome = routing.message, routing.decision.outcome
+        who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
+        if outcome is RoutingOutcome.BOT_CAPPED:
+            return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
+        if outcome is RoutingOutcome.RATE_LIMITED:
+            return f"limited:{who}:{self._limited_since(tx, [message]).get(message.author.id)}"
+        return f"refused:{who}:{day}"
+
+    def _limited_since(self, tx: Transaction, messages: Iterable[SlackMessage]) -> dict[str, int]:
+        limit = self._operating_policy.messages_per_minute
+        if limit is None:
+            return {}
+        authors = {message.author.id for message in messages if counts(tx, message)}
+        return people.exhausted(tx, self._me.team, authors, limit)
+
+    def _limit_reason(self) -> str:
+        limit = self._operating_policy.messages_per_minute
+        return f"this person has reached the limit of {limit} messages per minute (limits.messages_per_minute_per_user)"
+
+    def _situation(self, tx: Transaction, routing: Routing, awaiting_lead: set[str]) -> Situation:
+        message, thread, turns = routing.message, routing.thread, 0
+        if thread and message.author.kind == "bot":
+            hour_ago = tx.now - 3600 * SECOND
+            turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
+        return Situation(
+            me=self._me,
+            policy=self._operating_policy.policy(message.channel),
+            roster=routing.roster,
+            owner_id=thread.owner_id if thread else None,
+            awaits_lead=thread is not None and thread.id in awaiting_lead,
+            bot_turns=turns,
+            routed=routing.was_routed,
+            can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
+        )
+
+
+def counts(tx: Transaction, message: SlackMessage) -> bool:
+    """Whether a message counts towards its author's limit. A missed message was written earlier and does not count."""
+    is_late = tx.now - slack_ts_to_us(message.ts) > LATE_SECONDS * SECOND
+    return message.author.kind is AuthorKind.USER and not is_late

@@ -1,0 +1,301 @@
+"""Stores and routes posted messages. Concurrent messages form a set, which is routed by the same statements.
+
+A thread's messages depend on each other: the nth message of each thread forms the nth wave of a set. A message that is
+refused, or that stops runs, is routed alone after the others of its wave.
+
+Storing is separate from routing: a history read may have stored a message before its event arrived. The transaction
+that sets ``routed_at`` routes the message, so a message is routed once, however often and in whichever form Slack
+reports it.
+
+Lock order: the threads of all messages, then the places of new threads, then tasks, messages and queue heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from swarm.domain.access import Me, standing_in
+from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.roster import Roster
+from swarm.domain.routing import Change, Decision, RoutingOutcome
+from swarm.services.intake.decisions import Decisions, Routing, counts
+from swarm.services.rules.participants import Standings
+from swarm.services.rules.system_messages import show_stored, tell_refused, tell_routed
+from swarm.services.rules.task_threads import answer, hand_over_all, stored
+from swarm.services.runs.run_control import stop_latest, stop_thread
+from swarm.store import history, task_queries
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import NewInboxMessage
+from swarm.store.inbox.queues import Lane
+from swarm.store.tasks import Task
+from swarm.store.threads import early, people, threads, transcript, watermarks
+from swarm.store.threads.threads import NewThread
+
+EARLY_SECONDS: Final = 600
+"""A reply written this long after its thread's first message cannot have overtaken it."""
+
+_CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Posted:
+    """A posted message. With ``is_final``, it is parked if its author's standing is needed and unknown."""
+
+    message: SlackMessage
+    roster: Roster
+    is_final: bool = False
+
+
+class PostedMessages:
+    """The routing of posted messages in one workspace."""
+
+    def __init__(self, me: Me, operating_policy: OperatingPolicy, standings: Standings) -> None:
+        self.decisions = Decisions(me, operating_policy)
+        self._me = me
+        self._operating_policy = operating_policy
+        self._standings = standings
+
+    def route(self, tx: Transaction, posted: Sequence[Posted]) -> list[bool]:
+        """Routes messages in order. The result of a message is False, without an effect, if the standing of its author
+        is needed first.
+        """
+        routings = [Routing(message=new.message, roster=new.roster, is_final=new.is_final) for new in posted]
+        # Own posts are added to the transcript when they are sent.
+        self._route_in_waves(tx, [found for found in routings if not self._me.wrote(found.message.author)])
+        return [routing.is_done for routing in routings]
+
+    def _route_in_waves(self, tx: Transaction, routings: Iterable[Routing]) -> None:
+        waves: list[list[Routing]] = []
+        next_wave: dict[tuple[str, str], int] = {}
+        for routing in routings:
+            keys = {routing.place, (routing.message.channel, routing.message.ts)}
+            if self._operating_policy.messages_per_minute is not None:
+                keys.add(("", routing.message.author.id))
+            number = max(next_wave.get(key, 0) for key in keys)
+            next_wave |= dict.fromkeys(keys, number + 1)
+            waves += [[]] if number == len(waves) else []
+            waves[number].append(routing)
+        for wave in waves:
+            self._route_wave(tx, wave)
+
+    def _route_wave(self, tx: Transaction, wave: Sequence[Routing]) -> None:
+        found = threads.all_at(tx, self._me.team, [routing.place for routing in wave])
+        for routing in wave:
+            routing.thread = found.get(routing.place)
+        self.decisions.decide_all(tx, wave)
+        self._keep_early(tx, wave)
+        settled = self._settled(tx, wave)
+        alone = [routing for routing in settled if routing.is_rare] if len(wave) > 1 else []
+        self._route_together(tx, [routing for routing in settled if routing not in alone])
+        for routing in alone:
+            self._route_wave(tx, [routing])
+
+    def _keep_early(self, tx: Transaction, wave: Sequence[Routing]) -> None:
+        """Keeps replies that concern nobody yet, in case their thread is opened later."""
+        replies = [
+            routing
+            for routing in wave
+            if routing.thread is None
+            and routing.decision.outcome in _CONTEXT
+            and not routing.decision.is_work
+            and not routing.message.is_root
+        ]
+        # While events are missing, the first message of a thread may arrive long after its replies.
+        in_gap = not all(map(_may_have_overtaken, replies)) and watermarks.gap(tx, self._me.team) is not None
+        unsure = [routing for routing in replies if in_gap or _may_have_overtaken(routing)]
+        if not unsure:
+            return
+        places = [routing.place for routing in unsure]
+        early.lock(tx, self._me.team, places)
+        found = threads.all_at(tx, self._me.team, places)
+        for routing in unsure:
+            routing.thread = found.get(routing.place)
+        early.keep(tx, self._me.team, [routing.message for routing in unsure if routing.thread is None])
+        self.decisions.decide_all(tx, [routing for routing in unsure if routing.thread])
+
+    def _settled(self, tx: Transaction, wave: Sequence[Routing]) -> list[Routing]:
+        """Returns the messages that can be routed. The others need the standing of their author first."""
+        unsettled = [
+            routing
+            for routing in wave
+            if routing.message.author.standing is None and (routing.thread or routing.decision.is_work)
+        ]
+        for routing in unsettled:
+            routing.is_done = routing.is_final
+            if routing.is_final:
+                self._park(tx, routing)
+        return [routing for routing in wave if routing not in unsettled]
+
+    def _park(self, tx: Transaction, routing: Routing) -> None:
+        """Parks a message until Slack reports its author's standing. Until then the message is only context."""
+        if routing.thread:
+            transcript.keep(tx, self._me.team, [routing.message])
+        early.park(tx, self._me.team, routing.message)
+        reason = "it waits until Slack identifies its author"
+        routing.decision = Decision(outcome=RoutingOutcome.UNVERIFIED, reason=reason)
+        _note(tx, [routing])
+
+    def _route_together(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        team = self._me.team
+        self._open_new(
+            tx,
+            [
+                routing
+                for routing in routings
+                if routing.thread is None and (routing.decision.targets or self.decisions.is_to_be_told(tx, routing))
+            ],
+        )
+        tracked = [routing for routing in routings if routing.thread]
+        untracked = [routing for routing in routings if routing.thread is None]
+        for routing in untracked:
+            if routing.decision.outcome is RoutingOutcome.STOP:
+                self._stop_latest(tx, routing)
+        _note(tx, [routing for routing in untracked if routing.decision.outcome is not RoutingOutcome.STOP])
+        first = transcript.route(tx, team, [self.marked(routing.message) for routing in tracked])
+        routed = [routing for routing in tracked if (routing.message.channel, routing.message.ts) in first]
+        threads.touch(tx, [routing.opened.id for routing in routed if not routing.is_new])
+        self.act(tx, routed)
+        self._route_early(tx, [routing for routing in routed if routing.is_new])
+
+    def _open_new(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        if routings:
+            early.lock(tx, self._me.team, [routing.place for routing in routings])
+            self.open(tx, routings)
+            # Another process has opened these threads in the meantime.
+            self.decisions.decide_all(tx, [routing for routing in routings if not routing.is_new])
+
+    def open(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        """Opens the threads of messages, or finds the threads that others have opened."""
+        new = threads.open_all(tx, self._me.team, map(_new_thread, routings))
+        there = threads.all_at(tx, self._me.team, [found.place for found in routings if found.place not in new])
+        for routing in routings:
+            routing.is_new = routing.place in new
+            routing.thread = (new if routing.is_new else there)[routing.place]
+
+    def _stop_latest(self, tx: Transaction, routing: Routing) -> None:
+        """Stops the latest run without opening a thread."""
+        routing.thread = stop_latest(tx, self._me.team, routing.message, self._operating_policy)
+        if routing.thread:
+            _note(tx, [routing])
+
+    def _route_early(self, tx: Transaction, openings: Sequence[Routing]) -> None:
+        """Routes replies that arrived before the messages that open their threads, as follow-ups."""
+        opening = {routing.place: routing for routing in openings}
+        replies = [
+            Routing(
+                message=replace(reply, author=self._standings.known(reply.author)),
+                roster=opening[reply.channel, reply.root_ts].roster,
+                is_final=True,
+            )
+            for reply in early.take(tx, self._me.team, opening)
+            if reply.ts > opening[reply.channel, reply.root_ts].message.ts
+        ]
+        self._route_in_waves(tx, replies)
+
+    def marked(self, message: SlackMessage) -> SlackMessage:
+        """Returns the message in its stored form, with the author's standing in this channel."""
+        standing = standing_in(message.author, self._operating_policy.policy(message.channel))
+        return replace(message, author=replace(message.author, standing=standing))
+
+    def act(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        """Carries out decisions in open threads: inbox messages, owners, 👀, and posts for people."""
+        _note(tx, routings)
+        addressed: list[Routing] = []
+        for routing in routings:
+            if routing.decision.outcome is RoutingOutcome.STOP:
+                stop_thread(tx, routing.opened, routing.message, self._operating_policy)
+            elif routing.decision.is_refusal:
+                key = self.decisions.told_key(tx, routing)
+                tell_refused(tx, routing.opened, routing.message, routing.decision, key)
+            else:
+                addressed.append(routing)
+        # First, because messages are locked before queue heads.
+        owners = ((found.opened, found.decision.new_owner_id, found.decision.reason) for found in addressed)
+        hand_over_all(tx, [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id])
+        made = self._address(tx, addressed)
+        if self._operating_policy.messages_per_minute is not None:
+            authors = [routing.message.author.id for routing in made if counts(tx, routing.message)]
+            people.count(tx, self._me.team, authors)
+        messages = [(routing.opened, routing.message.ts) for routing in made]
+        show_stored(tx, messages, self._operating_policy.reactions)
+        for routing in made:
+            tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
+
+    def _address(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:
+        """Adds the messages for their agents, each together with the agent's task in the thread, if any.
+
+        Returns the messages that are new to an agent. In a new thread nothing is waiting.
+        """
+        lanes = [
+            (target.agent_id, routing.opened.id)
+            for routing in routings
+            for target in routing.decision.targets
+            if target.agent_id and not routing.is_new
+        ]
+        working = task_queries.active_in_lanes(tx, lanes)
+        wanted = {new.id: (routing, new) for routing in routings for new in _inbox_messages(routing, working)}
+        incomplete = {new.thread_id for _, new in wanted.values() if new.wait_for_context_seconds is not None}
+        threads.want_whole(tx, sorted(incomplete))
+        asked = {thread_id for _, thread_id in lanes}
+        by_people = {found.opened.id for found in routings if found.message.author.kind is AuthorKind.USER}
+        answer(tx, sorted(asked & by_people))  # before the messages and queue heads are created, in lock order
+        added = inbox.add(tx, [new for _, new in wanted.values()])
+        for new in added:
+            stored(tx, new.id, working.get((new.agent_id or "", new.thread_id)))
+        return list(dict.fromkeys(wanted[new.id][0] for new in added))
+
+
+def _inbox_messages(routing: Routing, working: Mapping[Lane, Task]) -> Iterator[NewInboxMessage]:
+    thread, message = routing.opened, routing.message
+    is_whole = thread.context is ContextState.COMPLETE
+    for target in sorted(routing.decision.targets, key=lambda target: target.agent_id or ""):
+        task = working.get((target.agent_id or "", thread.id))
+        yield NewInboxMessage(
+            thread_id=thread.id,
+            agent_id=target.agent_id,
+            team=thread.team,
+            channel=message.channel,
+            ts=message.ts,
+            matched_by=target.matched_by,
+            reason=routing.decision.reason,
+            wait_for_context_seconds=None if is_whole else CONTEXT_WAIT_SECONDS,
+            task_id=task.id if task else None,
+        )
+
+
+def _new_thread(routing: Routing) -> NewThread:
+    message, is_edit = routing.message, routing.change is Change.EDITED
+    return NewThread(
+        channel=message.channel,
+        thread_ts=message.root_ts,
+        channel_type=message.channel_type,
+        watermark_ts=(is_edit and message.edited_ts) or message.ts,
+        known_whole=not is_edit and message.is_root and not message.has_replies,
+    )
+
+
+def _note(tx: Transaction, routings: Iterable[Routing]) -> None:
+    """Records the reasons for ``explain``. If a message does not concern the swarm, nothing else is stored."""
+    changes = (
+        history.HistoryChange(
+            f"route.{routing.decision.outcome}",
+            f"{routing.message.channel}:{routing.message.ts}",
+            routing.thread.id if routing.thread else None,
+            reason=routing.decision.reason,
+        )
+        for routing in routings
+        if routing.decision.outcome is not RoutingOutcome.OWN
+    )
+    history.record_all(tx, list(changes))
+
+
+def _may_have_overtaken(routing: Routing) -> bool:
+    """Whether this reply may have arrived before its thread's first message.
+
+    Slack repeats an unacknowledged event for a little over six minutes.
+    """
+    return float(routing.message.ts) - float(routing.message.root_ts) < EARLY_SECONDS
