@@ -12,13 +12,10 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import (
     DELIVERY_TRANSITIONS,
-    END_MARK_SECONDS,
-    EPHEMERAL_SECONDS,
     Delivery,
     DeliveryKind,
     DeliveryStatus,
     DeliveryStep,
-    Mark,
 )
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import DeliveryStepped
@@ -34,8 +31,6 @@ DELIVERIES: Final = "deliveries"
 REACTIONS: Final = "reactions"
 """The topic that wakes the sender for reactions."""
 
-_EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
-
 _d = deliveries.c
 _ADD = Statement(
     lambda insert: (
@@ -46,6 +41,8 @@ _ADD = Statement(
                 "seq",
                 status=DeliveryStatus.QUEUED.value,
                 attempts=0,
+                expires_at=None,
+                mark=None,
                 due_at=bindparam("now"),
                 sent_ts=None,
                 error=None,
@@ -188,16 +185,14 @@ def add(
     thread: Thread,
     *,
     text: str,
-    mark: Mark | None = None,
-    lasting: bool = False,
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
     **columns: Unpack[DeliveryColumns],
 ) -> str | None:
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
-    A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
-    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer.
+    The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
+    and needs the ``place`` of the answer.
     """
     delivery_id = new_id()
     given: dict[str, object] = {**_OMITTED, **columns}
@@ -209,9 +204,7 @@ def add(
         channel=thread.channel,
         thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
         text=text,
-        expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
         closing=_below_text(closing, place),
-        mark=mark,
         now=tx.now,
         **given,
     )

@@ -121,7 +121,7 @@ def _finish(tx: Transaction, calls: Sequence[_FinishCall]) -> list[tuple[Ended, 
         for call, result in zip(calls, results, strict=True)
         if call.claim.limit and not isinstance(result, SwarmError)
     ]
-    claimed = dict(zip(map(id, wanted), claim(tx, wanted), strict=True))
+    claimed = dict(zip(map(id, wanted), claim(tx, wanted) if wanted else (), strict=True))
     return [
         result if isinstance(result, SwarmError) else (result, claimed.get(id(call.claim), []))
         for call, result in zip(calls, results, strict=True)

@@ -30,7 +30,7 @@ from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
 from swarm.services.rules.participants import began
-from swarm.services.rules.system_messages import show_answered, show_failed
+from swarm.services.rules.system_messages import show_all_answered, show_failed
 from swarm.store import agent_messages, agents, history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
@@ -161,10 +161,7 @@ def _settle(
         for message in _claimed(lease, members.get(lease.token, ()))
     }
     moved = inbox.move_all(tx, InboxStep.DISMISS, [(message, call.reason) for message, call in dismissed.values()])
-    places = threads.get_all(tx, {message.thread_id for message in moved})
-    for message in moved:
-        reactions = dismissed[message.id][1].operating_policy.reactions
-        show_answered(tx, places[message.thread_id], message.ts, reactions)
+    show_all_answered(tx, [(message, dismissed[message.id][1].operating_policy.reactions) for message in moved])
     for _, lease in settled:
         if lease.kind is LeaseKind.NOTICE:
             notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
