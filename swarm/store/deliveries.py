@@ -26,10 +26,13 @@ from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
 
 DELIVERIES: Final = "deliveries"
-"""The topic that wakes the sender for posts and all other deliveries except reactions."""
+"""The topic that wakes the sender for posts and all other deliveries except reactions and their removals."""
 
 REACTIONS: Final = "reactions"
-"""The topic that wakes the sender for reactions."""
+"""The topic that wakes the sender for new reactions. They are too frequent to look for removals each time."""
+
+REMOVALS: Final = "removals"
+"""The topic that wakes the sender for removals of reactions."""
 
 _d = deliveries.c
 _ADD = Statement(
@@ -208,13 +211,15 @@ def add(
         now=tx.now,
         **given,
     )
-    tx.wake(topic(kind))
+    tx.wake(topic(kind, removes=bool(given["removes"])))
     return delivery_id if added else None
 
 
-def topic(kind: DeliveryKind) -> str:
+def topic(kind: DeliveryKind, *, removes: bool) -> str:
     """Returns the topic that wakes the sender for a new delivery."""
-    return REACTIONS if kind is DeliveryKind.REACTION else DELIVERIES
+    if kind is not DeliveryKind.REACTION:
+        return DELIVERIES
+    return REMOVALS if removes else REACTIONS
 
 
 def change(

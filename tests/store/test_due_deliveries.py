@@ -35,7 +35,7 @@ def fill(tx: Transaction) -> None:
         thread, _ = threads.opened(tx, *place, ChannelType.CHANNEL, watermark_ts="0", known_whole=True)
         for emoji in ("eyes", "x"):
             mark = Mark.STORED if emoji == "eyes" else Mark.END
-            deliveries.add(tx, DeliveryKind.REACTION, thread, text=emoji, target_ts=f"{number}.000100", mark=mark)
+            reactions.react(tx, thread, f"{number}.000100", emoji, mark)
     deliveries.add(tx, DeliveryKind.POST, thread, text="hello")
 
 

@@ -4,10 +4,9 @@ Readers and the writer never wait for each other: the write-ahead log gives each
 committed when it started.
 
 The writer runs all waiting calls in one transaction (group commit), commits once, and only then delivers the results: a
-hundred callers share a single disk sync. The callers of a group usually call again at nearly the same time. The first of
-them waits up to `GATHER_SECONDS` for the others, because most of the cost of a group does not depend on its size; a
-single caller never waits. Calls with the same function form a set, which runs as one under its own savepoint; after an
-error, each call of the set runs alone.
+hundred callers share a single disk sync. A group briefly waits for the callers of the last one (`gather`). Calls with
+the same function form a set, which runs as one under its own savepoint; after an error, each call of the set runs
+alone.
 
 Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. Guarantee: a result
 means that the change is on disk; a call runs once; a failing call is rolled back without affecting the other calls. On
@@ -33,7 +32,7 @@ import structlog
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, HandOver, HandOverFailed, QueryJob, run_together, sets_of
+from swarm.store.bridge.engine import Deliver, HandOver, HandOverFailed, QueryJob, gather, run_together, sets_of
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, unavailable, warn_if_old
 from swarm.store.bridge.transaction import Dialect, Moment
 
@@ -180,12 +179,6 @@ class _Reader:
 MAX_GROUP = 256
 """The maximum number of calls in one transaction. A larger group would delay its first result."""
 
-GATHER_SECONDS = 0.003
-"""How long a group waits at most for callers of the previous group, most of which are about to call again."""
-
-GATHER_STEP_SECONDS = 0.001
-"""A group waits no longer if no call has arrived for this time."""
-
 _Set = Sequence[QueryJob]  # calls with the same function
 
 Queue = SimpleQueue[QueryJob | None]
@@ -239,7 +232,7 @@ class SqliteWriter:
         group: list[QueryJob] = []
         try:
             call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
-            self._gather()
+            gather(lambda: self._queue.qsize() + 1, self._last_size)
             while call is not None:
                 group.append(call)
                 if len(group) == MAX_GROUP:
@@ -251,13 +244,6 @@ class SqliteWriter:
             pass  # no other call is waiting
         self._last_size = len(group)
         return group
-
-    def _gather(self) -> None:
-        """Waits while calls arrive, until there are as many as in the last group."""
-        waiting, until = 0, time.monotonic() + GATHER_SECONDS
-        while waiting < (there := self._queue.qsize() + 1) < self._last_size and time.monotonic() < until:
-            waiting = there
-            time.sleep(GATHER_STEP_SECONDS)
 
     def _commit_together(self, group: Sequence[QueryJob]) -> None:
         rest: Sequence[_Set] = sets_of(group)
