@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 
@@ -13,13 +12,10 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import (
     DELIVERY_TRANSITIONS,
-    END_MARK_SECONDS,
-    EPHEMERAL_SECONDS,
     Delivery,
     DeliveryKind,
     DeliveryStatus,
     DeliveryStep,
-    Mark,
 )
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import DeliveryStepped
@@ -30,12 +26,13 @@ from swarm.store.tables import agents
 from swarm.store.tables.effects import deliveries
 
 DELIVERIES: Final = "deliveries"
-"""The topic that wakes the sender for posts and all other deliveries except reactions."""
+"""The topic that wakes the sender for posts and all other deliveries except reactions and their removals."""
 
 REACTIONS: Final = "reactions"
-"""The topic that wakes the sender for reactions."""
+"""The topic that wakes the sender for new reactions. They are too frequent to look for removals each time."""
 
-_EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
+REMOVALS: Final = "removals"
+"""The topic that wakes the sender for removals of reactions."""
 
 _d = deliveries.c
 _ADD = Statement(
@@ -47,6 +44,8 @@ _ADD = Statement(
                 "seq",
                 status=DeliveryStatus.QUEUED.value,
                 attempts=0,
+                expires_at=None,
+                mark=None,
                 due_at=bindparam("now"),
                 sent_ts=None,
                 error=None,
@@ -189,68 +188,38 @@ def add(
     thread: Thread,
     *,
     text: str,
-    mark: Mark | None = None,
-    lasting: bool = False,
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
     **columns: Unpack[DeliveryColumns],
 ) -> str | None:
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
-    A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
-    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer.
+    The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
+    and needs the ``place`` of the answer.
     """
-    row = _row(tx, kind, thread, text, mark, lasting, _below_text(closing, place), columns)
-    added = _ADD.run(tx, **row)
-    tx.wake(topic(kind))
-    return str(row["id"]) if added else None
+    delivery_id = new_id()
+    given: dict[str, object] = {**_OMITTED, **columns}
+    added = _ADD.run(
+        tx,
+        id=delivery_id,
+        kind=kind,
+        thread_id=thread.id,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
+        text=text,
+        closing=_below_text(closing, place),
+        now=tx.now,
+        **given,
+    )
+    tx.wake(topic(kind, removes=bool(given["removes"])))
+    return delivery_id if added else None
 
 
-def add_all(
-    tx: Transaction,
-    kind: DeliveryKind,
-    wanted: Iterable[tuple[Thread, DeliveryColumns]],
-    *,
-    text: str,
-    mark: Mark | None = None,
-    lasting: bool = False,
-) -> None:
-    """Queues the same call for several messages, like `add`."""
-    rows = [_row(tx, kind, thread, text, mark, lasting, None, columns) for thread, columns in wanted]
-    if rows:
-        _ADD.many(tx, rows)
-        tx.wake(topic(kind))
-
-
-def _row(
-    tx: Transaction,
-    kind: DeliveryKind,
-    thread: Thread,
-    text: str,
-    mark: Mark | None,
-    lasting: bool,
-    closing: str | None,
-    columns: DeliveryColumns,
-) -> dict[str, object]:
-    return {
-        **_OMITTED,
-        **columns,
-        "id": new_id(),
-        "kind": kind,
-        "thread_id": thread.id,
-        "channel": thread.channel,
-        "thread_ts": thread.thread_ts if kind is DeliveryKind.POST else None,
-        "text": text,
-        "expires_at": tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
-        "closing": closing,
-        "mark": mark,
-        "now": tx.now,
-    }
-
-
-def topic(kind: DeliveryKind) -> str:
+def topic(kind: DeliveryKind, *, removes: bool) -> str:
     """Returns the topic that wakes the sender for a new delivery."""
-    return REACTIONS if kind is DeliveryKind.REACTION else DELIVERIES
+    if kind is not DeliveryKind.REACTION:
+        return DELIVERIES
+    return REMOVALS if removes else REACTIONS
 
 
 def change(

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, or_, select
+from sqlalchemy import BigInteger, Text, bindparam, delete, insert, or_, select
 
 from swarm.domain.watchers import Changed
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, given
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables.effects import history
 
 SET_ASIDE: Final = "route.set_aside"
 """The change recorded for a missed message that cannot be processed."""
 
-_RECORD = Statement(insert(history).values(every_column(history, "seq")))
+_given_changes = given(change=Text, subject=Text, thread_id=Text, agent_id=Text, reason=Text)
+_RECORD = Statement(
+    insert(history).from_select(
+        ["at", *(column.name for column in _given_changes.c)],
+        select(bindparam("now", type_=BigInteger), *_given_changes.c),
+    )
+)
 _OF_THREAD = Statement(
     select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(AT_MOST_N)
 )
@@ -65,7 +71,8 @@ def record_all(tx: Transaction, changes: Sequence[HistoryChange]) -> None:
         tx.note(
             Changed(change=change.change, subject=change.subject, thread_id=change.thread_id, agent_id=change.agent_id)
         )
-    _RECORD.many(tx, [{"at": tx.now, **change._asdict()} for change in changes])
+    if changes:
+        _RECORD.run(tx, given=[change._asdict() for change in changes], now=tx.now)
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 500) -> list[Row]:

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, exists, or_, update
+from sqlalchemy import BigInteger, Text, bindparam, exists, literal, or_, select, true, update
 
-from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
+from swarm.clock import SECOND, new_id
+from swarm.domain.model.deliveries import (
+    DELIVERY_TRANSITIONS,
+    END_MARK_SECONDS,
+    EPHEMERAL_SECONDS,
+    DeliveryKind,
+    DeliveryStatus,
+    DeliveryStep,
+    Mark,
+)
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import ReactionsExpired
 from swarm.store import deliveries, tables
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, may
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, given, may
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import earlier, is_first, is_reaction, with_author
 
+_EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
+
 _d = tables.deliveries.c
+_given_reactions = given(
+    id=Text, thread_id=Text, channel=Text, target_ts=Text, text=Text, idempotency_key=Text
+)  # fmt: skip
+_now = bindparam("now", type_=BigInteger)
+_columns = {
+    **{column.name: column for column in _given_reactions.c},
+    "kind": literal(DeliveryKind.REACTION.value),
+    "status": literal(DeliveryStatus.QUEUED.value),
+    "mark": bindparam("mark", type_=Text),
+    "broadcast": literal(value=False),
+    "removes": literal(value=False),
+    "attempts": literal(0),
+    "due_at": _now,
+    "created_at": _now,
+    "expires_at": bindparam("expires_at", type_=BigInteger),
+}
+_REACT = Statement(
+    lambda insert: (
+        insert(tables.deliveries)
+        .from_select(list(_columns), select(*_columns.values()).where(true()))
+        .on_conflict_do_nothing()
+    )
+)
 _reactions = with_author.where(
     is_reaction,
     _d.removes == bindparam("removes"),
@@ -75,20 +110,37 @@ _EXPIRE_LATE = Statement(
 )
 
 
+class Reaction(NamedTuple):
+    """A reaction on a message. Without an ``emoji``, it was disabled by the operator."""
+
+    thread_id: str
+    team: str
+    channel: str
+    ts: str
+    emoji: str | None
+
+
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mark, *, lasting: bool = False) -> None:
-    """Queues a reaction on a message, at most once. Does nothing if ``emoji`` is empty (disabled by the operator)."""
-    react_all(tx, [(thread, ts)], emoji, mark, lasting=lasting)
+    """Queues a reaction on a message; see `react_all`."""
+    react_all(tx, [Reaction(thread.id, thread.team, thread.channel, ts, emoji)], mark, lasting=lasting)
 
 
-def react_all(
-    tx: Transaction, messages: Iterable[tuple[Thread, str]], emoji: str | None, mark: Mark, *, lasting: bool = False
-) -> None:
-    """Queues the same reaction on messages, given by their threads and timestamps, like `react`."""
-    if emoji:
-        wanted: list[tuple[Thread, deliveries.DeliveryColumns]] = [
-            (thread, {"target_ts": ts, "idempotency_key": _key(thread, ts, emoji)}) for thread, ts in messages
-        ]
-        deliveries.add_all(tx, DeliveryKind.REACTION, wanted, text=emoji, mark=mark, lasting=lasting)
+def react_all(tx: Transaction, wanted: Sequence[Reaction], mark: Mark, *, lasting: bool = False) -> None:
+    """Queues reactions with the same meaning, each at most once. Disabled ones are left out.
+
+    They expire after EPHEMERAL_SECONDS, or END_MARK_SECONDS for end marks, unless they are ``lasting``.
+    """
+    rows = [
+        {
+            "id": new_id(), "thread_id": one.thread_id, "channel": one.channel, "target_ts": one.ts, "text": one.emoji,
+            "idempotency_key": _key(one.team, one.channel, one.ts, one.emoji),
+        }
+        for one in wanted if one.emoji
+    ]  # fmt: skip
+    if rows:
+        expires_at = None if lasting else tx.now + _EXPIRY_SECONDS[mark] * SECOND
+        _REACT.run(tx, given=rows, mark=mark, now=tx.now, expires_at=expires_at)
+        tx.wake(deliveries.REACTIONS)
 
 
 def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str) -> None:
@@ -96,7 +148,7 @@ def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str)
 
     A reaction that was not sent yet expires. Otherwise its removal is queued.
     """
-    row = deliveries.of_key(tx, _key(thread, ts, emoji))
+    row = deliveries.of_key(tx, _key(thread.team, thread.channel, ts, emoji))
     if row is None:
         return
     deliveries.release_key(tx, row["id"])
@@ -142,6 +194,6 @@ def expire_late(tx: Transaction) -> int:
     return count
 
 
-def _key(thread: Thread, ts: str, emoji: str) -> str:
+def _key(team: str, channel: str, ts: str, emoji: str) -> str:
     """Returns the idempotency key of Swarm's reaction on a message."""
-    return f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}"
+    return f"reaction:{team}:{channel}:{ts}:{emoji}"

@@ -152,7 +152,7 @@ async def test_a_claim_that_cannot_be_returned_is_logged_and_its_caller_stays_ca
         await may_fail.wait()
         raise Unavailable("The database is away.")
 
-    poll = asyncio.ensure_future(world.services.polls.claimed(lead, claim(), lambda found: found))
+    poll = asyncio.ensure_future(world.services.polls.claimed(lead, claim, lambda found: found))
     await is_claiming.wait()
     poll.cancel()
     await asyncio.sleep(0)

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
+from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS, Mark
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.outbox import deliver
 from swarm.store import reactions
+from swarm.store.deliveries import REACTIONS, REMOVALS
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World
@@ -48,6 +49,25 @@ async def test_each_reaction_comes_once_even_if_two_agents_have_the_message(worl
         await world.answers(agent, await world.only(agent), f"{agent.name} here")
     await world.send()
     assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
+
+
+async def test_reactions_of_several_threads_are_queued_together_but_none_twice_and_none_that_is_disabled(
+    world: World,
+) -> None:
+    await world.lead()
+    messages = [await world.says(f"{BOT} {text}") for text in ("one", "two")]
+    first, second = [await world.inbox_message(message) for message in messages]
+    wanted = [
+        reactions.Reaction(one.thread_id, one.team, one.channel, one.ts, emoji)
+        for one, emoji in ((first, "tada"), (second, "tada"), (first, "tada"), (second, None))
+    ]
+    await world.send()
+    seen = world.database.wakeups.generation(REACTIONS), world.database.wakeups.generation(REMOVALS)
+    await world.database.write(reactions.react_all, wanted, Mark.END)
+    assert world.database.wakeups.generation(REACTIONS) > seen[0]
+    assert world.database.wakeups.generation(REMOVALS) == seen[1]
+    await world.send()
+    assert world.slack.reactions[2:] == [(message.ts, "tada") for message in messages]
 
 
 @pytest.mark.parametrize("under_way", ["queued", "sending", "sent"])

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock, SystemClock
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.store.bridge import engine
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
 from swarm.store.bridge.sqlite_driver import sqlite3
@@ -308,3 +310,17 @@ async def _opened(url: str) -> Database:
     db = Database(url)
     await db.open()
     return db
+
+
+@pytest.mark.parametrize(
+    ("arrived", "last", "waits"),
+    [([1], 1, 0), ([1], 0, 0), ([8], 8, 0), ([1, 4, 8], 8, 2), ([1, 3, 3], 8, 2), ([1, 2, 3, 4, 5], 8, 3)],
+    ids=["alone", "first", "all there", "until all are there", "until none arrives", "until the time is over"],
+)
+def test_a_group_waits_only_while_callers_of_the_last_one_arrive(
+    monkeypatch: pytest.MonkeyPatch, arrived: list[int], last: int, waits: int
+) -> None:
+    there, slept = iter(arrived), list[float]()
+    monkeypatch.setattr(engine, "time", SimpleNamespace(sleep=slept.append, monotonic=lambda: sum(slept)))
+    engine.gather(lambda: next(there), last)
+    assert slept == [engine.GATHER_STEP_SECONDS] * waits

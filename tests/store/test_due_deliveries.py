@@ -33,7 +33,7 @@ def fill(tx: Transaction) -> None:
         thread = open_thread(tx, f"{number}.000100")
         for emoji in ("eyes", "x"):
             mark = Mark.STORED if emoji == "eyes" else Mark.END
-            deliveries.add(tx, DeliveryKind.REACTION, thread, text=emoji, target_ts=f"{number}.000100", mark=mark)
+            reactions.react(tx, thread, f"{number}.000100", emoji, mark)
     deliveries.add(tx, DeliveryKind.POST, thread, text="hello")
 
 

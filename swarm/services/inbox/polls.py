@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -86,7 +86,7 @@ class Polls:
         while True:
             seen, claimed = self._database.wakeups.generation(agent.id), []
             if self._empty.get(queue) != seen or wait_seconds <= 0:
-                claiming = self._database.write_together(claim, call)
+                claiming = partial(self._database.write_together, claim, call)
                 claimed = await self.claimed(agent, claiming, lambda whole: whole)
                 self._empty[queue] = seen  # a claim that leaves due work advances the generation
             remaining = deadline - loop.time()
@@ -170,13 +170,13 @@ class Polls:
                 del self._waiting[agent.id]
 
     async def claimed(
-        self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[ClaimContents]]
+        self, agent: Agent, claim: Callable[[], Awaitable[R]], found_in: Callable[[R], Sequence[ClaimContents]]
     ) -> R:
-        """Returns the result of a claiming transaction. If the caller disconnects in the meantime, nothing stays
-        claimed.
+        """Starts a claiming transaction and returns its result. If the caller disconnects in the meantime, nothing
+        stays claimed.
         """
         mark = self._credentials.mark()
-        claiming = asyncio.ensure_future(claim)
+        claiming = asyncio.ensure_future(claim())
         try:
             result = await asyncio.shield(claiming)
         except asyncio.CancelledError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Final
 
@@ -61,7 +62,7 @@ class Work:
         call = _RenewCall(
             agent=agent, tokens=tuple(tokens), claim=self._polls.call(agent, NOTIFICATION_LIMIT, only_notices=True)
         )
-        renewal = self._database.write_together(_renew, call)
+        renewal = partial(self._database.write_together, _renew, call)
         renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
@@ -87,7 +88,7 @@ class Work:
         if next_limit:
             await self._presence.note(agent)
         call = _FinishCall(ending=ending, claim=self._polls.call(agent, next_limit))
-        finishing = self._database.write_together(_finish, call)
+        finishing = partial(self._database.write_together, _finish, call)
         ended, claimed = await self._polls.claimed(agent, finishing, itemgetter(1))
         try:
             triggers = await self._polls.describe(agent, claimed)
@@ -121,7 +122,7 @@ def _finish(tx: Transaction, calls: Sequence[_FinishCall]) -> list[tuple[Ended, 
         for call, result in zip(calls, results, strict=True)
         if call.claim.limit and not isinstance(result, SwarmError)
     ]
-    claimed = dict(zip(map(id, wanted), claim(tx, wanted), strict=True))
+    claimed = dict(zip(map(id, wanted), claim(tx, wanted) if wanted else (), strict=True))
     return [
         result if isinstance(result, SwarmError) else (result, claimed.get(id(call.claim), []))
         for call, result in zip(calls, results, strict=True)

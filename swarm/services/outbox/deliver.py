@@ -47,7 +47,7 @@ from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.deliveries import DELIVERIES, REACTIONS
+from swarm.store.deliveries import DELIVERIES, REACTIONS, REMOVALS
 from swarm.store.inbox import inbox
 from swarm.store.threads import threads, transcript
 
@@ -70,7 +70,6 @@ _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
 _Tasks = dict[str, asyncio.Task[None]]
 Look = Callable[[Transaction, int], list[Row]]
-_REACTION_LOOKS: Final[dict[str, Look]] = {"reactions": reactions.due, "removals": reactions.removals}
 _log = structlog.get_logger(__name__)
 
 
@@ -129,6 +128,7 @@ class OutboxSender:
             async with asyncio.TaskGroup() as looks:
                 looks.create_task(self._watch(DELIVERIES, self._open_lanes))
                 looks.create_task(self._watch(REACTIONS, self._open_reactions))
+                looks.create_task(self._watch(REMOVALS, self._open_removals))
         finally:
             serving = [*self._lanes.values(), *self._choosing.values()]
             for task in serving:
@@ -141,7 +141,7 @@ class OutboxSender:
         await self._database.write(reactions.expire_late)
         more = True
         while more:
-            more = await self._open_reactions()
+            more = await self._open_reactions() | await self._open_removals()
             begun = [*self._choosing.values(), *self._reactions.values()]  # they may end during the next look
             more |= await self._open_lanes()
             await asyncio.gather(*begun, *self._lanes.values(), *self._choosing.values(), *self._reactions.values())
@@ -171,21 +171,27 @@ class OutboxSender:
         return ending or bool(self._lanes)
 
     async def _open_reactions(self) -> bool:
-        """Starts the choice of due reactions where none is in progress. Returns whether more may become due.
+        """Starts the choice of due reactions unless it is in progress. Returns whether more may become due.
 
         Late reactions expire together, once a second. Far above Slack's limits, these are most reactions.
         """
-        more = bool(self._choosing or self._reactions)  # they may end after the check
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
             await self._database.write(reactions.expire_late)
-        for name, look in _REACTION_LOOKS.items():
-            if name not in self._choosing and not self._rests():
-                waiting = await self._database.read(look, len(self._reactions) + 1)
-                if any(row["id"] not in self._reactions for row in waiting):
-                    self._start(self._choosing, name, self._serve_reactions(look))
-                    more = True
+        return await self._choose(REACTIONS, reactions.due)
+
+    async def _open_removals(self) -> bool:
+        """Like `_open_reactions`, for removals of reactions."""
+        return await self._choose(REMOVALS, reactions.removals)
+
+    async def _choose(self, name: str, look: Look) -> bool:
+        more = bool(self._choosing or self._reactions)  # they may end after the check
+        if name not in self._choosing and not self._rests():
+            waiting = await self._database.read(look, len(self._reactions) + 1)
+            if any(row["id"] not in self._reactions for row in waiting):
+                self._start(self._choosing, name, self._serve_reactions(look))
+                more = True
         return more
 
     def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
@@ -196,7 +202,7 @@ class OutboxSender:
         del tasks[key]
         if task.cancelled() or task.exception() is None:
             # New deliveries may have arrived while the lane was closing, and reactions wait for the posts before them.
-            self._database.wakeups.bump([DELIVERIES, REACTIONS] if tasks is self._lanes else [REACTIONS])
+            self._database.wakeups.bump([*([DELIVERIES] if tasks is self._lanes else []), REACTIONS, REMOVALS])
         else:  # the next lookup follows later, because an immediate retry would fail again
             _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
             self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
@@ -355,7 +361,7 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) 
 def put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
-    tx.wake(deliveries.topic(DeliveryKind(row["kind"])))
+    tx.wake(deliveries.topic(DeliveryKind(row["kind"]), removes=bool(row["removes"])))
 
 
 def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:

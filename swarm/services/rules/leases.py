@@ -161,13 +161,7 @@ def _settle(
         for message in _claimed(lease, members.get(lease.token, ()))
     }
     moved = inbox.move_all(tx, InboxStep.DISMISS, [(message, call.reason) for message, call in dismissed.values()])
-    places = threads.get_all(tx, {message.thread_id for message in moved})
-    answered: dict[Reactions, list[tuple[Thread, str]]] = {}
-    for message in moved:
-        reactions = dismissed[message.id][1].operating_policy.reactions
-        answered.setdefault(reactions, []).append((places[message.thread_id], message.ts))
-    for reactions, messages in answered.items():
-        show_all_answered(tx, messages, reactions)
+    show_all_answered(tx, [(message, dismissed[message.id][1].operating_policy.reactions) for message in moved])
     for _, lease in settled:
         if lease.kind is LeaseKind.NOTICE:
             notices.move(tx, NoticeStep.FINISH, lease.trigger_id)

@@ -33,7 +33,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.reactions import react, react_all, take_back
+from swarm.store.reactions import Reaction, react, react_all, take_back
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
@@ -188,17 +188,22 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
 
 def show_stored(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:
     """Adds 👀 to messages, given by their threads and timestamps."""
-    react_all(tx, messages, reactions.stored, Mark.STORED)
+    wanted = [Reaction(thread.id, thread.team, thread.channel, ts, reactions.stored) for thread, ts in messages]
+    react_all(tx, wanted, Mark.STORED)
 
 
 def show_answered(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
     """Adds ✅."""
-    show_all_answered(tx, [(thread, ts)], reactions)
+    react(tx, thread, ts, reactions.answered, Mark.END)
 
 
-def show_all_answered(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:
-    """Adds ✅ to messages, given by their threads and timestamps."""
-    react_all(tx, messages, reactions.answered, Mark.END)
+def show_all_answered(tx: Transaction, answered: Sequence[tuple[InboxMessage, Reactions]]) -> None:
+    """Adds ✅ to messages of any threads."""
+    wanted = [
+        Reaction(message.thread_id, message.team, message.channel, message.ts, reactions.answered)
+        for message, reactions in answered
+    ]
+    react_all(tx, wanted, Mark.END)
 
 
 def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:

@@ -7,9 +7,9 @@ result after the commit. Only migrations and backups open their own connections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import structlog
 
@@ -91,16 +91,17 @@ class Database:
         """
         return cast(T, await self._through(lambda tx, _: [fn(tx, *args, **kwargs)]))
 
-    async def write_together(
+    def write_together(
         self, fn: Callable[[Transaction, Sequence[Item]], Sequence[T | SwarmError]], item: Item
-    ) -> T:
+    ) -> Awaitable[T]:
         """Like `write`, for a function over a set: ``fn(tx, items)`` runs once for all concurrent calls with this
         function, and returns one result for each item, in order.
 
-        Returns the result for ``item``, or raises it if it is a `SwarmError`. An exception in ``fn`` does not affect
-        the other callers: ``fn`` then runs again for each item alone.
+        The call is queued at once. The returned future has the result for ``item``, or raises it if it is a
+        `SwarmError`. An exception in ``fn`` does not affect the other callers: ``fn`` then runs again for each item
+        alone.
         """
-        return cast(T, await self._through(fn, item, is_alone=False))
+        return self._through(fn, item, is_alone=False)
 
     async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs ``fn(tx, *args)`` on one consistent snapshot. Returns its result or raises its exception.
@@ -126,14 +127,15 @@ class Database:
         """
         self._watch.listens(asleep_seconds)
 
-    async def _through(
+    def _through(
         self, fn: SetFunction, item: object = None, *, writes: bool = True, is_alone: bool = True
-    ) -> object:
+    ) -> asyncio.Future[Any]:
+        """Queues a call. Cancelling its future cancels the call unless it has started."""
         if not self._is_open or self._loop is None:
             raise Unavailable("The database is closed.")
         job = QueryJob(fn, item, self._loop.create_future(), writes=writes, is_alone=is_alone)
         (self._engine.write if writes else self._engine.read)(job)
-        return await job.future
+        return job.future
 
     def _hand_work_over(self, tx: Transaction) -> None:
         if self.hand_over:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from sqlalchemy.engine import URL, make_url
@@ -206,6 +206,22 @@ def sets_of(jobs: Iterable[QueryJob]) -> list[list[QueryJob]]:
         if not job.abandoned:
             sets.setdefault(job.fn, []).append(job)
     return list(sets.values())
+
+
+GATHER_SECONDS: Final = 0.003
+GATHER_STEP_SECONDS: Final = 0.001
+
+
+def gather(waiting: Callable[[], int], last: int) -> None:
+    """Waits until as many calls are ``waiting`` as ran together the ``last`` time, but only while calls keep arriving.
+
+    Callers that got their results together usually call again at nearly the same time, and most of the cost of a
+    transaction does not depend on the number of its calls. A single caller never waits.
+    """
+    before, until = 0, time.monotonic() + GATHER_SECONDS
+    while before < (now := waiting()) < last and time.monotonic() < until:
+        before = now
+        time.sleep(GATHER_STEP_SECONDS)
 
 
 Deliver = Callable[[Sequence[QueryJob]], None]

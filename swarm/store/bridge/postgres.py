@@ -1,8 +1,8 @@
 """Runs calls on PostgreSQL with eight threads, each with its own connection.
 
 Every call is one short transaction: READ COMMITTED for writes, a read-only snapshot for reads. Calls with the same
-function form a set: while one set runs, the next calls of its function wait, and then share one transaction. Other
-calls do not share a transaction, because a group would hold the row locks of unrelated callers.
+function form a set: while one set runs, the next calls of its function wait, and then share one transaction (`gather`).
+Other calls do not share a transaction, because a group would hold the row locks of unrelated callers.
 
 Who may act: any number of processes; row locks and unique indexes keep them apart. Guarantee: a result means a
 confirmed commit. Wakeups reach this process right after the commit and other processes through NOTIFY, which PostgreSQL
@@ -40,6 +40,7 @@ from swarm.store.bridge.engine import (
     PostgresUrl,
     QueryJob,
     SetFunction,
+    gather,
     run_together,
 )
 from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
@@ -78,6 +79,7 @@ class _Queue:
     def __init__(self) -> None:
         self._ready: SimpleQueue[QueryJob | SetFunction | None] = SimpleQueue()
         self._sets: dict[SetFunction, deque[QueryJob]] = {}  # a function is present while a worker serves it
+        self._last_sizes: dict[SetFunction, int] = {}
         self._lock = threading.Lock()
 
     def put(self, job: QueryJob) -> None:
@@ -101,10 +103,13 @@ class _Queue:
         return entry
 
     def take(self, fn: SetFunction) -> list[QueryJob]:
-        """Returns the waiting calls of a function."""
+        """Returns the waiting calls of a function. Briefly waits for the callers of its last set."""
+        waiting = self._sets[fn]
+        gather(lambda: len(waiting), self._last_sizes.get(fn, 0))
         with self._lock:
-            waiting = self._sets[fn]
-            return [waiting.popleft() for _ in range(min(len(waiting), MAX_SET))]
+            taken = [waiting.popleft() for _ in range(min(len(waiting), MAX_SET))]
+        self._last_sizes[fn] = len(taken)
+        return taken
 
     def done(self, fn: SetFunction) -> None:
         """Queues the function again if more calls wait. Until then, no other worker takes them."""

@@ -4,8 +4,9 @@ Readers and the writer never wait for each other: the write-ahead log gives each
 committed when it started.
 
 The writer runs all waiting calls in one transaction (group commit), commits once, and only then delivers the results: a
-hundred callers share a single disk sync. Calls with the same function form a set, which runs as one under its own
-savepoint; after an error, each call of the set runs alone.
+hundred callers share a single disk sync. A group briefly waits for the callers of the last one (`gather`). Calls with
+the same function form a set, which runs as one under its own savepoint; after an error, each call of the set runs
+alone.
 
 Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. Guarantee: a result
 means that the change is on disk; a call runs once; a failing call is rolled back without affecting the other calls. On
@@ -31,7 +32,7 @@ import structlog
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import ClockWatch
-from swarm.store.bridge.engine import Deliver, HandOver, HandOverFailed, QueryJob, run_together, sets_of
+from swarm.store.bridge.engine import Deliver, HandOver, HandOverFailed, QueryJob, gather, run_together, sets_of
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, unavailable, warn_if_old
 from swarm.store.bridge.transaction import Dialect, Moment
 
@@ -207,6 +208,7 @@ class SqliteWriter:
         self._watch = watch
         self._tick_seconds = tick_seconds
         self._ended = False
+        self._last_size = 1
         self._next_look = time.monotonic() + tick_seconds
         self._seen_version = self._data_version()
 
@@ -230,14 +232,17 @@ class SqliteWriter:
         group: list[QueryJob] = []
         try:
             call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
+            gather(lambda: self._queue.qsize() + 1, self._last_size)
             while call is not None:
                 group.append(call)
                 if len(group) == MAX_GROUP:
-                    return group
+                    break
                 call = self._queue.get_nowait()
-            self._ended = True
+            else:
+                self._ended = True
         except Empty:
             pass  # no other call is waiting
+        self._last_size = len(group)
         return group
 
     def _commit_together(self, group: Sequence[QueryJob]) -> None:

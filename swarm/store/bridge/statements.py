@@ -136,8 +136,10 @@ def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], obj
 
 def _converter(hint: Any) -> Callable[[Any], object] | None:
     kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
-    if kinds == [bool] or (len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], StrEnum)):
-        return typing.cast(Callable[[Any], object], kinds[0])
+    if kinds == [bool]:
+        return bool
+    if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], StrEnum):
+        return {member.value: member for member in kinds[0]}.__getitem__  # several times as fast as calling the enum
     return None
 
 

@@ -49,7 +49,10 @@ _GRANT = Statement(
         .returning(leases.c.token)
     )
 )
-_JOIN = Statement(insert(lease_members))
+_given_members = given(token=Text, inbox_message_id=Text)
+_JOIN = Statement(
+    insert(lease_members).from_select([column.name for column in _given_members.c], select(_given_members))
+)
 _TAKE_BACK = Statement(delete(leases).where(leases.c.token.in_(select(_given_tokens.c.token))))
 _GET = Statement(
     select(leases)
@@ -114,7 +117,8 @@ def grant(tx: Transaction, wanted: Sequence[Lease]) -> list[Lease]:
 
 def join(tx: Transaction, members: Sequence[tuple[str, str]]) -> None:
     """Adds messages to leases: pairs of a token and a message id."""
-    _JOIN.many(tx, [{"token": token, "inbox_message_id": message_id} for token, message_id in members])
+    if rows := [{"token": token, "inbox_message_id": message_id} for token, message_id in members]:
+        _JOIN.run(tx, given=rows)
 
 
 def take_back(tx: Transaction, tokens: Iterable[str]) -> None:
