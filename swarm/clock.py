@@ -28,6 +28,11 @@ ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def boottime() -> float:
+    """Returns seconds on a clock that continues while the machine sleeps, if such a clock exists."""
+    return time.clock_gettime(ELAPSED)
+
+
 class Clock(Protocol):
     """The source of the current time."""
 

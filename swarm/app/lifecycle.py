@@ -28,7 +28,7 @@ from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.outbox.elections import Election, OfficeTerm
+from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
@@ -56,7 +56,7 @@ class Coordinator:
     limits: ConnectionLimits
     slack_entry_point: SlackEntryPoint
     election: Election
-    terms: dict[str, OfficeTerm]  # the latest term of each office held by this process
+    terms: dict[str, LockTerm]  # the latest term of each office held by this process
     pacing: Pacing
     sender: OutboxSender
     sweeper: Sweeper
@@ -140,7 +140,7 @@ async def _close_entry_points(
         await asyncio.wait({http})
 
 
-async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
+async def _upkeep(coordinator: Coordinator, term: LockTerm) -> None:
     """Runs the jobs of the elected process."""
     coordinator.terms[UPKEEP] = term
     coordinator.pacing.take_over()

@@ -1,7 +1,7 @@
 """Scheduled work: the sweep, the ticker and the retention job.
 
 The sweep makes the changes that become due with time: expired leases, ended delays, messages without an available
-agent, stale ownership. The elected process sweeps once a second (`swarm.services.outbox.elections`); two concurrent
+agent, stale ownership. The elected process sweeps once a second (`swarm.services.rules.locks`); two concurrent
 sweeps are harmless.
 
 The ticker is the fallback for notifications between processes, with one query a second for all polls that wait in this
@@ -30,10 +30,10 @@ from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks
-from swarm.store import agent_messages, erasure, history, idempotency_keys, retention
+from swarm.store import agent_messages, erasure, history, idempotency_keys, locks, retention
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.builtin import conversation_locks, model_usage, sessions
+from swarm.store.builtin import model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import runs
@@ -164,7 +164,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
         "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
-        "forget_talks": (conversation_locks.forget, 1),
+        "forget_talks": (locks.forget_conversations, 1),
     }
     by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
     of_sessions = {"forget_sessions": partial(_forget_sessions, kept.sessions_days * _DAY)}

@@ -4,7 +4,7 @@ A delivery is marked ``sending`` before the call and settled afterwards. If a de
 (the process died, the connection broke), its outcome is unknown: a post is searched for by its key before the next
 attempt; all other calls are idempotent and are repeated.
 
-Only the elected process sends (`swarm.services.outbox.elections`), because of Slack's limits. Two processes can send at
+Only the elected process sends (`swarm.services.rules.locks`), because of Slack's limits. Two processes can send at
 the same time if one was suspended and has not noticed the end of its term. Even then the order is kept and no effect is
 duplicated: one process takes a delivery, and a process that resumes too late after taking a delivery puts it back
 instead of calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
@@ -26,7 +26,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, boottime
 from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
@@ -42,7 +42,6 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
-from swarm.services.outbox.elections import boottime
 from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
