@@ -9,9 +9,9 @@ that, the old term cannot be renewed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Boolean, Executable, bindparam, or_, select, update
+from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
 from swarm.domain.model.leases import LockKind
@@ -19,9 +19,6 @@ from swarm.store.bridge.statements import Statement, every_column, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
 from swarm.store.tables import locks
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql
 
 _t = locks.c
 

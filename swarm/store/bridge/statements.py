@@ -33,7 +33,8 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import psycopg as postgresql_psycopg
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -46,11 +47,10 @@ from swarm.store.bridge.transaction import Cursor, Dialect, Transaction
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from sqlalchemy.dialects import postgresql
 
 Row = Mapping[str, Any]
 
-InsertFactory = Callable[..., "postgresql.Insert"]
+InsertFactory = Callable[..., postgresql.Insert]
 """The dialect's own ``insert``. SQLite's has the same ``on_conflict_…`` methods, so one type covers both."""
 
 
@@ -173,11 +173,7 @@ class _Compiled:
 
 
 def _insert(dialect: Dialect) -> InsertFactory:
-    if dialect == "postgresql":
-        from sqlalchemy.dialects import postgresql  # loaded only if it is used
-
-        return postgresql.insert
-    return typing.cast(InsertFactory, sqlite.insert)
+    return postgresql.insert if dialect == "postgresql" else typing.cast(InsertFactory, sqlite.insert)
 
 
 def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
@@ -192,9 +188,7 @@ def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
 
 def _sql_dialect(dialect: Dialect) -> SqlDialect:
     if dialect == "postgresql":
-        from sqlalchemy.dialects.postgresql import psycopg
-
-        return typing.cast(SqlDialect, psycopg.dialect())  # type: ignore[no-untyped-call]
+        return typing.cast(SqlDialect, postgresql_psycopg.dialect())  # type: ignore[no-untyped-call]
     return sqlite.dialect(paramstyle="named")
 
 

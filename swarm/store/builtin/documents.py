@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, delete, insert, select, text, update
+from sqlalchemy import bindparam, cast, delete, insert, select, text, update
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from swarm.clock import new_id
 from swarm.domain.documents import Document, DocumentReading, FoundDocument, IndexedFile, IndexedPiece, QueryTerm
@@ -47,7 +48,7 @@ _piece_id = (
 # With VALUES, because FTS5 writes its index to the database before each statement of any other form.
 _ADD_WORDS: Final[Mapping[Dialect, Statement]] = {
     "sqlite": Statement(insert(_w).values(rowid=_piece_id, heading=bindparam("heading"), words=bindparam("words"))),
-    "postgresql": Statement(insert(_w).values(rowid=_piece_id, words=text("CAST(:words AS TSVECTOR)"))),
+    "postgresql": Statement(insert(_w).values(rowid=_piece_id, words=cast(bindparam("words"), TSVECTOR))),
 }
 _of_path = select(_p.id).join(documents, _d.id == _p.document_id).where(_d.path == bindparam("of_path"))
 _DROP_WORDS = Statement(delete(_w).where(_w.c.rowid.in_(_of_path.scalar_subquery())))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import (
     BigInteger,
@@ -34,6 +33,7 @@ from sqlalchemy import (
     union,
     update,
 )
+from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
 from swarm.domain.model.inbox import InboxDelay, InboxStatus, NoticeStatus
@@ -51,9 +51,6 @@ from swarm.store.bridge.statements import (
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, threads
 from swarm.store.tables.work import inbox_messages, leases, notices, queue_heads, tasks
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

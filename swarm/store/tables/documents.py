@@ -22,6 +22,7 @@ from sqlalchemy import (
     event,
     table,
 )
+from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from swarm.store.tables.schema import Serial, metadata
 
@@ -48,7 +49,7 @@ document_pieces = Table(
     UniqueConstraint("document_id", "position", name="uq_document_pieces_position"),
 )
 
-document_words = table(WORDS, column("rowid"), column("heading"), column("words"))
+document_words = table(WORDS, column("rowid"), column("heading"), column("words", TSVECTOR))
 """For statements; ``heading`` exists on SQLite only. Each row has the number of its piece."""
 
 # The tokenizer only splits at ASCII separators, so words separated by spaces are unchanged.

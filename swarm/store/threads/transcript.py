@@ -8,10 +8,11 @@ which it participates or has participated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 from sqlalchemy import BindParameter, Text, bindparam, exists, func, or_, select, update
+from sqlalchemy.dialects import postgresql
 
 from swarm.domain.model.threads import (
     STRANGERS,
@@ -30,9 +31,6 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import threads
 from swarm.store.tables.threads import thread_messages
 from swarm.store.tables.work import inbox_messages, lease_members, leases, tasks
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql
 
 COORDINATOR: Final = "swarm"
 """The author of the coordinator's own posts in the transcript."""

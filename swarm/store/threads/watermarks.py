@@ -9,9 +9,9 @@ the thread. Tracked threads that are incompletely known and not scheduled to be 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import and_, bindparam, case, exists, func, or_, select, update
+from sqlalchemy.dialects import postgresql
 
 from swarm.clock import us_to_slack_ts
 from swarm.domain.model.inbox import InboxStatus
@@ -22,9 +22,6 @@ from swarm.store.tables import threads
 from swarm.store.tables.threads import watermarks
 from swarm.store.tables.work import inbox_messages
 from swarm.store.threads.threads import CONTEXTS
-
-if TYPE_CHECKING:
-    from sqlalchemy.dialects import postgresql
 
 GAPS = "gaps"
 """The topic that wakes the process that reads missed messages."""
