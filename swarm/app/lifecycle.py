@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from swarm.app import process
 from swarm.app.process import Close, StopDeadline, close_all
 from swarm.app.reload import Reloader
+from swarm.clock import until_next
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.entrypoints.web.server import Config, ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
@@ -173,7 +174,8 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # at each multiple of ten, it updates the header with the date
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), _TICK_SECONDS)
+                async with asyncio.timeout(until_next(_TICK_SECONDS)):
+                    await self._stopped.wait()
 
 
 async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, exists, or_, update
+from sqlalchemy import and_, bindparam, exists, or_, select, update
 
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
 from swarm.domain.model.threads import Thread
@@ -60,13 +60,15 @@ _OVERTAKEN = Statement(
         error="its message has its end mark",
     )
 )
+_is_late = and_(
+    _d.due_at <= bindparam("now"),
+    _d.expires_at <= bindparam("now"),
+    may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
+)
+_ANY_LATE = Statement(select(_d.id).where(_is_late).limit(AT_MOST_N))
 _EXPIRE_LATE = Statement(
     update(tables.deliveries)
-    .where(
-        _d.due_at <= bindparam("now"),
-        _d.expires_at <= bindparam("now"),
-        may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
-    )
+    .where(_is_late)
     .values(
         **arrive(DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]), due_at=None, ended_at=bindparam("now"), error="it is late"
     )
@@ -129,6 +131,11 @@ def overtaken(tx: Transaction, row: Row) -> None:
         count = _OVERTAKEN.run(tx, of_thread=row["thread_id"], of_ts=row["target_ts"], now=tx.now)
         if count:
             tx.note(ReactionsExpired(count=count))
+
+
+def is_any_late(tx: Transaction) -> bool:
+    """Whether `expire_late` would expire a reaction."""
+    return _ANY_LATE.first(tx, now=tx.now, n=1) is not None
 
 
 def expire_late(tx: Transaction) -> int:

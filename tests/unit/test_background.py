@@ -1,4 +1,4 @@
-"""Background tasks have one owner, which ends them and reports what nobody awaits."""
+"""Background tasks have one owner, which ends them and reports what nobody awaits; those that repeat wake together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.background import BackgroundTasks
+from swarm.clock import until_next
 
 pytestmark = pytest.mark.req("OPS-03")
 
@@ -73,3 +74,16 @@ async def test_the_end_waits_for_what_ends_in_time_and_cancels_the_rest_with_wha
     with capture_logs() as logs:
         await tasks.end(0.05)
     assert (ended, len(tasks), logs) == (["ends", "stays", "stays", "stays"], 0, [])
+
+
+@pytest.mark.parametrize(("now", "left"), [(100.0, 2.0), (100.5, 1.5), (101.75, 0.25), (101.9, 2.1)])
+async def test_tasks_that_repeat_wait_for_the_same_moment(
+    now: float, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Loop:
+        def time(self) -> float:
+            return now
+
+    monkeypatch.setattr(asyncio, "get_running_loop", Loop)
+    assert until_next(2.0) == pytest.approx(left)
+    assert until_next(0) == 0

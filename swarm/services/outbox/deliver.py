@@ -26,7 +26,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
-from swarm.clock import SECOND, boottime
+from swarm.clock import SECOND, boottime, until_next
 from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
@@ -151,6 +151,7 @@ class OutboxSender:
         A shutdown wakes no waiters; new deliveries are still sent.
         """
         wakeups = self._database.wakeups
+        is_woken = True
         while True:
             seen = wakeups.generation(topic)
             try:
@@ -158,8 +159,11 @@ class OutboxSender:
             except Unavailable:
                 _log.exception("deliveries cannot be read", action="deliver_read")
                 await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-            await asyncio.sleep(_LONGEST_SLEEP_SECONDS if wakeups.closed else _SHORTEST_SLEEP_SECONDS)
-            await wakeups.wait(topic, seen, _LONGEST_SLEEP_SECONDS)
+            if wakeups.closed:
+                await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+            elif is_woken:
+                await asyncio.sleep(_SHORTEST_SLEEP_SECONDS)
+            is_woken = await wakeups.wait(topic, seen, until_next(_LONGEST_SLEEP_SECONDS))
 
     async def _open_lanes(self) -> bool:
         """Serves the threads with due posts. Returns whether more posts may become due."""
@@ -176,15 +180,18 @@ class OutboxSender:
         """
         more = bool(self._choosing or self._reactions)  # they may end after the check
         now = asyncio.get_running_loop().time()
-        if now >= self._expire_at:
+        names = [] if self._rests() else [name for name in _REACTION_LOOKS if name not in self._choosing]
+        if now < self._expire_at and not names:
+            return more
+        is_late, due = await self._database.read(_look_at_reactions, names, len(self._reactions) + 1)
+        if is_late and now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
             await self._database.write(reactions.expire_late)
-        for name, look in _REACTION_LOOKS.items():
-            if name not in self._choosing and not self._rests():
-                waiting = await self._database.read(look, len(self._reactions) + 1)
-                if any(row["id"] not in self._reactions for row in waiting):
-                    self._start(self._choosing, name, self._serve_reactions(look))
-                    more = True
+        for name, waiting in due.items():
+            is_new = any(row["id"] not in self._reactions for row in waiting)
+            if is_new and name not in self._choosing and not self._rests():
+                self._start(self._choosing, name, self._serve_reactions(_REACTION_LOOKS[name]))
+                more = True
         return more
 
     def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
@@ -287,6 +294,11 @@ class OutboxSender:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
             _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+
+
+def _look_at_reactions(tx: Transaction, names: list[str], limit: int) -> tuple[bool, dict[str, list[Row]]]:
+    """Returns whether any reaction is late, and the due rows of each of these looks."""
+    return reactions.is_any_late(tx), {name: _REACTION_LOOKS[name](tx, limit) for name in names}
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
