@@ -28,6 +28,23 @@ ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def boottime() -> float:
+    """Returns seconds on a clock that continues while the machine sleeps, if such a clock exists."""
+    return time.clock_gettime(ELAPSED)
+
+
+def until_next(seconds: float) -> float:
+    """Returns the time until the next multiple of ``seconds`` on the event loop's clock, for a task that repeats.
+
+    Tasks that wait for the same moment wake an idle process once instead of once each. A moment that is almost here
+    counts as past, so that a timer that is early wakes nobody twice.
+    """
+    if seconds <= 0:
+        return 0.0
+    left = seconds - asyncio.get_running_loop().time() % seconds
+    return left if left > seconds / 10 else left + seconds
+
+
 class Clock(Protocol):
     """The source of the current time."""
 

@@ -51,7 +51,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.outbox.elections import Election, OfficeTerm, boottime
+from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.run_control import Buttons, RunControl
 from swarm.services.use_cases import Services
@@ -158,7 +158,7 @@ def build(
         Buttons(database, operating_policy, standings, me.team).press,
         RunControl(database, operating_policy, me.team, standings).stop_session,
     )
-    terms: dict[str, OfficeTerm] = {}
+    terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
     return Coordinator(
@@ -178,7 +178,9 @@ def build(
         agent_runs=runs,
         terms=terms,
         slack_entry_point=slack_entry_point,
-        election=Election(database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(boottime)),
+        election=Election(
+            database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(clock.boottime)
+        ),
         pacing=slack.pacing,
         sender=OutboxSender(
             database,
@@ -206,7 +208,7 @@ def _application(
     hearing: EventWatchdog,
     figures: FigureReader,
     telemetry: Telemetry,
-    terms: Mapping[str, OfficeTerm],
+    terms: Mapping[str, LockTerm],
     reload: Reload,
     runs: AgentRuns,
     warnings: Warnings = no_warnings,

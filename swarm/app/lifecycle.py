@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from swarm.app import process
 from swarm.app.process import Close, StopDeadline, close_all
 from swarm.app.reload import Reloader
+from swarm.clock import until_next
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.entrypoints.web.server import Config, ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
@@ -28,7 +29,7 @@ from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.outbox.elections import Election, OfficeTerm
+from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
@@ -56,7 +57,7 @@ class Coordinator:
     limits: ConnectionLimits
     slack_entry_point: SlackEntryPoint
     election: Election
-    terms: dict[str, OfficeTerm]  # the latest term of each office held by this process
+    terms: dict[str, LockTerm]  # the latest term of each office held by this process
     pacing: Pacing
     sender: OutboxSender
     sweeper: Sweeper
@@ -140,7 +141,7 @@ async def _close_entry_points(
         await asyncio.wait({http})
 
 
-async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
+async def _upkeep(coordinator: Coordinator, term: LockTerm) -> None:
     """Runs the jobs of the elected process."""
     coordinator.terms[UPKEEP] = term
     coordinator.pacing.take_over()
@@ -173,7 +174,8 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         while not await self.on_tick(0):  # at each multiple of ten, it updates the header with the date
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), _TICK_SECONDS)
+                async with asyncio.timeout(until_next(_TICK_SECONDS)):
+                    await self._stopped.wait()
 
 
 async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:

@@ -15,8 +15,9 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from swarm.app import home
+from swarm.cli import NoServer
 from swarm.cli.operator_commands import CoordinatorClient
-from swarm.cli.terminal import NoServer, Terminal
+from swarm.cli.terminal import Terminal
 from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError, Invalid
 

@@ -7,9 +7,12 @@ import sys
 
 from swarm.entrypoints.web import loading
 
+with loading.without("rich"):  # structlog would load it for tracebacks, which `log` writes without it
+    import structlog  # noqa: F401
+
 with loading.uncollected():
     from swarm.app import preflight
-    from swarm.cli.terminal import NoServer, in_one_line
+    from swarm.cli import NoServer, in_one_line
     from swarm.config import LogFormat, load, secrets
     from swarm.domain.errors import SwarmError
     from swarm.telemetry import log

@@ -12,7 +12,8 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm.app import home
-from swarm.cli.terminal import NoServer, Terminal
+from swarm.cli import NoServer
+from swarm.cli.terminal import Terminal
 from swarm.config import load
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role

@@ -1,4 +1,4 @@
-"""Standard output of the commands, and errors in one line."""
+"""Standard output of the commands."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from swarm.domain.text.characters import for_terminal, line_for_terminal
-
-
-class NoServer(Exception):
-    """No coordinator answers at this address."""
-
-
-def in_one_line(error: Exception) -> str:
-    """Returns an error's message with its hint on one line. Messages from drivers and parsers may have several
-    lines."""
-    return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
+from swarm.domain.text.characters import for_terminal
 
 
 class Terminal(Console):

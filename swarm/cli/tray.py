@@ -12,8 +12,9 @@ import httpx2
 from cyclopts import Parameter
 from rich.console import Console
 
+from swarm.cli import in_one_line
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
-from swarm.cli.terminal import Terminal, in_one_line
+from swarm.cli.terminal import Terminal
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.characters import line_for_terminal
 

@@ -65,14 +65,15 @@ def _without(column: Column[Any]) -> ColumnElement[Any]:
 
 
 def _cut(column: Column[Any], where: ColumnElement[bool]) -> Statement:
-    """Returns a statement that cuts a part out of longer texts."""
-    statement = update(column.table).where(where, _without(column) != column)
-    return Statement(statement.values({column: _without(column)}))
+    """Returns a statement that cuts a part out of longer texts. Built at its first use, since a start is slow."""
+    return Statement(
+        lambda _: update(column.table).where(where, _without(column) != column).values({column: _without(column)})
+    )
 
 
 def _cut_whole(column: Column[Any], where: ColumnElement[bool]) -> Statement:
     """Returns a statement that cuts texts equal to the part."""
-    return Statement(update(column.table).where(where, column == _part).values({column: TOMBSTONE}))
+    return Statement(lambda _: update(column.table).where(where, column == _part).values({column: TOMBSTONE}))
 
 
 _CUTS: Final = [(_cut(column, where), column in _JSON) for column, where in _IN_THREAD]

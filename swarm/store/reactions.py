@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import BigInteger, Text, bindparam, exists, literal, or_, select, true, update
+from sqlalchemy import BigInteger, Text, and_, bindparam, exists, literal, or_, select, true, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.deliveries import (
@@ -97,13 +97,15 @@ _OVERTAKEN = Statement(
         error="its message has its end mark",
     )
 )
+_is_late = and_(
+    _d.due_at <= bindparam("now"),
+    _d.expires_at <= bindparam("now"),
+    may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
+)
+_ANY_LATE = Statement(select(_d.id).where(_is_late).limit(AT_MOST_N))
 _EXPIRE_LATE = Statement(
     update(tables.deliveries)
-    .where(
-        _d.due_at <= bindparam("now"),
-        _d.expires_at <= bindparam("now"),
-        may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
-    )
+    .where(_is_late)
     .values(
         **arrive(DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]), due_at=None, ended_at=bindparam("now"), error="it is late"
     )
@@ -184,6 +186,11 @@ def overtaken(tx: Transaction, row: Row) -> None:
         count = _OVERTAKEN.run(tx, of_thread=row["thread_id"], of_ts=row["target_ts"], now=tx.now)
         if count:
             tx.note(ReactionsExpired(count=count))
+
+
+def is_any_late(tx: Transaction) -> bool:
+    """Whether `expire_late` would expire a reaction."""
+    return _ANY_LATE.first(tx, now=tx.now, n=1) is not None
 
 
 def expire_late(tx: Transaction) -> int:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from swarm.clock import until_next
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.watchers import Changed, DatabaseCall, ToolCall, Watcher, Watchers
 from swarm.telemetry.metrics import Metrics
@@ -112,17 +113,24 @@ def _whole(endpoint: str) -> str:
 
 
 TICK_SECONDS: Final = 0.1
+IDLE_TICK_SECONDS: Final = 1.0
+_BUSY_SHARE: Final = 0.02  # of a processor; a process that does nothing needs less
 
 
 async def watch_loop(learn: Callable[[float], None]) -> None:
     """Sleeps repeatedly, and passes each delay of the event loop in seconds to ``learn``. Runs until cancelled.
 
-    A blocked loop is detected at the next wake-up. The timer itself is about a millisecond late.
+    A blocked loop is detected at the next wake-up. The timer itself is about a millisecond late. While the loop's
+    thread uses little processor time, it sleeps longer.
     """
+    pause, used = TICK_SECONDS, time.thread_time()
     while True:
         begun = time.perf_counter()
-        await asyncio.sleep(TICK_SECONDS)
-        learn(max(0.0, time.perf_counter() - begun - TICK_SECONDS))
+        await asyncio.sleep(pause)
+        elapsed, before, used = time.perf_counter() - begun, used, time.thread_time()
+        learn(max(0.0, elapsed - pause))
+        is_busy = used - before > _BUSY_SHARE * elapsed
+        pause = TICK_SECONDS if is_busy else until_next(IDLE_TICK_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from swarm.services.outbox.elections import TERM_SECONDS
+from swarm.services.rules.locks import LEASE_SECONDS
 from swarm.slack.outgoing.pacing import POSTS_PER_CHANNEL
 from tests.crash.scene import inbox_message_of, lease_of
 from tests.support.balancer import Balancer, balancing
@@ -61,7 +61,9 @@ class Team:
     def elected(self) -> Stage:
         """The one in office, as the database has it."""
         with psycopg.connect(self.database_url, autocommit=True) as database:
-            row = database.execute("SELECT holder FROM elections WHERE expires_at > extract(epoch FROM now()) * 1e6")
+            row = database.execute(
+                "SELECT holder FROM locks WHERE kind = 'office' AND expires_at > extract(epoch FROM now()) * 1e6"
+            )
             ((holder,),) = row.fetchall()
         (found,) = [stage for stage in self.stages if f":{stage.port} " in holder]
         return found
@@ -249,7 +251,7 @@ async def test_when_the_elected_one_is_killed_at_work_another_goes_on_within_the
         killed = team.elected()
         killed.kill_coordinator()
         team.balance()
-        await team.succeeds(killed, within_seconds=TERM_SECONDS + 10)
+        await team.succeeds(killed, within_seconds=LEASE_SECONDS + 10)
         await team.ask(4)
         await team.twin.redeliver()
         await team.everything_is_answered_once()
@@ -264,7 +266,7 @@ async def test_killed_between_a_post_and_its_mark_its_successor_does_not_post_ag
         killed = team.elected()
         killed.kill_coordinator()
         team.balance()
-        await team.succeeds(killed, within_seconds=TERM_SECONDS + 10)
+        await team.succeeds(killed, within_seconds=LEASE_SECONDS + 10)
         await team.everything_is_answered_once()
     assert len(await team.post_calls()) == 1
 
@@ -275,7 +277,7 @@ async def test_when_the_elected_one_shuts_down_another_goes_on_at_once_and_at_th
         await team.more_posts(4)
         left = team.elected()
         left.coordinator.send(signal.SIGTERM)
-        await team.succeeds(left, within_seconds=TERM_SECONDS / 2)
+        await team.succeeds(left, within_seconds=LEASE_SECONDS / 2)
         await left.coordinator.exit_code(within_seconds=HTTP_SECONDS)
         team.balance()
         await team.twin.redeliver()
@@ -290,7 +292,7 @@ async def test_an_elected_one_that_was_suspended_for_longer_than_its_lease_doubl
         suspended = team.elected()
         suspended.freeze_coordinator()
         team.balancer.drop(suspended.port)
-        successor = await team.succeeds(suspended, within_seconds=2 * TERM_SECONDS)
+        successor = await team.succeeds(suspended, within_seconds=2 * LEASE_SECONDS)
         await team.more_posts(2)  # it does the other's work
         suspended.thaw_coordinator()
         await suspended.coordinator.says("deposed")

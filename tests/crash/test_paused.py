@@ -248,5 +248,5 @@ def in_office(stages: list[Stage]) -> Stage:
     if len(stages) == 1:
         return stages[0]
     with psycopg.connect(stages[0].settings["SWARM_DATABASE_URL"], autocommit=True) as database:
-        ((holder,),) = database.execute("SELECT holder FROM elections").fetchall()
+        ((holder,),) = database.execute("SELECT holder FROM locks WHERE kind = 'office'").fetchall()
     return next(stage for stage in stages if f":{stage.port} " in holder)

@@ -12,7 +12,7 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.services.outbox.elections import TERM_SECONDS
+from swarm.services.rules.locks import LEASE_SECONDS
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.scene import Scene, Trigger, both_engines, inbox_message_of, lease_of
 from tests.support.doors import Visitor, error_of
@@ -191,7 +191,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
 def in_office(stages: list[Stage]) -> tuple[Stage, Stage]:
     """Who is elected, and who is not."""
     with psycopg.connect(stages[0].settings["SWARM_DATABASE_URL"], autocommit=True) as database:
-        ((holder,),) = database.execute("SELECT holder FROM elections").fetchall()
+        ((holder,),) = database.execute("SELECT holder FROM locks WHERE kind = 'office'").fetchall()
     first, second = stages
     return (first, second) if f":{first.port} " in holder else (second, first)
 
@@ -218,7 +218,7 @@ async def test_the_door_of_a_process_that_is_not_elected_takes_an_answer_that_th
         await run.until_shown(f"Line {number}.")
     elected.kill_coordinator()
     await run.call("append", text="Line 4.\n")
-    await run.until_shown("Line 0.\nLine 1.\nLine 2.\nLine 3.\nLine 4.\n", within_seconds=TERM_SECONDS + 20)
+    await run.until_shown("Line 0.\nLine 1.\nLine 2.\nLine 3.\nLine 4.\n", within_seconds=LEASE_SECONDS + 20)
     await lea.post("/leases/renew", {"tokens": [lease_of(trigger)]})
     await run.call("close", text="The end.")
     _, whole = await run.until_answered(within_seconds=30)

@@ -189,7 +189,9 @@ def _elected(stages: list[Stage]) -> Stage:
     if len(stages) == 1:
         return stages[0]
     with psycopg.connect(stages[0].settings["SWARM_DATABASE_URL"], autocommit=True) as database:
-        row = database.execute("SELECT holder FROM elections WHERE expires_at > extract(epoch FROM now()) * 1e6")
+        row = database.execute(
+            "SELECT holder FROM locks WHERE kind = 'office' AND expires_at > extract(epoch FROM now()) * 1e6"
+        )
         ((holder,),) = row.fetchall()
     (found,) = [stage for stage in stages if f":{stage.port} " in holder]
     return found

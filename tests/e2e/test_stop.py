@@ -244,7 +244,7 @@ async def test_whatever_hangs_a_stop_ends_the_process_in_time_with_all_that_it_h
         assert left == []
         assert code == 0
         assert _kept(scene.stage, "SELECT ended_as FROM leases") == ["released"] * 2  # what came in Slack comes again
-        assert _kept(scene.stage, "SELECT agui_run_id FROM conversation_locks") == []
+        assert _kept(scene.stage, "SELECT holder FROM locks WHERE holder IS NOT NULL") == []
         outcomes = _kept(scene.stage, "SELECT outcome FROM model_usage")
         assert outcomes == ["stopped"] * len(outcomes)
         assert len(outcomes) >= 5  # the longest to end may be cut off before it is noted down

@@ -180,7 +180,7 @@ def test_a_backup_of_a_newer_version_is_refused_and_of_another_kind_of_database(
         put_back(sqlite_url, file)
 
 
-@pytest.mark.parametrize("revision", ["0001", "0014"])  # 0015 renames tables
+@pytest.mark.parametrize("revision", ["0001", "0014", "0017"])  # 0015 and 0018 rename tables
 def test_a_backup_of_an_older_version_is_migrated(
     empty_database_url: str, file: Path, monkeypatch: pytest.MonkeyPatch, revision: str
 ) -> None:

@@ -660,7 +660,7 @@ async def test_a_reaction_does_not_wake_the_sender_for_posts(world: World) -> No
 
 
 async def test_an_end_mark_follows_its_answer_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliver, "_LONGEST_SLEEP_SECONDS", 2 * PATIENCE_SECONDS)  # only a wakeup comes in time
+    monkeypatch.setattr(deliver, "_LONGEST_SLEEP_SECONDS", 20 * PATIENCE_SECONDS)  # only a wakeup comes in time
     lead = await world.lead()
     message = await world.says(f"{BOT} hello")
     async with sending(world):

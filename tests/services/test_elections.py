@@ -15,16 +15,17 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
-from swarm.services.outbox.elections import STOP_SECONDS, TERM_SECONDS, Election, OfficeTerm
-from swarm.store import elections
+from swarm.domain.model.leases import LockKind
+from swarm.services.rules.locks import LEASE_SECONDS, STOP_SECONDS, Election, LockTerm
+from swarm.store import locks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.elections import ELECTIONS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("OPS-03")
 
 ROLE = "upkeep"
+OFFICE = (LockKind.OFFICE, ROLE)
 PATIENCE_SECONDS = 20.0
 QUICKLY_SECONDS = 0.01
 
@@ -51,8 +52,8 @@ class Candidate:
     name: str
     database: Flaky
     clock: ManualClock
-    lease_seconds: float = TERM_SECONDS
-    terms: list[OfficeTerm] = field(default_factory=list)
+    lease_seconds: float = LEASE_SECONDS
+    terms: list[LockTerm] = field(default_factory=list)
     at_work: int = 0
     fails: asyncio.Event = field(default_factory=asyncio.Event)
     lingers: asyncio.Event | None = None  # what it does when it is stopped takes until then
@@ -76,7 +77,7 @@ class Candidate:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
 
-    async def elected(self, terms: int = 1) -> OfficeTerm:
+    async def elected(self, terms: int = 1) -> LockTerm:
         """Its term, once it is at work in so many terms."""
         await self._until(lambda: self.at_work == 1 and len(self.terms) == terms, f"{self.name} is elected")
         return self.terms[-1]
@@ -91,12 +92,12 @@ class Candidate:
         await wait_until(self.expires_at, lambda at: at > before, what=f"{self.name} renews its lease")
 
     async def expires_at(self) -> int:
-        (row,) = await self.database.read(lambda tx: tx.fetch("SELECT expires_at FROM elections", {})[1])
+        (row,) = await self.database.read(lambda tx: tx.fetch("SELECT expires_at FROM locks", {})[1])
         return int(row[0])
 
     def looks(self) -> None:
         """Whoever waits for the office asks for it, instead of after the time that is left of the lease."""
-        self.database.wakeups.bump([ELECTIONS])
+        self.database.wakeups.bump([locks.topic(LockKind.OFFICE)])
 
     async def _until(self, met: Any, what: str) -> None:
         async def look() -> bool:
@@ -104,7 +105,7 @@ class Candidate:
 
         await wait_until(look, within_seconds=PATIENCE_SECONDS, what=what)
 
-    async def _work(self, term: OfficeTerm) -> None:
+    async def _work(self, term: LockTerm) -> None:
         self.terms.append(term)
         self.at_work += 1
         assert self.at_work == 1
@@ -144,7 +145,7 @@ async def bob(url: str, clock: ManualClock) -> AsyncIterator[Candidate]:
 async def test_who_is_alone_is_in_office_at_once_and_stays_as_long_as_it_can_renew_its_lease(ann: Candidate) -> None:
     async with ann.standing():
         term = await ann.elected()
-        for _ in range(int(2 * TERM_SECONDS)):
+        for _ in range(int(2 * LEASE_SECONDS)):
             await ann.renews()
         assert (term.holds(), ann.at_work, len(ann.terms)) == (True, 1, 1)
 
@@ -153,7 +154,7 @@ async def test_while_one_is_in_office_another_stands_ready(ann: Candidate, bob: 
     async with ann.standing():
         await ann.elected()
         async with bob.standing():
-            for _ in range(int(2 * TERM_SECONDS)):
+            for _ in range(int(2 * LEASE_SECONDS)):
                 await ann.renews()
                 bob.looks()
             assert not bob.terms
@@ -177,10 +178,10 @@ async def test_a_holder_that_cannot_reach_the_database_stops_before_anybody_else
         term = await ann.elected()
         async with bob.standing():
             ann.database.away = True
-            clock.advance(TERM_SECONDS - STOP_SECONDS)
+            clock.advance(LEASE_SECONDS - STOP_SECONDS)
             assert not term.holds()
             await ann.stops()
-            assert (await bob.database.write(elections.stand, ROLE, "carol", TERM_SECONDS)).term is None
+            assert (await bob.database.write(locks.take, *OFFICE, "carol", LEASE_SECONDS)).term is None
             assert not bob.terms
             clock.advance((await ann.expires_at() - clock.now_us()) / SECOND)
             bob.looks()
@@ -203,16 +204,16 @@ async def test_a_process_that_was_suspended_does_not_go_on_beside_its_successor(
     ann: Candidate, bob: Candidate, clock: ManualClock
 ) -> None:
     def take_over(tx: Transaction) -> None:
-        tx.fetch("SELECT role FROM elections FOR UPDATE", {})  # the other one sees time go by, and stands in vain
+        tx.fetch("SELECT key FROM locks FOR UPDATE", {})  # the other one sees time go by, and stands in vain
         clock.advance(60)
-        elections.stand(tx, ROLE, "bob", 60 + TERM_SECONDS, at_once=True)  # its moment is that of its beginning
+        locks.take(tx, *OFFICE, "bob", 60 + LEASE_SECONDS, at_once=True)  # its moment is that of its beginning
 
     async with ann.standing():
         await ann.elected()
         await bob.database.write(take_over)
         await ann.stops()
         ann.looks()
-        await ann.database.read(elections.holder_of, ROLE)
+        await ann.database.read(locks.holder_of, *OFFICE)
         assert len(ann.terms) == 1
 
 
@@ -229,7 +230,7 @@ async def test_a_holder_that_slept_asks_the_database_before_its_next_call(
         assert await term.is_ours()
         ann.database.away = True
         clock.advance(5)
-        await bob.database.write(elections.stand, ROLE, "bob", TERM_SECONDS, at_once=True)
+        await bob.database.write(locks.take, *OFFICE, "bob", LEASE_SECONDS, at_once=True)
         ann.database.away = False
         assert (await term.is_ours(), term.holds()) == (False, False)
 
@@ -239,7 +240,7 @@ async def test_a_holder_whose_term_the_database_calls_over_stops_before_its_time
 ) -> None:
     async with ann.standing():
         term = await ann.elected()
-        await bob.database.write(elections.stand, ROLE, "bob", TERM_SECONDS, at_once=True)
+        await bob.database.write(locks.take, *OFFICE, "bob", LEASE_SECONDS, at_once=True)
         await ann.stops()
         assert term.seconds_left == 0
 
@@ -250,7 +251,7 @@ async def test_what_the_work_raises_ends_the_election_and_frees_the_office(ann: 
         ann.fails.set()
         with pytest.raises(ArithmeticError):
             await asyncio.wait_for(ann.task, PATIENCE_SECONDS)
-        assert (await bob.database.write(elections.stand, ROLE, "bob", TERM_SECONDS)).term == 2
+        assert (await bob.database.write(locks.take, *OFFICE, "bob", LEASE_SECONDS)).term == 2
 
 
 @both_engines
@@ -266,12 +267,12 @@ async def test_a_database_that_is_away_at_the_start_is_waited_for(ann: Candidate
 async def test_whoever_is_stopped_while_it_stands_leaves_the_office_free(ann: Candidate, bob: Candidate) -> None:
     ann.database.answers = asyncio.Event()
     async with ann.standing():
-        await wait_until(lambda: bob.database.read(elections.holder_of, ROLE), lambda holder: holder == "ann")
+        await wait_until(lambda: bob.database.read(locks.holder_of, *OFFICE), lambda holder: holder == "ann")
         ann.task.cancel()
         ann.database.answers.set()
         await asyncio.gather(ann.task, return_exceptions=True)
     assert not ann.terms
-    assert await bob.database.read(elections.holder_of, ROLE) is None
+    assert await bob.database.read(locks.holder_of, *OFFICE) is None
 
 
 @both_engines

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from swarm.clock import boottime
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, OpenStream
 from swarm.domain.answers.events import Answered, RunInput, TextDelta
@@ -20,7 +21,6 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import SlackMessage
-from swarm.services.outbox import elections
 from swarm.services.runs import event_sources, streaming_agents
 from swarm.services.runs.answer_run import RunRecord
 from swarm.services.runs.run_ends import RESTARTED_TEXT, LeaseLossOutcome, Loss, break_off, end_run, keep
@@ -323,8 +323,8 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It wakes up in office, and nothing has told it yet that its work was given to somebody else."""
-    slept, clock = 0.0, elections.boottime
-    monkeypatch.setattr(event_sources, "boottime", lambda: clock() + slept)
+    slept = 0.0
+    monkeypatch.setattr(event_sources, "boottime", lambda: boottime() + slept)
     woken, hung_up = asyncio.Event(), asyncio.Event()
 
     async def endless(run: RunInput) -> Events:

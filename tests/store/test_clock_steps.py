@@ -10,8 +10,9 @@ from sqlalchemy import BigInteger
 from structlog.testing import capture_logs
 
 from swarm.clock import SECOND, ManualClock
+from swarm.domain.model.leases import LockKind
 from swarm.domain.watchers import Watcher
-from swarm.store import elections
+from swarm.store import locks
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.clock_changes import MOVED, ClockWatch
 from swarm.store.bridge.database import Database
@@ -21,7 +22,7 @@ from swarm.store.tables.schema import metadata
 pytestmark = pytest.mark.req("OPS-03")
 
 HOUR: Final = 3600.0
-OFFICE: Final = "upkeep"
+OFFICE: Final = (LockKind.OFFICE, "upkeep")
 
 both_ways = pytest.mark.parametrize("seconds", [HOUR, -HOUR])
 
@@ -104,14 +105,14 @@ async def office_left(db: Database) -> float:
     """For how many seconds the office is still held; negative: it has been over for so long."""
 
     def left(tx: Transaction) -> float:
-        _, rows = tx.fetch("SELECT expires_at FROM elections", {})
+        _, rows = tx.fetch("SELECT expires_at FROM locks", {})
         return float(rows[0][0] - tx.now) / SECOND
 
     return await db.read(left)
 
 
 async def elect(db: Database, holder: str = "ann") -> int | None:
-    return (await db.write(elections.stand, OFFICE, holder, 10.0)).term
+    return (await db.write(locks.take, *OFFICE, holder, 10.0)).term
 
 
 def test_every_moment_in_the_tables_moves_or_is_known_to_decide_nothing() -> None:
@@ -167,7 +168,7 @@ async def test_a_step_too_small_to_be_noticed_takes_nobody_out_of_office(
     assert term
     clock.advance(3)
     clock.step(seconds)
-    assert await db.write(elections.renew, OFFICE, "ann", term, 10.0)
+    assert await db.write(locks.renew, *OFFICE, "ann", term, 10.0)
     assert await elect(db, "bob") is None
 
 

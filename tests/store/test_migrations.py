@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.services.builtin.conversation_locks import ConversationKey
 from swarm.store import deliveries
 from swarm.store.admin import migrations, preparation
 from swarm.store.bridge.engine import parse_url
@@ -270,6 +271,36 @@ def test_the_migration_to_whole_documents_keeps_what_is_found_and_has_it_read_ag
         assert tuple(kept.one()) == ("a", "a.md", "A", 1, 0, "")
         pieces = "SELECT text FROM document_pieces JOIN document_words ON document_words.rowid = document_pieces.id"
         assert connection.exec_driver_sql(pieces).scalars().all() == ["a"]
+
+
+@pytest.mark.req("AGENT-09")
+def test_the_migration_to_locks_keeps_every_holder_and_goes_on_counting_terms(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        config = migrations._config(connection)
+        command.upgrade(config, "0017")
+        for statement in BEFORE_LOCKS:
+            connection.exec_driver_sql(statement)
+        old = schema(connection)
+        command.upgrade(config, "0018")
+        command.downgrade(config, "0017")
+        assert schema(connection) == old
+        kept = connection.exec_driver_sql("SELECT * FROM conversation_locks")
+        assert tuple(kept.one()) == ("wim", "router", 'é "c1"', "r1", 8)
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        rows = connection.exec_driver_sql("SELECT kind, key, holder, term, expires_at FROM locks ORDER BY kind, key")
+        assert [tuple(row) for row in rows] == [
+            ("conversation", ConversationKey(client="wim", agent="router", id='é "c1"').lock_key, "r1", 1, 8),
+            ("office", "resigned", None, 3, 6),
+            ("office", "upkeep", "ann", 7, 9),
+        ]
+
+
+BEFORE_LOCKS = (
+    "INSERT INTO elections VALUES ('upkeep', 'ann', 7, 1, 9)",
+    "INSERT INTO elections VALUES ('resigned', NULL, 3, 1, 6)",
+    """INSERT INTO conversation_locks VALUES ('wim', 'router', 'é "c1"', 'r1', 8)""",
+)
 
 
 def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:

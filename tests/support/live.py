@@ -32,7 +32,7 @@ from swarm.domain.answers.state import Pace
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.model.threads import SlackMessage
-from swarm.services.outbox.elections import OfficeTerm
+from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
 from swarm.services.runs.event_sources import ManagedAgent
@@ -225,7 +225,7 @@ class Show:
     streaming_agents: StreamingAgentRuns
     running: ActiveRuns
     recovery: Recovery
-    term: OfficeTerm
+    term: LockTerm
     task: asyncio.Task[None] | None = None
 
     async def agent(self, name: str, *, is_here: bool = True) -> Agent:
@@ -273,7 +273,7 @@ class Show:
 
     def begin(self) -> None:
         """A term begins."""
-        self.term = OfficeTerm(self.term.number + 1, math.inf, time.monotonic)
+        self.term = LockTerm(self.term.number + 1, math.inf, time.monotonic)
         self.task = asyncio.create_task(self.streaming_agents.run(self.term))
 
 
@@ -297,7 +297,7 @@ def show(
     running = ActiveRuns(run_context)
     news = RunNotifications(world.services.work, world.services.tasks, world.services.delegations, running)
     streaming_agents = StreamingAgentRuns(world.database, world.services.polls, running, recovery, news, agents)
-    term = OfficeTerm(0, math.inf, time.monotonic)
+    term = LockTerm(0, math.inf, time.monotonic)
     return Show(
         world=world, live=live, streaming_agents=streaming_agents, running=running, recovery=recovery, term=term
     )

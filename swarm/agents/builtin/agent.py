@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
@@ -21,6 +21,7 @@ import structlog
 from swarm.agents.builtin.run import BuiltinRun, Stumbled, questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.remote.translation.translator import collected
+from swarm.background import BackgroundTasks
 from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput
@@ -81,8 +82,8 @@ class _Recorder:
         self._memory = memory
         self._runs = runs
         self._before: dict[str, set[asyncio.Task[Any]]] = {}  # by session: tasks that the next run waits for
-        self._storing: set[asyncio.Task[Any]] = set()
-        self._compacting: set[asyncio.Task[Any]] = set()
+        self._storing = BackgroundTasks()
+        self._compacting = BackgroundTasks()
         self._is_closed = False
 
     async def settled(self, session_id: str) -> None:
@@ -99,26 +100,21 @@ class _Recorder:
 
     def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
         """Stores a run in its session and records its usage."""
-        storing = _owned(self._stored(run, block), "store a run", self._storing)
+        storing = self._storing.start(self._stored(run, block), "store a run")
         self.await_end(run.session_id, storing)
         return storing
 
     async def compacted(self) -> None:
         """Waits until finished runs are stored and sessions that grew too long are summarised."""
-        while under_way := self._storing | self._compacting:
-            await asyncio.wait(under_way)
+        while self._storing or self._compacting:
+            await self._storing.wait()
+            await self._compacting.wait()
 
     async def aclose(self) -> None:
         """Waits for current writes for a limited time. Pending summaries are postponed."""
         self._is_closed = True
-        for task in self._compacting:
-            task.cancel()  # its usage is still recorded
-        if ending := self._storing | self._compacting:
-            await asyncio.wait(ending, timeout=CLOSING_SECONDS)
-        while left := self._storing | self._compacting:
-            for task in left:
-                task.cancel()
-            await asyncio.wait(left)
+        self._compacting.cancel()  # their usage is still recorded
+        await asyncio.gather(self._storing.end(CLOSING_SECONDS), self._compacting.end(CLOSING_SECONDS))
 
     def _is_over(self, session_id: str, task: asyncio.Task[Any]) -> None:
         left = self._before.get(session_id, set())
@@ -133,7 +129,7 @@ class _Recorder:
             recorded(partial(self._runs.note, run), "noted down", **ids),
         )
         if is_remembered and not self._is_closed:
-            _owned(self._compacted(run), "compact a session", self._compacting)
+            self._compacting.start(self._compacted(run), "compact a session")
 
     async def _remember(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> None:
         has_answered = run.outcome is UsageOutcome.ANSWERED
@@ -150,13 +146,6 @@ class _Recorder:
                 session=run.session_id,
                 error=type(error).__name__,
             )
-
-
-def _owned(work: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[Any]]) -> asyncio.Task[None]:
-    task = asyncio.create_task(work, name=name)
-    tasks.add(task)
-    task.add_done_callback(tasks.discard)
-    return task
 
 
 class Works(Protocol):
@@ -213,7 +202,7 @@ class BuiltinAgent:
         self._explain = explain
         self._clock = clock or SystemClock()
         self._recorder = _Recorder(record.memory, record.runs)
-        self._working: set[asyncio.Task[None]] = set()
+        self._working = BackgroundTasks()
 
     async def compacted(self) -> None:
         """Waits until sessions that grew too long are summarised; used by a process that asks a single question."""
@@ -221,10 +210,7 @@ class BuiltinAgent:
 
     async def aclose(self) -> None:
         """Cancels the current runs, records them, and releases all resources."""
-        while working := set(self._working):
-            for task in working:
-                task.cancel()
-            await asyncio.wait(working)
+        await self._working.end()
         await self._recorder.aclose()
         await self._works.aclose()
 
@@ -258,9 +244,7 @@ class BuiltinAgent:
             self._recorder.await_end(run.session_id, work)
 
     def _started(self, run: BuiltinRun) -> asyncio.Task[None]:
-        work = asyncio.create_task(self._work(run), name="run of a built-in agent")
-        self._working.add(work)
-        work.add_done_callback(self._working.discard)
+        work = self._working.start(self._work(run), "run of a built-in agent")
         work.add_done_callback(lambda _: run.end(Broken(reason=CUT_OFF)))
         return work
 

@@ -21,6 +21,7 @@ from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentRequest, whole_body
 from swarm.agents.remote.dialects import requests_of
 from swarm.agents.remote.exchange import BODY_BYTES, EVENT_BYTES, Exchange, RunDeadline, event_data
 from swarm.agents.remote.translation.translator import Translator, answer_in, collected
+from swarm.background import BackgroundTasks
 from swarm.clock import MeasuredClock
 from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, RunInput
@@ -50,13 +51,13 @@ class AguiAgent:
         self._agent = agent
         self._requests = requests_of(agent)
         self._exchange = Exchange(agent, tls=tls, clock=clock, patience_seconds=connect_patience_seconds)
-        self._farewells: set[asyncio.Task[None]] = set()
+        self._farewells = BackgroundTasks()
         self._is_closed = False
 
     async def aclose(self) -> None:
         """Notifies the agent of abandoned runs, then closes all connections. Current runs are cut off."""
         self._is_closed = True
-        await asyncio.gather(*self._farewells, return_exceptions=True)
+        await self._farewells.wait()
         await self._exchange.aclose()
 
     def run(self, run_input: RunInput) -> AsyncGenerator[AgentEvent, None]:
@@ -152,9 +153,7 @@ class AguiAgent:
     def _say_farewell(self, run_input: RunInput) -> None:
         call = None if self._is_closed else self._requests.cancel(run_input)
         if call is not None:
-            farewell = asyncio.create_task(self._farewell(call, run_input.agui_run_id))
-            self._farewells.add(farewell)
-            farewell.add_done_callback(self._farewells.discard)
+            self._farewells.start(self._farewell(call, run_input.agui_run_id))
 
     async def _farewell(self, call: AgentRequest, run_id: str) -> None:
         """Notifies the agent that its run was abandoned. If the notification fails, only the closed connection tells

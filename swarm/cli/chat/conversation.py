@@ -27,10 +27,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from swarm.app import home
+from swarm.cli import NoServer, in_one_line
 from swarm.cli.chat.display import MarkdownText, PlainText, answered, complaint, display_for, tool_line
 from swarm.cli.chat.keys import MARK, Interrupts, Line, interruptible, kept_back
 from swarm.cli.chat.opening import Chat, ChatArguments, full_id, new_session_id, opened
-from swarm.cli.terminal import NoServer, Terminal, in_one_line
+from swarm.cli.terminal import Terminal
 from swarm.clock import SECOND
 from swarm.config import Settings, secrets
 from swarm.domain.errors import ConfigurationError, Invalid, SwarmError

@@ -16,8 +16,8 @@ from operator import add
 from typing import Final
 
 from swarm.app import built_in, home, preflight, settings_mapping
+from swarm.cli import NoServer
 from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
-from swarm.cli.terminal import NoServer
 from swarm.clock import new_id
 from swarm.config import Kind, Settings
 from swarm.config.reading import ASSISTANT

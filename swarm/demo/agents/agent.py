@@ -23,6 +23,7 @@ from typing import Any, Final
 import httpx2
 import structlog
 
+from swarm.background import BackgroundTasks
 from swarm.demo.agents.workers import Counter, Finder
 from swarm.demo.tools import Refused, Tools
 
@@ -141,7 +142,7 @@ class _DemoAgent:
             trust_env=False,  # a proxy cannot reach this machine
             verify=base_url.startswith("https:"),  # loading certificates takes a tenth of a second
         )
-        self._work: set[asyncio.Task[None]] = set()
+        self._work = BackgroundTasks(_log_failure)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Polls until ``stop`` is set, then finishes the current work."""
@@ -153,7 +154,7 @@ class _DemoAgent:
             if not poll.done():
                 poll.cancel()  # closing the connection leaves nothing claimed
                 await asyncio.gather(poll, return_exceptions=True)
-        await asyncio.gather(*self._work, return_exceptions=True)
+        await self._work.wait()
         await self._http.aclose()
 
     async def _poll(self) -> None:
@@ -168,20 +169,7 @@ class _DemoAgent:
 
     def _take(self, triggers: list[Trigger]) -> None:
         for trigger in triggers:
-            task = asyncio.create_task(self._handle(trigger))
-            self._work.add(task)
-            task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        """Logs the error of a failed run. The run's lease expires, and its work becomes due again."""
-        self._work.discard(task)
-        error = None if task.cancelled() else task.exception()
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if isinstance(error, httpx2.HTTPError):
-            _log.warning("the coordinator did not answer", action="handle", error=str(error))
-        elif error:
-            _log.error("a trigger could not be handled", action="handle", exc_info=error)
+            self._work.start(self._handle(trigger))
 
     async def _handle(self, trigger: Trigger) -> None:
         """Works on one trigger and renews its lease meanwhile. Notices are finished here, other work by its tools."""
@@ -214,6 +202,16 @@ class _DemoAgent:
                 _log.warning("a lease could not be renewed", action="renew", error=str(error))
             else:
                 self._take(answer.json()["notices"])
+
+
+def _log_failure(error: Exception) -> None:
+    """Logs the error of a failed run. The run's lease expires, and its work becomes due again."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, httpx2.HTTPError):
+        _log.warning("the coordinator did not answer", action="handle", error=str(error))
+    else:
+        _log.error("a trigger could not be handled", action="handle", exc_info=error)
 
 
 def agent(name: str, root: str) -> Act:

@@ -31,6 +31,13 @@ class LeaseKind(StrEnum):
     NOTICE = "notice"
 
 
+class LockKind(StrEnum):
+    """The kind of a lock, which is held by one process or run at a time."""
+
+    OFFICE = "office"  # work that only one coordinator process does
+    CONVERSATION = "conversation"  # with a built-in agent
+
+
 class LeaseEnd(StrEnum):
     """How a lease ended."""
 

@@ -37,6 +37,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from swarm.background import BackgroundTasks
 from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
@@ -121,7 +122,7 @@ class SlackEntryPoint:
         self._socket: SocketMode | None = None
         self._takes_http = False
         self._closing = False
-        self._running: set[asyncio.Task[object]] = set()
+        self._running = BackgroundTasks()
         self._hearing = hearing
         self.bolt = _bolt_app(gateway, handle, press, stopped, hearing)
 
@@ -168,8 +169,7 @@ class SlackEntryPoint:
     async def close(self) -> None:
         """Stops accepting events, lets running handlers finish, and closes the connection within three seconds."""
         self._closing = True
-        if self._running:
-            await asyncio.wait(set(self._running), timeout=_DRAIN_SECONDS)
+        await self._running.wait(_DRAIN_SECONDS)
         if self._socket is not None:
             await self._socket.close()
 
@@ -183,7 +183,6 @@ class SlackEntryPoint:
         task = asyncio.current_task()
         if task is not None:
             self._running.add(task)
-            task.add_done_callback(self._running.discard)
         headers = build_headers(request)
         try:
             response = await self.bolt.async_dispatch(

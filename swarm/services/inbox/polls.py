@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from swarm.background import BackgroundTasks
 from swarm.domain.errors import RateLimited
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import LeaseEnd
@@ -70,7 +71,7 @@ class Polls:
         self._credentials = credentials
         self._waiting: dict[str, list[_Waiting]] = {}  # by agent, longest waiting first
         self._empty: dict[tuple[str, str | None], int] = {}  # by agent and token: the generation of an empty claim
-        self._giving_back: set[asyncio.Task[None]] = set()
+        self._giving_back = BackgroundTasks()
         database.hand_over = self._hand_over
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
@@ -129,9 +130,7 @@ class Polls:
 
     def _give(self, waiting: _Waiting, claimed: list[ClaimContents], is_committed: bool) -> None:
         if waiting.is_over or not is_committed:  # the poll ended during the commit, or the outcome is unknown
-            giving_back = asyncio.ensure_future(self._give_back_all(claimed))
-            self._giving_back.add(giving_back)
-            giving_back.add_done_callback(self._giving_back.discard)
+            self._giving_back.start(self._give_back_all(claimed))
             return
         waiting.claimed = claimed
         if not waiting.woken.done():

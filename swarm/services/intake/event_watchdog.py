@@ -25,6 +25,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from swarm.clock import until_next
 from swarm.domain.access import Me
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryKind
@@ -152,7 +153,7 @@ class EventWatchdog(Watcher):
         Without a connection, events arrive over HTTP.
         """
         while True:
-            await self._sleep(TICK_SECONDS)
+            await self._sleep(until_next(TICK_SECONDS))
             await attempt(self._note(), "hearing")
             if connection and connection.connected and self._is_suspicious(connection):
                 await attempt(self.look(connection), "hearing")

@@ -1,7 +1,7 @@
 """Scheduled work: the sweep, the ticker and the retention job.
 
 The sweep makes the changes that become due with time: expired leases, ended delays, messages without an available
-agent, stale ownership. The elected process sweeps once a second (`swarm.services.outbox.elections`); two concurrent
+agent, stale ownership. The elected process sweeps once a second (`swarm.services.rules.locks`); two concurrent
 sweeps are harmless.
 
 The ticker is the fallback for notifications between processes, with one query a second for all polls that wait in this
@@ -22,18 +22,18 @@ from typing import Final
 
 import structlog
 
-from swarm.clock import SECOND, us_to_slack_ts
+from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
-from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
-from swarm.services.tasks.task_maintenance import tend_tasks
-from swarm.store import agent_messages, erasure, history, idempotency_keys, retention
+from swarm.services.tasks.task_maintenance import tend_tasks, to_do
+from swarm.store import agent_messages, erasure, history, idempotency_keys, locks, retention
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.builtin import conversation_locks, model_usage, sessions
+from swarm.store.builtin import model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import runs
@@ -164,7 +164,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
         "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
-        "forget_talks": (conversation_locks.forget, 1),
+        "forget_talks": (locks.forget_conversations, 1),
     }
     by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
     of_sessions = {"forget_sessions": partial(_forget_sessions, kept.sessions_days * _DAY)}
@@ -203,23 +203,33 @@ class Sweeper:
             if loop.time() >= tidy_at:
                 tidy_at = loop.time() + RETENTION_SECONDS
                 await self.tidy()
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(until_next(SWEEP_SECONDS))
 
     async def sweep(self) -> None:
         """Executes one round.
 
-        Each part, lease and thread has its own transaction, and a failure does not affect the others.
+        Each part, lease and thread has its own transaction, and a failure does not affect the others. Usually one read
+        for all parts finds nothing due.
         """
+        if await self._is_nothing_due():
+            return
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
         await attempt(
-            failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
+            failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
         )
 
     async def tidy(self) -> None:
         """Deletes data past its retention."""
         await self._tidier.tidy()
+
+    async def _is_nothing_due(self) -> bool:
+        """Whether no part has work. Returns False after a failure, so that the parts report theirs."""
+        try:
+            return await self._database.read(is_nothing_due, self._operating_policy)
+        except Exception:  # noqa: BLE001 - reported by the part that fails
+            return False
 
     async def _end_expired(self) -> None:
         """Ends leases one by one, because a common transaction would lock rows in a different order from other
@@ -244,6 +254,16 @@ class Sweeper:
         await attempt(self._database.write(make_due, thread_id), "make_due", thread=thread_id)
 
 
+def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
+    """Whether a sweep would find no work."""
+    return not (
+        leases.expired(tx, None, 1)
+        or queues.ended_delays(tx)
+        or any(task_ids for _, task_ids in to_do(tx, operating_policy))
+        or failover.find_work(tx, operating_policy)
+    )
+
+
 async def listen(database: Database, lease_seconds: float) -> None:
     """Records once a second that this process accepts calls from agents, until cancelled.
 
@@ -253,7 +273,7 @@ async def listen(database: Database, lease_seconds: float) -> None:
     """
     while True:
         database.listens(asleep_seconds=LISTEN_SECONDS + lease_seconds / 3)
-        await asyncio.sleep(LISTEN_SECONDS)
+        await asyncio.sleep(until_next(LISTEN_SECONDS))
 
 
 def make_due(tx: Transaction, thread_id: str) -> None:
@@ -275,7 +295,7 @@ class Ticker:
     async def run(self) -> None:
         """Checks until cancelled; waits while the database is unavailable."""
         while True:
-            await asyncio.sleep(self._tick_seconds)
+            await asyncio.sleep(until_next(self._tick_seconds))
             await attempt(self.tick(), "tick")
 
     async def tick(self) -> None:

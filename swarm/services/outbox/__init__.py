@@ -1,1 +1,1 @@
-"""Deliveries to Slack: storing, sending, and the election of the process that sends."""
+"""Deliveries to Slack: storing and sending."""

@@ -4,7 +4,7 @@ A delivery is marked ``sending`` before the call and settled afterwards. If a de
 (the process died, the connection broke), its outcome is unknown: a post is searched for by its key before the next
 attempt; all other calls are idempotent and are repeated.
 
-Only the elected process sends (`swarm.services.outbox.elections`), because of Slack's limits. Two processes can send at
+Only the elected process sends (`swarm.services.rules.locks`), because of Slack's limits. Two processes can send at
 the same time if one was suspended and has not noticed the end of its term. Even then the order is kept and no effect is
 duplicated: one process takes a delivery, and a process that resumes too late after taking a delivery puts it back
 instead of calling Slack. The few instructions between this check of the clock and the socket cannot be guarded.
@@ -26,7 +26,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, boottime, until_next
 from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
@@ -42,7 +42,6 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
-from swarm.services.outbox.elections import boottime
 from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
@@ -152,6 +151,7 @@ class OutboxSender:
         A shutdown wakes no waiters; new deliveries are still sent.
         """
         wakeups = self._database.wakeups
+        is_woken = True
         while True:
             seen = wakeups.generation(topic)
             try:
@@ -159,8 +159,11 @@ class OutboxSender:
             except Unavailable:
                 _log.exception("deliveries cannot be read", action="deliver_read")
                 await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-            await asyncio.sleep(_LONGEST_SLEEP_SECONDS if wakeups.closed else _SHORTEST_SLEEP_SECONDS)
-            await wakeups.wait(topic, seen, _LONGEST_SLEEP_SECONDS)
+            if wakeups.closed:
+                await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+            elif is_woken:
+                await asyncio.sleep(_SHORTEST_SLEEP_SECONDS)
+            is_woken = await wakeups.wait(topic, seen, until_next(_LONGEST_SLEEP_SECONDS))
 
     async def _open_lanes(self) -> bool:
         """Serves the threads with due posts. Returns whether more posts may become due."""
@@ -176,22 +179,31 @@ class OutboxSender:
         Late reactions expire together, once a second. Far above Slack's limits, these are most reactions.
         """
         now = asyncio.get_running_loop().time()
-        if now >= self._expire_at:
-            self._expire_at = now + _LONGEST_SLEEP_SECONDS
-            await self._database.write(reactions.expire_late)
-        return await self._choose(REACTIONS, reactions.due)
+        limit = self._limit_of_look(REACTIONS)
+        waiting: list[Row] = []
+        if now >= self._expire_at or limit:
+            is_late, waiting = await self._database.read(_look_at_reactions, limit)
+            if is_late and now >= self._expire_at:
+                self._expire_at = now + _LONGEST_SLEEP_SECONDS
+                await self._database.write(reactions.expire_late)
+        return self._choose(REACTIONS, reactions.due, waiting)
 
     async def _open_removals(self) -> bool:
         """Like `_open_reactions`, for removals of reactions."""
-        return await self._choose(REMOVALS, reactions.removals)
+        limit = self._limit_of_look(REMOVALS)
+        waiting = await self._database.read(reactions.removals, limit) if limit else []
+        return self._choose(REMOVALS, reactions.removals, waiting)
 
-    async def _choose(self, name: str, look: Look) -> bool:
+    def _limit_of_look(self, name: str) -> int:
+        """Returns how many due rows show whether one is not in flight yet; 0 if none may start."""
+        return 0 if name in self._choosing or self._rests() else len(self._reactions) + 1
+
+    def _choose(self, name: str, look: Look, waiting: list[Row]) -> bool:
         more = bool(self._choosing or self._reactions)  # they may end after the check
-        if name not in self._choosing and not self._rests():
-            waiting = await self._database.read(look, len(self._reactions) + 1)
-            if any(row["id"] not in self._reactions for row in waiting):
-                self._start(self._choosing, name, self._serve_reactions(look))
-                more = True
+        is_new = any(row["id"] not in self._reactions for row in waiting)
+        if is_new and name not in self._choosing and not self._rests():
+            self._start(self._choosing, name, self._serve_reactions(look))
+            more = True
         return more
 
     def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
@@ -294,6 +306,11 @@ class OutboxSender:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
             _log.warning("Slack did not accept a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+
+
+def _look_at_reactions(tx: Transaction, limit: int) -> tuple[bool, list[Row]]:
+    """Returns whether any reaction is late, and the due reactions."""
+    return reactions.is_any_late(tx), reactions.due(tx, limit) if limit else []
 
 
 def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:

@@ -44,6 +44,9 @@ class FailoverWork:
     stranded: list[Notice]  # notices for offline creators of tasks that a lead could take
     unheard_results: list[Notice]  # results that neither an online agent nor the thread has received
 
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.stranded or self.unheard_results)
+
 
 async def failover_offline_agents(database: Database, operating_policy: OperatingPolicy) -> None:
     """Reassigns unread messages and notices of offline or removed agents to an online lead.

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from swarm.clock import until_next
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge.wakeups import Wakeups
 
@@ -41,6 +42,6 @@ async def watch(
         seen = wakeups.generation(topic)
         await attempt(look(), action)
         if wakeups.closed and after_shutdown:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(until_next(seconds))
         else:
-            await wakeups.wait(topic, seen, seconds)
+            await wakeups.wait(topic, seen, until_next(seconds))

@@ -7,13 +7,14 @@ import math
 
 import structlog
 
+from swarm.clock import boottime
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
 from swarm.services.inbox.work import Work
-from swarm.services.outbox.elections import OfficeTerm, boottime
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
+from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.answer_run import AnswerRun, RunContext, RunSource
 from swarm.services.runs.event_sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
 from swarm.services.runs.run_input import is_user
@@ -29,11 +30,11 @@ class ActiveRuns:
 
     def __init__(self, run_context: RunContext) -> None:
         self._run_context = run_context
-        self._term = OfficeTerm(0, -math.inf, boottime)
+        self._term = LockTerm(0, -math.inf, boottime)
         self._runs: dict[AnswerRun, asyncio.Task[None]] = {}
         self._changed = asyncio.Condition()
 
-    def begin_term(self, term: OfficeTerm) -> None:
+    def begin_term(self, term: LockTerm) -> None:
         """Sets the term during which this process may call Slack for runs."""
         self._term = term
 
@@ -107,7 +108,7 @@ class ActiveRuns:
         self._runs.pop(run, None)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a run failed", action="turn", turn=run.run_id, exc_info=task.exception())
-        self._run_context.background(self._tell())
+        self._run_context.background.start(self._tell())
 
     async def _tell(self) -> None:
         async with self._changed:

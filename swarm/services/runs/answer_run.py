@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
+from swarm.background import BackgroundTasks
 from swarm.domain.access import Me
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, NeedsInput
@@ -28,7 +29,8 @@ from swarm.domain.model.runs import PageKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.inbox.work import Work
-from swarm.services.outbox.elections import OfficeTerm
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.run_ends import end_run, offer_stop, outcome_of
 from swarm.services.runs.run_recovery import Recovery
 from swarm.store.bridge.database import Database
@@ -57,16 +59,7 @@ class RunContext:
     operating_policy: OperatingPolicy
     recovery: Recovery
     stop_button_seconds: float | None = 5.0
-    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
-
-    def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts background work alongside the runs and keeps a reference, so that the task is not
-        garbage-collected.
-        """
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    background: BackgroundTasks = field(default_factory=BackgroundTasks, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +110,7 @@ class RunSource(Protocol):
 class AnswerRun:
     """A run in progress. On cancellation, it seals the shown messages and leaves its work for another run."""
 
-    def __init__(self, run_context: RunContext, source: RunSource, term: OfficeTerm) -> None:
+    def __init__(self, run_context: RunContext, source: RunSource, term: LockTerm) -> None:
         self.source = source
         self.run_id = source.run_id
         self.term = term
@@ -131,7 +124,7 @@ class AnswerRun:
         """Shows the answer and records its end."""
         if not await self.source.ready(self):
             return
-        beside = [self._run_context.background(self.source.keep(self))]
+        beside = [self._run_context.background.start(self.source.keep(self))]
         place = None
         try:
             opening = await self.source.begin()
@@ -177,7 +170,7 @@ class AnswerRun:
             await asyncio.sleep(seconds)
             await self._run_context.database.write(offer_stop, self.run_id)
 
-        return [self._run_context.background(offer())]
+        return [self._run_context.background.start(attempt(offer(), "turn", turn=self.run_id))]
 
     async def _shown(self, opening: Opening) -> AnswerShown:
         """Shows the answer live to people; collects the complete answer for bots or without a thread."""

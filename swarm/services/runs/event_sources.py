@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from swarm.clock import new_id, new_trace_id
+from swarm.clock import boottime, new_id, new_trace_id
 from swarm.domain.answers.agents import AgentClient, History, StreamingAgent
 from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, RunInput, RunStopped, event_of
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
@@ -27,7 +27,6 @@ from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
 from swarm.domain.text.slack_text import mentioned_ids
-from swarm.services.outbox.elections import boottime
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
 from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
 from swarm.services.runs.run_input import NOTHING_HEARD, Ids, answered_since, heard_before, requester_of, run_input
@@ -112,7 +111,7 @@ class AgentSource:
         return True
 
     async def begin(self) -> Opening | None:
-        starting = self._run_context.background(self._run_context.database.write(self._started))
+        starting = asyncio.ensure_future(self._run_context.database.write(self._started))
         try:
             is_started = await asyncio.shield(starting)
         except BaseException:

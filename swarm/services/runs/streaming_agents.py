@@ -20,8 +20,8 @@ from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.polls import Polls
-from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.rules.guarded import attempt, watch
+from swarm.services.rules.locks import LockTerm
 from swarm.services.rules.participants import AGENTS
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.event_sources import ManagedAgent
@@ -74,7 +74,7 @@ class StreamingAgentRuns:
         self._news = news
         self._hired = {one.spec.name: one for one in hired}
 
-    async def run(self, term: OfficeTerm) -> None:
+    async def run(self, term: LockTerm) -> None:
         """Runs the agents while this process is elected.
 
         On cancellation, it seals active answers and gives their work back.
@@ -108,7 +108,7 @@ class StreamingAgentRuns:
         """Closes all connections to agents."""
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
 
-    async def _recover(self, term: OfficeTerm) -> None:
+    async def _recover(self, term: LockTerm) -> None:
         """Ends the unfinished runs of a predecessor, and earlier runs that could not be ended."""
         while True:
             await attempt(self._recovery.recover(self._runs.runs, term.is_ours), "turn_recover")

@@ -37,12 +37,13 @@ Care = Callable[[Transaction, Task, OperatingPolicy], None]
 
 async def tend_tasks(database: Database, operating_policy: OperatingPolicy) -> None:
     """Processes all due changes once. Failures are logged, and retried in the next round."""
-    for care, task_ids in await database.read(_to_do, operating_policy):
+    for care, task_ids in await database.read(to_do, operating_policy):
         for task_id in task_ids:
             await attempt(database.write(_tend, task_id, care, operating_policy), "tend_tasks", task=task_id)
 
 
-def _to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care, list[str]]]:
+def to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care, list[str]]]:
+    """Returns the due changes: what to do, and the ids of the tasks."""
     offline_since = tx.now - int(operating_policy.offline_after_seconds * SECOND)
     return [
         (settle, task_queries.settled(tx, BATCH)),

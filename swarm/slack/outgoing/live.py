@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
-from typing import Any, Final, TypeGuard
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from typing import Final, TypeGuard
 
 import structlog
 
+from swarm.background import BackgroundTasks
 from swarm.clock import slack_ts_to_us
 from swarm.domain.answers.calls import (
     AcquireSlot,
@@ -115,7 +116,7 @@ class LiveAnswer:
         self._clock = clock
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
         self._ahead = asyncio.Semaphore(EVENTS_AHEAD)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(self._fail)
         self._calling: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._known = set[str]() if known is None else known
@@ -145,7 +146,7 @@ class LiveAnswer:
 
         Raises LostRight and leaves an open message open. If cancelled, still waits for a call in progress.
         """
-        self._reading = self._start(self._read(events))
+        self._reading = self._tasks.start(self._read(events))
         try:
             await self._execute(self._first)
             while self._over is None:
@@ -221,9 +222,9 @@ class LiveAnswer:
         for command in commands:
             match command:
                 case AcquireSlot():
-                    self._start(self._acquire_slot(command))
+                    self._tasks.start(self._acquire_slot(command))
                 case Find(page=page):
-                    self._start(self._find(page))
+                    self._tasks.start(self._find(page))
                 case HangUp():
                     if self._reading:
                         self._reading.cancel()
@@ -233,7 +234,7 @@ class LiveAnswer:
                     self._over = command
                 case OpenStream() | AppendStream() | CloseStream() | PostPage() | UpdatePage():
                     await self._note(command)
-                    self._calling = self._start(self._call(command))
+                    self._calling = self._tasks.start(self._call(command))
 
     async def _note(self, call: StreamCall) -> None:
         """Records, before the call, the state that recovery after a crash needs."""
@@ -316,37 +317,28 @@ class LiveAnswer:
         """Shows statuses one at a time; if several are queued, only the last one."""
         self._status = (status,)
         if self._showing is None or self._showing.done():
-            self._showing = self._start(self._show_statuses())
+            self._showing = self._tasks.start(self._show_statuses())
 
     async def _show_statuses(self) -> None:
         while self._status:
             (status,), self._status = self._status, ()
             await self._slack.status(self._place, status.text, works=status.works)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Ends the answer if any of its tasks failed."""
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failure = task.exception()
-            self._inputs.put_nowait(Tick())
+    def _fail(self, error: Exception) -> None:
+        """Ends the answer, because one of its tasks failed."""
+        self._failure = error
+        self._inputs.put_nowait(Tick())
 
     async def _close(self, events: AsyncGenerator[AgentEvent, None]) -> None:
         """Ends all tasks. A call in progress may finish first, so that no search for its effect is needed."""
         landing = {task for task in (self._calling, self._showing) if task and not task.done()}
-        for task in self._tasks - landing:
-            task.cancel()
+        for task in self._tasks:
+            if task not in landing:
+                task.cancel()
         if landing:
             await asyncio.wait(landing, timeout=LANDING_SECONDS)
         self._known -= self._own
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         with contextlib.suppress(RuntimeError):  # already closed, or never started
             await events.aclose()
 

@@ -3,8 +3,8 @@
 Who may act: an operator. Coordinators may keep running during a backup. Guarantee: a backup contains one committed
 state; a restore is complete or changes nothing. Deliveries that were open at the time of the backup may have been sent
 since then. They become doubtful and are looked up in Slack before a second attempt, as after a crash. Threads may have
-continued, and are read from Slack again with their next message. After a restore, elected roles and conversation locks
-are free, and leases have expired. On failure: the database is unchanged.
+continued, and are read from Slack again with their next message. After a restore, locks are free, and leases have
+expired. On failure: the database is unchanged.
 """
 
 from __future__ import annotations
@@ -96,6 +96,9 @@ def afterwards(revision: str) -> list[str]:
         f"UPDATE threads SET context = '{ContextState.STALE}' "  # noqa: S608
         f"WHERE context = '{ContextState.COMPLETE}'",
     ]
+    if revision >= "0018":
+        statements.append("UPDATE locks SET holder = NULL, expires_at = 0")
+        return statements
     if revision >= "0002":
         statements.append("UPDATE elections SET holder = NULL, expires_at = 0")
     if revision >= "0007":
@@ -200,4 +203,8 @@ _BEFORE_0015: Final = {
 
 def _tables_at(revision: str) -> list[str]:
     """Returns the names of Swarm's tables in a database at this migration. The database may contain other tables."""
-    return [_BEFORE_0015.get(table, table) if revision < "0015" else table for table in TABLES]
+    tables = list(TABLES)
+    if revision < "0018":
+        tables.remove("locks")
+        tables += ["elections", "conversation_locks"]
+    return [_BEFORE_0015.get(table, table) if revision < "0015" else table for table in tables]

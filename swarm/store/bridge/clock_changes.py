@@ -10,7 +10,7 @@ shift applies to deadlines and to the times that determine how open rows are pro
 queue). Closed rows keep their times.
 
 Who may act: the first process that detects the change. The other processes notice that the leases of
-`swarm.store.elections` have moved; some process always holds one and renews it every few seconds. Guarantee: all rows
+`swarm.store.locks` have moved; some process always holds one and renews it every few seconds. Guarantee: all rows
 move in one transaction without overlapping writes, before the next write transaction of each process; a concurrent read
 uses the old clock. On failure: nothing moves, and the next write tries again.
 """
@@ -27,17 +27,17 @@ from sqlalchemy import BigInteger, Column, ColumnElement, Table, bindparam, or_,
 
 from swarm.clock import SECOND, Clock, MeasuredClock, SystemClock
 from swarm.domain.model.inbox import InboxStatus, NoticeStatus
+from swarm.domain.model.leases import LockKind
 from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Moment, Transaction
 from swarm.store.tables import (
     agent_messages,
     agents,
-    conversation_locks,
     deliveries,
     early_messages,
-    elections,
     inbox_messages,
     leases,
+    locks,
     notices,
     people,
     queue_heads,
@@ -51,7 +51,7 @@ from swarm.store.tables import (
 
 STEP_US: Final = 10 * SECOND
 """Smaller steps are ignored. Leases are renewed long before their last ten seconds, and the holder of an elected role
-may renew it after its expiry (`swarm.store.elections`).
+may renew it after its expiry (`swarm.store.locks`).
 """
 
 _SHARP_US: Final = SECOND // 2  # a less precise reading is not used as a reference for later ones
@@ -145,7 +145,7 @@ class ClockWatch:
 
 
 TERM_US: Final = 10 * SECOND
-"""The longest lease of an elected role, as granted by `swarm.services.outbox.elections`."""
+"""The longest lease of an elected role, as granted by `swarm.services.rules.locks`."""
 
 _RECENT_US: Final = 600 * SECOND
 """Closed rows up to this age may still matter: for limits per minute, earlier attempts, the context of a run, and
@@ -180,8 +180,7 @@ _OPEN_MESSAGES: Final = [
 
 MOVED: Final = (
     _Moved(leases, ("created_at", "expires_at"), leases.c.ended_at.is_(None)),
-    _Moved(elections, ("since", "expires_at")),
-    _Moved(conversation_locks, ("expires_at",)),
+    _Moved(locks, ("expires_at",)),
     _Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
     _Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
     _Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
@@ -210,14 +209,19 @@ MOVED: Final = (
 
 _MOVES: Final = [(moved.statement(), moved.recent is not None) for moved in MOVED]
 # The row is locked, so that the second of several processes sees the result of the first.
-_ELECTIONS = Statement(select(elections.c.holder, elections.c.expires_at).order_by(elections.c.role).with_for_update())
+_OFFICES = Statement(
+    select(locks.c.holder, locks.c.expires_at)
+    .where(locks.c.kind == literally(LockKind.OFFICE))
+    .order_by(locks.c.key)
+    .with_for_update()
+)
 
 
 def step(tx: Transaction, by_us: int) -> int | None:
     """Moves the due times after the clock was set by ``by_us``. Returns the number of rows; None if another process
     already moved them.
     """
-    expiries = [row["expires_at"] for row in _ELECTIONS.all(tx) if row["holder"]]
+    expiries = [row["expires_at"] for row in _OFFICES.all(tx) if row["holder"]]
     if expiries and _is_moved(max(expiries) - tx.now, by_us):
         return None
     return _shift(tx, by_us)
@@ -229,7 +233,7 @@ def started(tx: Transaction) -> int:
     Returns the smallest possible step in microseconds, usually 0, and moves the due times by it. A clock that was set
     forward in the meantime cannot be distinguished from elapsed time.
     """
-    last = max((_last_seen(row["holder"], row["expires_at"]) for row in _ELECTIONS.all(tx)), default=tx.now)
+    last = max((_last_seen(row["holder"], row["expires_at"]) for row in _OFFICES.all(tx)), default=tx.now)
     if last <= tx.now + STEP_US:
         return 0
     _shift(tx, tx.now - last)

@@ -7,10 +7,10 @@ derived from the enums of the domain.
 
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
 from swarm.store.tables.documents import document_pieces, documents, is_described
-from swarm.store.tables.effects import deliveries, elections, history, idempotency_keys
+from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks
 from swarm.store.tables.runs import feedback, interrupts, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
-from swarm.store.tables.sessions import conversation_locks, model_usage, session_messages, sessions
+from swarm.store.tables.sessions import model_usage, session_messages, sessions
 from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
 from swarm.store.tables.work import (
     inbox_messages,
@@ -27,12 +27,10 @@ __all__ = [
     "agent_messages",
     "agent_tokens",
     "agents",
-    "conversation_locks",
     "deliveries",
     "document_pieces",
     "documents",
     "early_messages",
-    "elections",
     "feedback",
     "forgotten",
     "history",
@@ -42,6 +40,7 @@ __all__ = [
     "is_described",
     "lease_members",
     "leases",
+    "locks",
     "metadata",
     "model_usage",
     "notices",

@@ -1,4 +1,4 @@
-"""Idempotency keys, deliveries, elected roles and the history."""
+"""Idempotency keys, deliveries, locks and the history."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    PrimaryKeyConstraint,
     Table,
     Text,
     false,
@@ -17,6 +18,7 @@ from sqlalchemy import (
 )
 
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
+from swarm.domain.model.leases import LockKind
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 # Idempotency keys of events that have no timestamp, and of tool calls with results.
@@ -98,16 +100,19 @@ Index("ix_deliveries_expiry", deliveries.c.expires_at, sqlite_where=_expires, po
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
 Index("ix_deliveries_task", deliveries.c.task_id)
 
-# Roles of a single process: a lease, with a term that increases with each change of holder.
-elections = Table(
-    "elections",
+locks = Table(
+    "locks",
     metadata,
-    Column("role", Text, primary_key=True),
-    Column("holder", Text),  # null: given up
-    Column("term", BigInteger, nullable=False),
-    Column("since", BigInteger, nullable=False),
-    Column("expires_at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),  # the name of an office, or a conversation as a JSON array
+    Column("holder", Text),  # null: released
+    Column("term", BigInteger, nullable=False),  # increases with each change of holder
+    Column("expires_at", BigInteger, nullable=False),  # when the lock expires without renewal
+    PrimaryKeyConstraint("kind", "key"),
+    one_of("kind", LockKind),
 )
+_of_conversation = locks.c.kind == text(f"'{LockKind.CONVERSATION}'")
+Index("ix_locks_expires", locks.c.expires_at, sqlite_where=_of_conversation, postgresql_where=_of_conversation)
 
 history = Table(
     "history",

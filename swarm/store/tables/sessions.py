@@ -1,4 +1,4 @@
-"""Sessions of built-in agents, locks on their conversations, and the usage of models."""
+"""Sessions of built-in agents, and the usage of models."""
 
 from __future__ import annotations
 
@@ -89,16 +89,3 @@ model_usage = Table(
 )
 Index("ix_model_usage_ended", model_usage.c.ended_at, model_usage.c.id)
 Index("ix_model_usage_agent", model_usage.c.agent, model_usage.c.ended_at, model_usage.c.id)
-
-
-conversation_locks = Table(
-    "conversation_locks",
-    metadata,
-    Column("client", Text, nullable=False),  # owner of the conversation: an agent's id, or "operator"
-    Column("agent", Text, nullable=False),  # the agent's name
-    Column("conversation", Text, nullable=False),  # the client's id of the conversation
-    Column("agui_run_id", Text, nullable=False),  # the run that holds the lock
-    Column("expires_at", BigInteger, nullable=False),  # when the lock expires without renewal
-    PrimaryKeyConstraint("client", "agent", "conversation"),
-)
-Index("ix_conversation_locks_expires", conversation_locks.c.expires_at)

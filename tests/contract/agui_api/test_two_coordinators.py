@@ -15,18 +15,13 @@ from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Conflict, Unavailable
+from swarm.domain.model.leases import LockKind
 from swarm.services.builtin.agent_runs import AgentRuns
-from swarm.services.builtin.conversation_locks import (
-    LOCK_SECONDS,
-    NO_DATABASE,
-    TAKEN,
-    ConversationKey,
-    ConversationLocks,
-)
-from swarm.store import tables
+from swarm.services.builtin.conversation_locks import NO_DATABASE, TAKEN, ConversationKey, ConversationLocks
+from swarm.services.rules.locks import LEASE_SECONDS
+from swarm.store import locks, tables
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
-from swarm.store.builtin import conversation_locks
 from tests.contract.agui_api.scene import (
     FOREVER,
     HELLO,
@@ -47,7 +42,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.req("AGENT-09", "OPS-03")
 
 TALK = ConversationKey(client="wim", agent="router", id="c1")
-ROW = ("wim", "router", "c1")
+ROW = (LockKind.CONVERSATION, '["wim","router","c1"]')
 
 
 @pytest.fixture
@@ -115,8 +110,8 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
     here, _ = both
     async with Database(database_url, clock=clock) as of_the_dead:
         held = await ConversationLocks(of_the_dead).take(TALK, "of the dead", patience_seconds=PATIENCE_SECONDS)
-    assert held.row == (*ROW, "of the dead")
-    clock.advance(LOCK_SECONDS - 1)
+    assert held.agui_run_id == "of the dead"
+    clock.advance(LEASE_SECONDS - 1)
     with here.impatient(), pytest.raises(Conflict):
         await here.runs.begin(TALK, run_input())
     clock.advance(1)
@@ -124,7 +119,7 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
     run.leave()
 
 
-_ENDS_AT = Statement(select(tables.conversation_locks.c.expires_at))
+_ENDS_AT = Statement(select(tables.locks.c.expires_at))
 
 HOLDER = """
 import asyncio, sys
@@ -175,7 +170,9 @@ async def test_a_run_that_has_lost_its_conversation_ends_and_says_why(database_u
             wim = await here.client()
             async with wim.stream(START, start()) as response:
                 await router.began()
-                clock.advance(LOCK_SECONDS)  # this process was suspended, say
+                clock.advance(LEASE_SECONDS)  # this process was suspended, say
+                row = LockKind.CONVERSATION, ConversationKey(client=wim.id, agent="router", id="c1").lock_key
+                assert (await here.world.database.write(locks.take, *row, "another", LEASE_SECONDS)).term
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     events = [event async for event in events_of(response)]
         assert events[-1]["type"] == "RUN_ERROR"
@@ -194,7 +191,7 @@ async def test_without_the_database_a_run_ends_before_its_time_is_over(sqlite_ur
         keeping = asyncio.create_task(ours.keep(held, why.set_result))  # the database is closed
 
         async def in_vain() -> int:
-            return sum(line["action"] == "agent_talk" for line in logs)
+            return sum(line["action"] == "lock_renew" for line in logs)
 
         await wait_until(in_vain, lambda count: count >= 2)
         assert not why.done(), "its time is not over yet"
@@ -212,7 +209,7 @@ async def test_whoever_goes_away_while_it_is_taken_leaves_it_free(database_url: 
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
-        held = await ours.take(TALK, "two", patience_seconds=LOCK_SECONDS / 2)
+        held = await ours.take(TALK, "two", patience_seconds=LEASE_SECONDS / 2)
         assert held.agui_run_id == "two"
 
 
@@ -239,7 +236,7 @@ async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str
         runs = AgentRuns({"router": Scripted(FOREVER)}, ConversationLocks(database), {}, most_runs=0)
         with pytest.raises(Exception, match="limit of concurrent runs"):
             await runs.begin(TALK, run_input())
-        assert await database.write(conversation_locks.acquire, *ROW, "other", 1.0)
+        assert (await database.write(locks.take, *ROW, "other", 1.0)).term == 1
 
 
 async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_over(
@@ -250,7 +247,7 @@ async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_ove
     waiting = asyncio.create_task(there.runs.begin(TALK, run_input()))
 
     async def waits() -> bool:
-        return bool(there.runs._locks._database.wakeups.awaited)
+        return bool(there.runs._locks._wakeups.awaited)
 
     await wait_until(waits)
     run.leave()

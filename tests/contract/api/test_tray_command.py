@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from swarm.cli import NoServer
 from swarm.cli import tray as tray_command
-from swarm.cli.terminal import NoServer
 from swarm.domain.errors import SwarmError
 from tests.support.doors import Doors, Visitor, serving
 from tests.support.processes import Ended, Processes, processes_in

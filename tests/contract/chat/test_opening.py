@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from swarm.app import preflight, settings_mapping
+from swarm.cli import NoServer
 from swarm.cli.chat.conversation import once
 from swarm.cli.chat.display import PlainText, answered, complaint
 from swarm.cli.chat.keys import Interrupts
 from swarm.cli.chat.opening import ChatArguments, coordinator_agents, opened
-from swarm.cli.terminal import NoServer
 from swarm.config import Settings, load
 from swarm.config.settings import FallbackSettings
 from swarm.domain.errors import ConfigurationError, NotFound

@@ -19,7 +19,7 @@ import contextvars
 import copy
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,6 +29,7 @@ import structlog
 
 from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
 from swarm.agents.toolbox.tool import CallTool, ToolAnswer
+from swarm.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from bedrock_agentcore.memory import MemoryClient
@@ -217,7 +218,7 @@ class AgentCoreSessions:
 
     def __init__(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._patience_seconds = patience_seconds
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = BackgroundTasks()
 
     @asynccontextmanager
     async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[_AgentCoreSession[S]]:
@@ -225,9 +226,7 @@ class AgentCoreSessions:
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
         left = asyncio.Event()
-        ending = asyncio.create_task(_end(left, starting, calls, stop))
-        self._endings.add(ending)
-        ending.add_done_callback(self._endings.discard)
+        ending = self._endings.start(_end(left, starting, calls, stop))
         try:
             yield _AgentCoreSession(await asyncio.shield(starting), calls)
         finally:
@@ -236,19 +235,19 @@ class AgentCoreSessions:
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
         """Waits until all sessions are left and stopped; AWS ends the rest. A cancellation ends the wait."""
-        if not (endings := set(self._endings)):
-            return
         try:
-            await asyncio.wait(endings, timeout=within_seconds)
+            await self._endings.wait(within_seconds)
         finally:
-            _abandon([ending for ending in endings if not ending.done()])
+            self._abandon()
 
-
-def _abandon(endings: Sequence[asyncio.Task[None]]) -> None:
-    for ending in endings:
-        ending.cancel()
-    if endings:
-        _log.warning("sessions at AWS may continue until their time limit", action="agentcore_left", count=len(endings))
+    def _abandon(self) -> None:
+        self._endings.cancel()
+        if self._endings:
+            _log.warning(
+                "sessions at AWS may continue until their time limit",
+                action="agentcore_left",
+                count=len(self._endings),
+            )
 
 
 async def _end(
