@@ -111,7 +111,7 @@ async def serve(settings: Settings) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Slack:
+class _Slack:
     """The clients of Slack's Web API."""
 
     gateway: Gateway
@@ -120,7 +120,7 @@ class Slack:
 
 
 def build(
-    settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
+    settings: Settings, database: Database, slack: _Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
 ) -> Coordinator:
     """Wires entry points, services, database, Slack and built-in agents."""
     operating_policy = settings_mapping.operating_policy(settings)
@@ -290,7 +290,7 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
 
 
 @asynccontextmanager
-async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slack]:
+async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[_Slack]:
     pacing = Pacing(enforced=settings.slack.pace, monotonic=_elapsed, sleep=clock.offset.sleep)
     gateway = Gateway(
         preflight.bot_token(settings),
@@ -302,7 +302,7 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
     )
     names = Names(gateway)
     try:
-        yield Slack(gateway=gateway, names=names, pacing=pacing)
+        yield _Slack(gateway=gateway, names=names, pacing=pacing)
     finally:
         await names.close()
         await gateway.close()

@@ -45,7 +45,7 @@ class FallbackSettings(Section):
     provider: Provider | None = Field(None, description="a provider, as in model.provider")
 
 
-class ModelSettings(Section):
+class _ModelSettings(Section):
     """The model of the built-in agents. Without a name, no built-in agents run."""
 
     name: str | None = Field(
@@ -97,7 +97,7 @@ class _OllamaSettings(Section):
     api_key: SecretStr | None = Field(None, description="needed if there is a proxy that expects a key")
 
 
-class ProviderSettings(Section):
+class _ProviderSettings(Section):
     """The connections to model providers."""
 
     openai: _OpenAISettings = _OpenAISettings()
@@ -115,7 +115,7 @@ class ProviderSettings(Section):
         )
 
 
-class LimitSettings(Section):
+class _LimitSettings(Section):
     """The limits for one run of a built-in agent, and for one person across all agents; null means no limit."""
 
     requests: int | None = Field(MOST_REQUESTS, ge=1, description="maximum number of calls of the model")
@@ -355,9 +355,9 @@ class Settings(Section):
     http: HttpSettings = HttpSettings()
     database: DatabaseSettings = DatabaseSettings()
     agents: AgentSettings = AgentSettings()
-    model: ModelSettings = ModelSettings()
-    providers: ProviderSettings = ProviderSettings()
-    limits: LimitSettings = LimitSettings()
+    model: _ModelSettings = _ModelSettings()
+    providers: _ProviderSettings = _ProviderSettings()
+    limits: _LimitSettings = _LimitSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()

@@ -37,7 +37,7 @@ AGENTS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class _Plan:
     """The places and settings of a demo."""
 
     port: int
@@ -74,9 +74,9 @@ class NotReady(Exception):
     """A part has not started in time."""
 
 
-def plan(environment: Mapping[str, str]) -> Plan:
+def plan(environment: Mapping[str, str]) -> _Plan:
     """Derives the plan from the environment, without reading files. Raises ValueError for an invalid port."""
-    return Plan(
+    return _Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
         writer_port=_free_port(),
@@ -91,7 +91,7 @@ def plan(environment: Mapping[str, str]) -> Plan:
     )
 
 
-async def run(demo: Plan) -> int:
+async def _run_until_stopped(demo: _Plan) -> int:
     """Runs until Ctrl-C (exit code 0) or until a part dies (exit code 1)."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -108,7 +108,7 @@ async def run(demo: Plan) -> int:
         return 1
 
 
-async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
+async def _run_parts(demo: _Plan, stop: asyncio.Event) -> int:
     parts = Parts(demo.home / "logs")
     try:
         return await _run(demo, parts, stop)
@@ -123,7 +123,7 @@ async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
         await parts.stop()
 
 
-async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
+async def _run(demo: _Plan, parts: Parts, stop: asyncio.Event) -> int:
     ports = (demo.port,) if demo.slack else (demo.port, demo.twin_port)
     for port in ports:
         _check_free(port)
@@ -153,7 +153,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     raise await death
 
 
-async def _start(demo: Plan, parts: Parts) -> None:
+async def _start(demo: _Plan, parts: Parts) -> None:
     """Starts all parts concurrently. The coordinator takes longest to start, and does not need the other parts until
     then."""
     is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
@@ -188,7 +188,7 @@ def _trouble_of_model(line: bytes) -> str:
     return f"{said.get('trouble', '')} {said.get('hint', '')}".strip()
 
 
-async def _start_agents(demo: Plan, parts: Parts) -> None:
+async def _start_agents(demo: _Plan, parts: Parts) -> None:
     """Starts the polling agents, which load at the same time as the coordinator and wait for their tokens."""
     for name, _, _ in AGENTS:
         _token_file(demo, name).unlink(missing_ok=True)  # from an earlier run, and no longer valid
@@ -202,7 +202,7 @@ async def _start_agents(demo: Plan, parts: Parts) -> None:
         await parts.start(name, ["swarm.demo.agents.agent"], settings)
 
 
-async def _employ_agents(demo: Plan, parts: Parts) -> None:
+async def _employ_agents(demo: _Plan, parts: Parts) -> None:
     """Registers the polling agents, passes them their tokens, and waits until all are online."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
@@ -213,7 +213,7 @@ async def _employ_agents(demo: Plan, parts: Parts) -> None:
     await _try_tools(demo, token)
 
 
-async def _try_tools(demo: Plan, token: str) -> None:
+async def _try_tools(demo: _Plan, token: str) -> None:
     """Calls an MCP tool as an agent would, since without working tools no agent could answer. Raises NotReady."""
     try:
         async with asyncio.timeout(TOOL_SECONDS), Tools.connected(demo.base_url, token, lease_token="") as tools:
@@ -225,7 +225,7 @@ async def _try_tools(demo: Plan, token: str) -> None:
         raise NotReady(f"The agents cannot use their MCP tools: {cause or type(cause).__name__}.") from error
 
 
-def _token_file(demo: Plan, name: str) -> Path:
+def _token_file(demo: _Plan, name: str) -> Path:
     return demo.home / f"{name}.token"
 
 
@@ -243,7 +243,7 @@ def _root() -> str:
     return str(Path.cwd())
 
 
-def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
+def _settings(demo: _Plan, *, is_scripted: bool) -> dict[str, str]:
     """Returns the coordinator's settings, which override those in files. With the twin, they include a separate
     database."""
     file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
@@ -273,7 +273,7 @@ def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     return settings | _twin_tokens(demo) | of_twin
 
 
-def _rules(demo: Plan) -> dict[str, str]:
+def _rules(demo: _Plan) -> dict[str, str]:
     """Returns settings that replace the model by the rules and override those in files. The rules get no real key."""
     return {
         "LLM_MODEL": MODEL,
@@ -283,7 +283,7 @@ def _rules(demo: Plan) -> dict[str, str]:
     }
 
 
-def _operator_token(demo: Plan) -> str:
+def _operator_token(demo: _Plan) -> str:
     """Returns the coordinator's operator token from the environment, or else from its file. Raises NotReady if there is
     none."""
     if demo.operator_token:
@@ -298,7 +298,7 @@ def _operator_token(demo: Plan) -> str:
         ) from error
 
 
-def _twin_tokens(demo: Plan) -> dict[str, str]:
+def _twin_tokens(demo: _Plan) -> dict[str, str]:
     """Returns the tokens of the twin's default seed."""
     from slack_twin.seed import DEFAULT
 
@@ -416,4 +416,4 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         return 2
     if not demo.slack:
         import_module("slack_twin")  # a missing package raises here, before anything starts
-    return asyncio.run(run(demo))
+    return asyncio.run(_run_until_stopped(demo))

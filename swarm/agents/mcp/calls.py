@@ -49,7 +49,7 @@ class McpServerUnusable(Exception):
     """An error that makes a server unusable; the message is the reason."""
 
 
-def failed(text: str) -> ToolAnswer:
+def _failed(text: str) -> ToolAnswer:
     """Returns a failed answer."""
     return ToolAnswer(text=text, failed=True)
 
@@ -58,23 +58,23 @@ def unavailable(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the tool is missing or not allowed, or the server is unavailable; callers are not told
     which.
     """
-    return failed(f"The tool {tool!r} of the server {server!r} is not available now.")
+    return _failed(f"The tool {tool!r} of the server {server!r} is not available now.")
 
 
 def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
     """Returns the answer for a call that timed out."""
-    return failed(
+    return _failed(
         f"The tool {tool!r} of the server {server!r} did not answer within {seconds:g} s. "
         "It may or may not have been carried out."
     )
 
 
-def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
+def _refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
     """Returns the answer if the server sent a protocol error or has disconnected."""
     if _is_gone(error):
-        return failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
+        return _failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
     message = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
-    return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
+    return _failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
 
 
 def _is_gone(error: MCPError) -> bool:
@@ -86,7 +86,7 @@ def _is_gone(error: MCPError) -> bool:
 
 def _not_understood(tool: str, server: str) -> ToolAnswer:
     """Returns the answer for a response that violates the protocol."""
-    return failed(
+    return _failed(
         f"The server {server!r} answered the call of the tool {tool!r} in a form that cannot be understood; "
         "it may or may not have been carried out."
     )
@@ -94,12 +94,12 @@ def _not_understood(tool: str, server: str) -> ToolAnswer:
 
 def _asks_back(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the server requests input from a person or a model."""
-    return failed(f"The tool {tool!r} of the server {server!r} asks for more input, which is not possible here.")
+    return _failed(f"The tool {tool!r} of the server {server!r} asks for more input, which is not possible here.")
 
 
 def _our_fault(tool: str, server: str) -> ToolAnswer:
     """Returns the answer for an error of the coordinator; the log has the details."""
-    return failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
+    return _failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
 
 
 def reason(error: BaseException) -> str:
@@ -171,7 +171,7 @@ def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
         case TimeoutError():
             answer = _no_answer(tool, server.name, server.timeout_seconds)
         case MCPError():
-            answer = refused(tool, server.name, error)
+            answer = _refused(tool, server.name, error)
         case ValidationError():
             answer = _not_understood(tool, server.name)
         case _:

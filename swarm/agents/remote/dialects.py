@@ -74,7 +74,7 @@ def _said(message: InputMessage) -> Iterator[str]:
     yield from barred(message.text)
 
 
-class Requests(Protocol):
+class _Requests(Protocol):
     """The requests of one dialect."""
 
     def run(self, run_input: RunInput) -> AgentRequest:
@@ -98,7 +98,7 @@ class Requests(Protocol):
         ...
 
 
-def requests_of(agent: RemoteAgent) -> Requests:
+def requests_of(agent: RemoteAgent) -> _Requests:
     """Returns the requests of an agent's dialect."""
     return _CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else _AguiRequests(agent)
 

@@ -28,7 +28,7 @@ _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible chara
 
 
 @dataclass(frozen=True, kw_only=True)
-class MessagePart:
+class _MessagePart:
     """The part of a longer text for one message."""
 
     gap: str  # whitespace before this part; not shown
@@ -47,12 +47,12 @@ def split(text: str, limit: int) -> list[str]:
     return [part.text for part in cut(text, limit)]
 
 
-def join(parts: Iterable[MessagePart]) -> str:
+def join(parts: Iterable[_MessagePart]) -> str:
     """Returns the original text: ``join(cut(text, limit)) == text.rstrip()``."""
     return "".join(part.gap + part.body for part in parts)
 
 
-def cut(text: str, limit: int) -> list[MessagePart]:
+def cut(text: str, limit: int) -> list[_MessagePart]:
     """Cuts a text into non-blank parts of at most ``limit`` characters. Returns no parts for a blank text.
 
     A cut falls between paragraphs, or else lines, or else words, or else anywhere, in the last three quarters of a
@@ -68,7 +68,7 @@ def cut(text: str, limit: int) -> list[MessagePart]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class _Cut:
     """The end of a growing message, and the start of the next one."""
 
     end: int  # the message contains the text before this position
@@ -77,7 +77,7 @@ class Cut:
     opened: str  # reopens that block in the next message, or empty
 
 
-def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
+def cut_growing(text: str, sent: int, wanted: int, limit: int) -> _Cut | None:
     """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
     A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside code. A longer
@@ -113,7 +113,7 @@ class _Cutter:
         self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
 
-    def parts(self) -> Iterator[MessagePart]:
+    def parts(self) -> Iterator[_MessagePart]:
         end = 0
         going_on: CodeBlock | None = None
         while end < len(self._text):
@@ -122,7 +122,7 @@ class _Cutter:
             gap = self._text[end:start]
             end = self._end(start, start + self._limit - len(opened))
             going_on = self._block_at(end) if end < len(self._text) else None
-            yield MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
+            yield _MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
         """Returns the first break between paragraphs outside code that is followed by text."""
@@ -145,10 +145,10 @@ class _Cutter:
             return sent
         return max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
 
-    def cut_at(self, end: int) -> Cut:
+    def cut_at(self, end: int) -> _Cut:
         """Returns the cut at a position, with code blocks closed and reopened."""
         block = self._block_at(end)
-        return Cut(
+        return _Cut(
             end=end,
             resume=max(self._resume(end), end) if end < len(self._text) else end,
             closed=_closing(block),

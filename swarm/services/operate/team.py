@@ -21,7 +21,7 @@ from swarm.store.bridge.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
+class _Member:
     """One agent of the team."""
 
     present: Present
@@ -35,7 +35,7 @@ class TeamDirectory:
         self._database = database
         self._operating_policy = operating_policy
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[_Member]:
         """Returns all agents, oldest first."""
         return await self._database.read(_members, self._operating_policy)
 
@@ -61,9 +61,9 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
     return found
 
 
-def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
+def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[_Member]:
     found = agents.loads(tx)
-    return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
+    return [_Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3

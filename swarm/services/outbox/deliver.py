@@ -265,7 +265,7 @@ class OutboxSender:
             if row and self._may_send() and self._clock() - taken_at < _STALE_SECONDS:
                 await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
             elif row:
-                await self._database.write(put_back, row)
+                await self._database.write(_put_back, row)
 
     async def _look_up(self, row: Row) -> None:
         found: Answer | None = None
@@ -302,7 +302,7 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
     elif row["updates_id"] and not _aim(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the message that it changes was never posted")
     elif row["attempts"] >= ATTEMPTS:
-        give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
+        _give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
     elif deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
         reactions.overtaken(tx, row)
         return deliveries.get(tx, delivery_id)
@@ -316,9 +316,9 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
             if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts):
                 _remember(tx, row, answer, terms.team)
         case DeliveryRefused():
-            give_up(tx, row, answer.error, terms)
+            _give_up(tx, row, answer.error, terms)
         case NotSent():
-            postpone(tx, row, answer, terms)
+            _postpone(tx, row, answer, terms)
         case InDoubt():
             # A post in flight may still arrive, so the lookup waits until the call must have ended.
             is_post = row["kind"] == DeliveryKind.POST
@@ -327,7 +327,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
             assert_never(answer)
 
 
-def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
+def _give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, if need be later."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
@@ -342,17 +342,17 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
         reactions.react(tx, thread, inbox_message.ts, terms.reactions.failed, Mark.END, lasting=True)
 
 
-def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
+def _postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
     """Retries a delivery that was certainly not sent, less often with increasing age, until its time has run out."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
-        give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
+        _give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
     else:
         wait = max(answer.retry_after_seconds, min(age_seconds / 10, _BACKOFF_SECONDS[-1]))
         deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
 
 
-def put_back(tx: Transaction, row: Row) -> None:
+def _put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
     tx.wake(deliveries.topic(DeliveryKind(row["kind"])))
@@ -361,7 +361,7 @@ def put_back(tx: Transaction, row: Row) -> None:
 def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """Postpones a lookup that Slack did not answer, up to the limit of attempts."""
     if row["attempts"] + 1 >= ATTEMPTS:
-        give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
+        _give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
     else:
         deliveries.postpone_look(tx, row, _backoff(row["attempts"]))
 

@@ -47,7 +47,7 @@ def _to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Car
     return [
         (settle, task_queries.settled(tx, BATCH)),
         (_cancel_orphan, task_queries.orphans(tx, BATCH)),
-        (end_delay, task_queries.delayed(tx, BATCH)),
+        (_end_delay, task_queries.delayed(tx, BATCH)),
         (end_offer, task_queries.offers_over(tx, BATCH)),
         (take_from_absent, task_queries.abandoned(tx, offline_since, BATCH)),
     ]
@@ -83,7 +83,7 @@ def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolic
         task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", operating_policy)
 
 
-def end_delay(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
+def _end_delay(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Makes a task due again after the delay of its release."""
     tasks.end_delay(tx, task)
 
