@@ -55,20 +55,10 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
                     plan.seconds, plan.events_per_second,
                 )  # fmt: skip
                 claims = await crowd.claims(len(sent))
-    figure, where = partial(Figure, "polls"), f"{plan.polls} polls, {plan.events_per_second}/s"
-    # The time from store to claim compares the same point of both transactions; the time to arrival includes the commit
-    # of the claim.
-    claimed = [claim.claimed_at - claim.stored_at for claim in claims]
-    arrived = [claim.arrived_at - claim.stored_at for claim in claims]
-    cost = 1_000 * window.cpu_seconds / len(claims)
-    timed = [
-        *spread("polls", f"stored → claimed, {where}", claimed, p50=1.0, p99=4.0),
-        *spread("polls", "stored → in the agent's hands", arrived, p50=2.0),
-        figure("processor time of one event with its claim", cost, "ms", target=1.5),
-    ]
+    each = (few - empty) / len(agents) / 1024
     return [
-        *window.beside(timed, len(claims)),
-        figure(f"memory of each of the first {plan.polls} polls", (few - empty) / len(agents) / 1024, "KB"),
+        *window.beside(_times(plan, claims, window.cpu_seconds), len(claims)),
+        Figure("polls", f"memory of each of the first {plan.polls} polls", each, "KB"),
         *costs,
         *alone,
     ]
@@ -151,6 +141,20 @@ def _claims(answer: Answer) -> list[_Claim]:
 
 def _moment(iso: Any) -> float:
     return datetime.fromisoformat(iso).timestamp()
+
+
+def _times(plan: LoopPlan, claims: Sequence[_Claim], cpu_seconds: float) -> list[Figure]:
+    """Returns the times to the claim, which compare the same point of both transactions, and to the arrival, which
+    include the commit of the claim."""
+    claimed = [claim.claimed_at - claim.stored_at for claim in claims]
+    arrived = [claim.arrived_at - claim.stored_at for claim in claims]
+    what = f"stored → claimed, {plan.polls} polls, {plan.events_per_second}/s"
+    cost = 1_000 * cpu_seconds / len(claims)
+    return [
+        *spread("polls", what, claimed, p50=1.0, p99=4.0),
+        *spread("polls", "stored → in the agent's hands", arrived, p50=2.0),
+        Figure("polls", "processor time of one event with its claim", cost, "ms", target=1.5),
+    ]
 
 
 async def _costs_of_many(

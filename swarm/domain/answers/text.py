@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.text.characters import Visible
-from swarm.domain.text.code_blocks import INLINE_CODE, after_line
+from swarm.domain.text.cutting import INLINE_CODE, after_line
 from swarm.domain.text.secrets import Secrets
 from swarm.domain.text.slack_text import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 

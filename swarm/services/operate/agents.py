@@ -94,7 +94,7 @@ class AgentRegistry:
 
     async def present(self) -> list[Present]:
         """Returns all agents and their presence, oldest first."""
-        return await self._database.read(_present, self._operating_policy)
+        return await self._database.read(read_team, self._operating_policy)
 
     async def get(self, id_or_name: str) -> Agent:
         """Returns one agent. Raises NotFound."""
@@ -183,7 +183,8 @@ def _ensure(
     return agent
 
 
-def _present(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
+def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
+    """Returns all agents and their presence, oldest first."""
     return [
         Present(
             agent=agent,

@@ -24,8 +24,8 @@ from swarm.domain.model.agents import (
 )
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate.agents import Present
-from swarm.services.operate.team import colleague, read_team
+from swarm.services.operate.agents import Present, read_team
+from swarm.services.operate.team import colleague
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.store import agent_messages, agents
 from swarm.store.agent_messages import FIRST_ID, LAST_ID, Earlier, Scope

@@ -13,7 +13,7 @@ from typing import Final
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate.agents import Present
+from swarm.services.operate.agents import Present, read_team
 from swarm.services.rules.participants import AGENTS, began
 from swarm.store import agents
 from swarm.store.bridge.database import Database
@@ -38,17 +38,6 @@ class TeamDirectory:
     async def members(self) -> list[_Member]:
         """Returns all agents, oldest first."""
         return await self._database.read(_members, self._operating_policy)
-
-
-def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
-    """Returns all agents and their presence, oldest first."""
-    return [
-        Present(
-            agent=agent,
-            online=agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)),
-        )
-        for agent in agents.everyone(tx)
-    ]
 
 
 def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:

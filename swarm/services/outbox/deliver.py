@@ -74,10 +74,6 @@ _REACTION_LOOKS: Final[dict[str, Look]] = {"reactions": reactions.due, "removals
 _log = structlog.get_logger(__name__)
 
 
-async def _always() -> bool:
-    return True
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryLimits:
     """The limits that apply to every delivery."""
@@ -110,14 +106,14 @@ class OutboxSender:
         self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
-        self._is_certain: Callable[[], Awaitable[bool]] = _always
+        self._is_certain: Callable[[], Awaitable[bool]] | None = None
         self._lanes: _Tasks = {}  # posts, by thread
         self._reactions: _Tasks = {}  # in flight, by delivery
         self._choosing: _Tasks = {}  # the tasks that start reactions
         self._expire_at = self._rest_until = 0.0  # in the event loop's clock
 
     async def run(
-        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] = _always
+        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
         """Sends until cancelled; a call in progress may finish.
 
@@ -257,7 +253,7 @@ class OutboxSender:
             raise
 
     async def _call(self, delivery_id: str) -> None:
-        if not await self._is_certain():
+        if self._is_certain and not await self._is_certain():
             await asyncio.sleep(_UNCERTAIN_SECONDS)  # the term ends soon, or the database returns
         elif self._may_send():
             taken_at = self._clock()
@@ -389,8 +385,7 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 def _aim(tx: Transaction, row: Row) -> bool:
     """Sets the target of an update, whose timestamp is known only after posting. Returns False if never posted."""
     posted = deliveries.get(tx, row["updates_id"])
-    sent_ts = posted["sent_ts"] if posted else None
-    return sent_ts is not None and deliveries.set_target(tx, row["id"], sent_ts)
+    return bool(posted and posted["sent_ts"] and deliveries.set_target(tx, row["id"], posted["sent_ts"]))
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:

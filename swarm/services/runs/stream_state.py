@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
+from swarm.domain.answers.agents import conversation_id
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Closed, Finished, Opened, RunStopped
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
