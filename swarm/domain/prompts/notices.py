@@ -37,7 +37,7 @@ NOTICES: Final[Mapping[str, _NoticeWords]] = {
     ),
     NoticeKind.MESSAGE_DELETED: _NoticeWords(
         what=(
-            "A message you are working on was deleted in Slack. Its entry is withdrawn: stop working on it and "
+            "A message you are working on was deleted in Slack. It is withdrawn: stop working on it and "
             "do not answer it; a reply would be refused with `withdrawn`. Other messages of the thread are not "
             "affected."
         ),
