@@ -188,14 +188,11 @@ def address(listener: socket.socket) -> str:
 
 
 def fast_loop() -> asyncio.AbstractEventLoop:
-    make: Callable[[], asyncio.AbstractEventLoop]
     try:
         import uvloop
     except ImportError:  # not on every platform
-        make = asyncio.new_event_loop
-    else:
-        make = uvloop.new_event_loop
-    return make()
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def settle_memory() -> None:

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from swarm.agents.failures import OUR_FAULT, GaveUp, unreached
 from swarm.agents.mcp.server import McpServer
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.tool import ToolAnswer, failed
 from swarm.telemetry.redaction import HIDDEN
 
 _MOST_CHARACTERS: Final = 1_000
@@ -49,21 +49,16 @@ class McpServerUnusable(Exception):
     """An error that makes a server unusable; the message is the reason."""
 
 
-def _failed(text: str) -> ToolAnswer:
-    """Returns a failed answer."""
-    return ToolAnswer(text=text, failed=True)
-
-
 def unavailable(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the tool is missing or not allowed, or the server is unavailable; callers are not told
     which.
     """
-    return _failed(f"The tool {tool!r} of the server {server!r} is not available now.")
+    return failed(f"The tool {tool!r} of the server {server!r} is not available now.")
 
 
 def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
     """Returns the answer for a call that timed out."""
-    return _failed(
+    return failed(
         f"The tool {tool!r} of the server {server!r} did not answer within {seconds:g} s. "
         "It may or may not have been carried out."
     )
@@ -72,9 +67,9 @@ def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
 def _refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
     """Returns the answer if the server sent a protocol error or has disconnected."""
     if _is_gone(error):
-        return _failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
+        return failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
     message = error.message.strip()[:_MOST_CHARACTERS] or f"code {error.code}"
-    return _failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
+    return failed(f"The server {server!r} answered the call of the tool {tool!r} with an error: {message}")
 
 
 def _is_gone(error: MCPError) -> bool:
@@ -86,7 +81,7 @@ def _is_gone(error: MCPError) -> bool:
 
 def _not_understood(tool: str, server: str) -> ToolAnswer:
     """Returns the answer for a response that violates the protocol."""
-    return _failed(
+    return failed(
         f"The server {server!r} answered the call of the tool {tool!r} in a form that cannot be understood; "
         "it may or may not have been carried out."
     )
@@ -94,12 +89,12 @@ def _not_understood(tool: str, server: str) -> ToolAnswer:
 
 def _asks_back(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the server requests input from a person or a model."""
-    return _failed(f"The tool {tool!r} of the server {server!r} asks for more input, which is not possible here.")
+    return failed(f"The tool {tool!r} of the server {server!r} asks for more input, which is not possible here.")
 
 
 def _our_fault(tool: str, server: str) -> ToolAnswer:
     """Returns the answer for an error of the coordinator; the log has the details."""
-    return _failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
+    return failed(f"The tool {tool!r} of the server {server!r} could not be used: {OUR_FAULT}.")
 
 
 def reason(error: BaseException) -> str:

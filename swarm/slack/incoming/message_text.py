@@ -23,6 +23,7 @@ from itertools import count
 from typing import Final
 
 from swarm.domain.model.threads import AuthorKind
+from swarm.domain.text.slack_text import escape
 from swarm.slack.incoming.fields import JsonObject, count_at, is_object, object_at, objects_at, text_at
 
 _DEEPEST: Final = 8  # Slack nests four levels; a malicious payload must not exhaust the stack
@@ -193,13 +194,13 @@ def _list(element: JsonObject, items: list[str]) -> str:
 
 
 def _link(element: JsonObject) -> str:
-    url, words = text_at(element, "url"), _escaped(text_at(element, "text"))
+    url, words = text_at(element, "url"), escape(text_at(element, "text"))
     return f"<{url}|{words}>" if words else f"<{url}>"
 
 
 def _leaf_text(element: JsonObject) -> str:
     """Returns the text, with the styles that change its meaning."""
-    words, style = _escaped(text_at(element, "text")), object_at(element, "style")
+    words, style = escape(text_at(element, "text")), object_at(element, "style")
     if not words.strip():
         return words
     if style.get("code") is True:
@@ -209,10 +210,6 @@ def _leaf_text(element: JsonObject) -> str:
 
 def _date(element: JsonObject) -> str:
     return text_at(element, "fallback") or _moment(count_at(element, "timestamp"))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 _BLOCKS: Final[dict[str, Callable[[JsonObject], list[str]]]] = {

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import structlog
 
 from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
-from swarm.agents.toolbox.tool import CallTool, ToolAnswer
+from swarm.agents.toolbox.tool import CallTool, ToolAnswer, failed
 
 if TYPE_CHECKING:
     from bedrock_agentcore.memory import MemoryClient
@@ -265,11 +265,6 @@ async def _end(
         _log.warning("a session at AWS could not be stopped", action="agentcore_stop", error=type(error).__name__)
     if calls:
         await asyncio.wait(calls)
-
-
-def failed(text: str) -> ToolAnswer:
-    """Returns a failure with its reason."""
-    return ToolAnswer(text=text, failed=True)
 
 
 def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
