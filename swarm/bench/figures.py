@@ -137,13 +137,12 @@ def main(
     Returns 0 if all measurements could be made, whatever their figures. With ``verdict``, returns 0 only if all targets
     are met.
     """
-    from swarm.app.process import fast_loop  # imported late, since simulated agents load this module as well
-    from swarm.cli.terminal import Terminal
+    from swarm.cli.terminal import Terminal  # imported late, since simulated agents load this module as well
 
     progress = Terminal(stderr=True)
     try:
         _raise_open_files()
-        with asyncio.Runner(loop_factory=fast_loop) as runner:
+        with asyncio.Runner(loop_factory=_fast_loop) as runner:
             found = runner.run(measure(choose(), repeat, progress.print))
         _show(found, Terminal(width=None if sys.stdout.isatty() else 140))
         if json_file:
@@ -173,6 +172,14 @@ def _raise_open_files() -> None:
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _fast_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # not on every platform
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _show(figures: Sequence[Figure], console: Console) -> None:
