@@ -121,8 +121,6 @@ def last_words(log: Path) -> str:
 
 
 class _Coordinator:
-    """A running coordinator."""
-
     ready_seconds = 0.0  # from the start to the first ``/readyz`` with status 200
     ready_cpu_seconds = 0.0  # processor time until then
 

@@ -240,8 +240,6 @@ _READERS: Final = 8
 
 @dataclass(kw_only=True, slots=True)
 class _Bench:
-    """All participants of the measurement."""
-
     slack: Slack
     processes: Cluster
     agent: StreamingAgent

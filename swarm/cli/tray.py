@@ -101,7 +101,6 @@ def _print(tray: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
 
 
 def _lines(tray: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Yields the lines of the tray, each with its style."""
     yield _counted(tray["unread"], "unread message"), "bold"
     yield from ((_preview(shown), None) for shown in tray["previews"])
     yield _counted(tray["mentions"], "unread message", " of other agents"), "bold"

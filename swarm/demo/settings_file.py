@@ -240,7 +240,6 @@ def _json(own: Path) -> dict[str, Any]:
 
 
 def _section(settings: dict[str, Any], own: Path, *keys: str) -> dict[str, Any]:
-    """Returns a section, creating it if missing."""
     for place, key in enumerate(keys):
         section = settings.setdefault(key, {})
         if not isinstance(section, dict):

@@ -99,8 +99,6 @@ def _json(value: object) -> str:
 
 
 def _answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Converts errors to answers."""
-
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             return await act(arguments)

@@ -211,7 +211,6 @@ def _openai_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> A
 
 
 def _anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> AsyncAnthropic:
-    """Returns Anthropic's client."""
     from anthropic import AsyncAnthropic
 
     return AsyncAnthropic(

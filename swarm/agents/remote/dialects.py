@@ -75,8 +75,6 @@ def _said(message: InputMessage) -> Iterator[str]:
 
 
 class _Requests(Protocol):
-    """The requests of one dialect."""
-
     def run(self, run_input: RunInput) -> AgentRequest:
         """Returns the request that starts a run, or resumes an interrupted one."""
         ...

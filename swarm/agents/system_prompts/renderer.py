@@ -293,8 +293,6 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Rendered:
-    """The result of a rendering."""
-
     text: str
     code: str  # the template's compiled code, opaque, for the next request; empty if already known or not worth storing
 

@@ -123,8 +123,6 @@ async def _plain(plan: LoopPlan, processes: Cluster, plain: Run, say: Say) -> Sp
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Done:
-    """The result of one part."""
-
     who: str
     rate: float
     cpu_ms: float

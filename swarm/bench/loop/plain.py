@@ -49,8 +49,6 @@ Run = Callable[[int, int], Awaitable[Speed]]
 
 
 class _Driver(Protocol):
-    """A connection to a database."""
-
     def begin(self) -> None: ...
 
     def commit(self) -> None: ...

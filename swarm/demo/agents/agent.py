@@ -94,7 +94,6 @@ def _words(inbox_messages: Sequence[dict[str, Any]]) -> str:
 
 
 def _answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
-    """Returns the answer to the new messages."""
     text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
     said = _words(inbox_messages)
     person = inbox_messages[-1]["user"]["name"]

@@ -207,7 +207,6 @@ def _words(asked: RunAgentInput) -> str:
 
 
 def _last_message(asked: RunAgentInput) -> str:
-    """Returns the person's last message."""
     texts = [message.content for message in asked.messages if message.role == "user"]
     return texts[-1] if texts and isinstance(texts[-1], str) else ""
 

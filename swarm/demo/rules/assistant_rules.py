@@ -175,7 +175,6 @@ def _has_fetched(asked: Asked) -> bool:
 
 
 def _quoted(pages: Sequence[_Page]) -> str:
-    """Quotes the pages, each with its source."""
     most = PARAGRAPHS_OF_ONE if len(pages) == 1 else PARAGRAPHS_OF_SEVERAL
     parts = []
     for page in pages:

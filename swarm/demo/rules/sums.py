@@ -15,8 +15,6 @@ Number = int | float
 
 
 class _Kind(StrEnum):
-    """The kinds of sums."""
-
     MULTIPLY = "multiply"
     DIVIDE = "divide"
     SUBTRACT = "subtract"
@@ -203,7 +201,6 @@ def language_of(text: str) -> Language:
 
 
 def _shown(number: Number) -> str:
-    """Returns a number as people write it."""
     return f"{number:g}" if isinstance(number, float) else str(number)
 
 

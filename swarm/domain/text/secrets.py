@@ -29,8 +29,6 @@ _END: Final = re.compile(r"\Z")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SecretPattern:
-    """A kind of secret."""
-
     opening: re.Pattern[str]
     body: re.Pattern[str]  # from the opening's end: blanks and quotes, then the group "value"
     accepts: Accepts

@@ -131,8 +131,6 @@ class AgentRegistry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _New:
-    """An agent to be registered."""
-
     name: str
     role: Role
     description: str

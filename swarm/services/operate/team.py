@@ -22,8 +22,6 @@ from swarm.store.bridge.transaction import Transaction
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Member:
-    """One agent of the team."""
-
     present: Present
     load: Load
 

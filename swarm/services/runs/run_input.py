@@ -180,7 +180,6 @@ def _said(said: TranscriptMessage, bot_name: str) -> InputMessage:
 
 
 def _without_mention(text: str, bot_name: str) -> str:
-    """Returns the text without a leading mention of the bot."""
     return re.sub(rf"^\s*@{re.escape(bot_name)}\b[\s,:]*", "", text) if bot_name else text
 
 

@@ -77,7 +77,6 @@ def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> No
 
 
 def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
-    """Cancels a subtask of a cancelled task."""
     parent = tasks.get(tx, task.parent_id) if task.parent_id else None
     if parent and parent.status is TaskStatus.CANCELLED:
         task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", operating_policy)

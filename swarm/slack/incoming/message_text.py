@@ -85,7 +85,6 @@ def _block(block: JsonObject) -> list[str]:
 
 
 def _text(holder: JsonObject, key: str = "text") -> str:
-    """Returns the text of a text object."""
     return text_at(object_at(holder, key), "text")
 
 

@@ -198,8 +198,6 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 class _AgentCoreSession(Generic[S]):
-    """A started session."""
-
     def __init__(self, client: S, calls: set[asyncio.Future[Any]]) -> None:
         self.client = client
         self._calls = calls
