@@ -7,15 +7,15 @@ from swarm.domain.model.agents import Role
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
-class AcceptTask(WritingArguments):
+class _AcceptTask(WritingArguments):
     task_id: TaskId
 
 
-async def accept_task(call: CallContext, said: AcceptTask) -> TaskShape:
+async def _accept_task(call: CallContext, said: _AcceptTask) -> TaskShape:
     """Accept a task that was offered to you. You then receive it as task_assigned. Its thread becomes yours, unless it
     has gone to another agent since the offer.
     """
     return shape(TaskShape, await call.services.delegations.accept(call, said.task_id))
 
 
-TOOL = McpTool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=(Role.WORKER,))
+TOOL = McpTool(name="accept-task", arguments=_AcceptTask, result=TaskShape, run=_accept_task, roles=(Role.WORKER,))

@@ -6,16 +6,16 @@ from swarm.domain.json_shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, Worker, WritingArguments
 
 
-class AssignTask(WritingArguments):
+class _AssignTask(WritingArguments):
     task_id: TaskId
     agent: Worker
 
 
-async def assign_task(call: CallContext, said: AssignTask) -> TaskShape:
+async def _assign_task(call: CallContext, said: _AssignTask) -> TaskShape:
     """Give a worker a task that was created without an agent, or that was returned because its worker was removed
     (task_returned). A delegated task brings its thread along, unless another worker now has the thread.
     """
     return shape(TaskShape, await call.services.tasks.assign(call, said.task_id, said.agent))
 
 
-TOOL = McpTool(name="assign-task", arguments=AssignTask, result=TaskShape, run=assign_task)
+TOOL = McpTool(name="assign-task", arguments=_AssignTask, result=TaskShape, run=_assign_task)

@@ -10,18 +10,18 @@ from swarm.domain.json_shapes import TaskShape, shape
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
-class CancelTask(WritingArguments):
+class _CancelTask(WritingArguments):
     task_id: TaskId
     reason: Annotated[
         str, Field(max_length=2000, description="The reason, in a sentence; it is posted in the thread.")
     ] = ""
 
 
-async def cancel_task(call: CallContext, said: CancelTask) -> TaskShape:
+async def _cancel_task(call: CallContext, said: _CancelTask) -> TaskShape:
     """Cancel a task and all its subtasks. The task's agent is notified at once and can post nothing more; the thread
     returns to the agent that delegated the task.
     """
     return shape(TaskShape, await call.services.tasks.cancel(call, said.task_id, said.reason))
 
 
-TOOL = McpTool(name="cancel-task", arguments=CancelTask, result=TaskShape, run=cancel_task)
+TOOL = McpTool(name="cancel-task", arguments=_CancelTask, result=TaskShape, run=_cancel_task)

@@ -11,7 +11,7 @@ from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 
 
-class CreateTask(WritingArguments):
+class _CreateTask(WritingArguments):
     title: Annotated[str, Field(description="A line for lists.")]
     description: Annotated[
         str, Field(description="What is to be done, in enough detail to do it from this text alone.")
@@ -27,7 +27,7 @@ class CreateTask(WritingArguments):
     ] = None
 
 
-async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
+async def _create_task(call: CallContext, said: _CreateTask) -> TaskShape:
     """Create a task for a worker. The task belongs to the thread of your lease, and the thread stays with its owner; to
     hand over a message together with its thread, use inbox-delegate. You get a task_finished notice with the result. A
     worker may create subtasks of its own task, passed as parent_id.
@@ -37,4 +37,4 @@ async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
     return shape(TaskShape, task)
 
 
-TOOL = McpTool(name="create-task", arguments=CreateTask, result=TaskShape, run=create_task)
+TOOL = McpTool(name="create-task", arguments=_CreateTask, result=TaskShape, run=_create_task)

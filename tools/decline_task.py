@@ -11,16 +11,16 @@ from swarm.domain.model.agents import Role
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
-class DeclineTask(WritingArguments):
+class _DeclineTask(WritingArguments):
     task_id: TaskId
     reason: Annotated[
         str, Field(max_length=2000, description="The reason, in a sentence, for the agent that offered the task.")
     ]
 
 
-async def decline_task(call: CallContext, said: DeclineTask) -> TaskShape:
+async def _decline_task(call: CallContext, said: _DeclineTask) -> TaskShape:
     """Return a task that was offered to you. Its message goes back to the agent that offered it, with your reason."""
     return shape(TaskShape, await call.services.delegations.decline(call, said.task_id, said.reason))
 
 
-TOOL = McpTool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=(Role.WORKER,))
+TOOL = McpTool(name="decline-task", arguments=_DeclineTask, result=TaskShape, run=_decline_task, roles=(Role.WORKER,))

@@ -10,7 +10,7 @@ from swarm.services.rules.reply import Dismissed
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
-class DismissMessage(WritingArguments):
+class _DismissMessage(WritingArguments):
     inbox_message_id: Annotated[str, Field(description="The inbox message that needs no answer.")]
     reason: Annotated[
         str,
@@ -20,10 +20,10 @@ class DismissMessage(WritingArguments):
     ]
 
 
-async def dismiss_message(call: CallContext, said: DismissMessage) -> Dismissed:
+async def _dismiss_message(call: CallContext, said: _DismissMessage) -> Dismissed:
     """Mark an inbox message as needing no answer, such as a mere "thanks". The message gets a ✅, and nothing is
     posted."""
     return await call.services.replies.dismiss(call, said.inbox_message_id, said.reason)
 
 
-TOOL = McpTool(name="dismiss-message", arguments=DismissMessage, result=Dismissed, run=dismiss_message)
+TOOL = McpTool(name="dismiss-message", arguments=_DismissMessage, result=Dismissed, run=_dismiss_message)

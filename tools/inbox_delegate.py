@@ -12,7 +12,7 @@ from swarm.services.tasks.tasks import brief
 from tools.tool import CallContext, DependsOn, McpTool, Priority, Worker, WritingArguments
 
 
-class InboxDelegate(WritingArguments):
+class _InboxDelegate(WritingArguments):
     inbox_message_id: Annotated[str, Field(description="The inbox message that you hand over.")]
     agent: Worker
     task: Annotated[str, Field(description="What is to be done, in enough detail to do it without the thread.")]
@@ -27,7 +27,7 @@ class InboxDelegate(WritingArguments):
     only: Annotated[bool, Field(description="Hand over only this message, not the others of the lease.")] = False
 
 
-async def inbox_delegate(call: CallContext, said: InboxDelegate) -> Delegation:
+async def _inbox_delegate(call: CallContext, said: _InboxDelegate) -> Delegation:
     """Hand an inbox message to a worker as a task. The thread goes with the message: what people write there from now
     on reaches the worker. When the task ends, you get the thread back, and a task_finished notice with the result. You
     may announce this once with slack-reply to the same message, which has no further effect.
@@ -39,5 +39,5 @@ async def inbox_delegate(call: CallContext, said: InboxDelegate) -> Delegation:
 
 
 TOOL = McpTool(
-    name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate, roles=(Role.LEAD,)
+    name="inbox-delegate", arguments=_InboxDelegate, result=Delegation, run=_inbox_delegate, roles=(Role.LEAD,)
 )

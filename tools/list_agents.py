@@ -11,21 +11,21 @@ from swarm.domain.json_shapes import MemberShape, shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
-class ListAgents(Arguments):
+class _ListAgents(Arguments):
     limit: Annotated[
         int,
         Field(ge=1, le=500, description="The maximum number of agents; if there are more, those online are preferred."),
     ] = 100
 
 
-class Team(TypedDict):
+class _Team(TypedDict):
     """The agents of the team, oldest first."""
 
     agents: list[MemberShape]
     left_out: int  # the number of agents not listed
 
 
-async def list_agents(call: CallContext, said: ListAgents) -> Team:
+async def _list_agents(call: CallContext, said: _ListAgents) -> _Team:
     """List the agents of your team: name, role (lead or worker), description of abilities, whether the agent is online,
     and its load: the number of its open tasks, of the threads that it owns, and of its current runs.
     """
@@ -37,4 +37,4 @@ async def list_agents(call: CallContext, said: ListAgents) -> Team:
     }
 
 
-TOOL = McpTool(name="list-agents", arguments=ListAgents, result=Team, run=list_agents)
+TOOL = McpTool(name="list-agents", arguments=_ListAgents, result=_Team, run=_list_agents)

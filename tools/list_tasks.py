@@ -11,12 +11,12 @@ from swarm.domain.model.tasks import TaskStatus
 from tools.tool import Arguments, CallContext, McpTool
 
 
-class ListTasks(Arguments):
+class _ListTasks(Arguments):
     status: Annotated[TaskStatus | None, Field(strict=False, description="Only tasks in this state.")] = None
     limit: Annotated[int, Field(ge=1, le=100, description="The maximum number of tasks, newest first.")] = 20
 
 
-async def list_tasks(call: CallContext, said: ListTasks) -> FoundTasks:
+async def _list_tasks(call: CallContext, said: _ListTasks) -> FoundTasks:
     """List tasks, newest first. Leads see all tasks, workers those that they have or have created. Long texts
     (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task returns the full text.
     """
@@ -24,4 +24,4 @@ async def list_tasks(call: CallContext, said: ListTasks) -> FoundTasks:
     return shape(FoundTasks, tasks=found)
 
 
-TOOL = McpTool(name="list-tasks", arguments=ListTasks, result=FoundTasks, run=list_tasks)
+TOOL = McpTool(name="list-tasks", arguments=_ListTasks, result=FoundTasks, run=_list_tasks)

@@ -10,11 +10,11 @@ from swarm.domain.json_shapes import InboxMessageShape, MessageShape, TaskShape,
 from tools.tool import Arguments, CallContext, McpTool
 
 
-class ReadInboxMessage(Arguments):
+class _ReadInboxMessage(Arguments):
     inbox_message_id: Annotated[str, Field(description="The id from your prompt, a trigger or your tray.")]
 
 
-class WholeInboxMessage(InboxMessageShape):
+class _WholeInboxMessage(InboxMessageShape):
     """The inbox message with its thread, its routing reason, and your team's last answer in that thread."""
 
     status: str
@@ -26,13 +26,15 @@ class WholeInboxMessage(InboxMessageShape):
     task: TaskShape | None
 
 
-async def read_inbox_message(call: CallContext, said: ReadInboxMessage) -> WholeInboxMessage:
+async def _read_inbox_message(call: CallContext, said: _ReadInboxMessage) -> _WholeInboxMessage:
     """Read one of your inbox messages in full: the new message, the complete thread before it, where and by whom it was
     written, why it was routed to you, and your team's previous answer in the thread. Previews are truncated, so read a
     message before you act on it.
     """
     whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
-    return shape(WholeInboxMessage, whole, whole.inbox_message)
+    return shape(_WholeInboxMessage, whole, whole.inbox_message)
 
 
-TOOL = McpTool(name="read-inbox-message", arguments=ReadInboxMessage, result=WholeInboxMessage, run=read_inbox_message)
+TOOL = McpTool(
+    name="read-inbox-message", arguments=_ReadInboxMessage, result=_WholeInboxMessage, run=_read_inbox_message
+)

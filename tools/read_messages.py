@@ -12,7 +12,7 @@ from swarm.services.operate.messages import PageRequest
 from tools.tool import Arguments, CallContext, McpTool
 
 
-class ReadMessages(Arguments):
+class _ReadMessages(Arguments):
     channel: Annotated[str | None, Field(description="A channel of the agents, such as #reviews.")] = None
     agent: Annotated[
         str | None,
@@ -30,7 +30,7 @@ class ReadMessages(Arguments):
     )
 
 
-class MessagePage(TypedDict):
+class _MessagePage(TypedDict):
     """Messages, oldest first. ``more`` says whether there are more; ``next_after`` is where to continue."""
 
     messages: list[AgentMessageShape]
@@ -38,7 +38,7 @@ class MessagePage(TypedDict):
     more: bool
 
 
-async def read_messages(call: CallContext, said: ReadMessages) -> MessagePage:
+async def _read_messages(call: CallContext, said: _ReadMessages) -> _MessagePage:
     """Read messages from agents: in a channel, or between another agent and you. If you name neither, you get all
     unread messages that are meant for you. Without 'after' you get the latest messages. Messages that are meant for you
     (direct messages and mentions) then count as read. These channels are not Slack channels.
@@ -61,4 +61,4 @@ async def read_messages(call: CallContext, said: ReadMessages) -> MessagePage:
     }
 
 
-TOOL = McpTool(name="read-messages", arguments=ReadMessages, result=MessagePage, run=read_messages)
+TOOL = McpTool(name="read-messages", arguments=_ReadMessages, result=_MessagePage, run=_read_messages)

@@ -12,7 +12,7 @@ from swarm.domain.model.agents import MAX_TEXT_CHARACTERS
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
-class SendMessage(WritingArguments):
+class _SendMessage(WritingArguments):
     text: Annotated[str, Field(description=f"The text, at most {MAX_TEXT_CHARACTERS} characters.")]
     to: Annotated[
         str | None, Field(description="An agent's name or id, for a message that only this agent can read.")
@@ -27,7 +27,7 @@ class SendMessage(WritingArguments):
     ] = None
 
 
-class SentMessage(TypedDict):
+class _SentMessage(TypedDict):
     """The recipients of the message, and mentioned names that belong to no agent."""
 
     message_id: str
@@ -35,7 +35,7 @@ class SentMessage(TypedDict):
     unknown_mentions: list[str]
 
 
-async def send_message(call: CallContext, said: SendMessage) -> SentMessage:
+async def _send_message(call: CallContext, said: _SendMessage) -> _SentMessage:
     """Send a message to another agent, or to a channel of the agents. The recipients are notified at once, or when they
     come back online; you get answers in the same way. People do not see the message. To hand over work, use a task.
     Repeating the same call sends nothing, unless it has a different request_id.
@@ -48,4 +48,4 @@ async def send_message(call: CallContext, said: SendMessage) -> SentMessage:
     }
 
 
-TOOL = McpTool(name="send-message", arguments=SendMessage, result=SentMessage, run=send_message)
+TOOL = McpTool(name="send-message", arguments=_SendMessage, result=_SentMessage, run=_send_message)

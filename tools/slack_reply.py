@@ -11,7 +11,7 @@ from swarm.services.rules.reply import Replied
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
-class SlackReply(WritingArguments):
+class _SlackReply(WritingArguments):
     message: Annotated[str, Field(description="The answer in Markdown, of any length; long texts are split for you.")]
     inbox_message_id: Annotated[str | None, Field(description="The inbox message that you answer.")] = None
     task_id: Annotated[
@@ -32,7 +32,7 @@ class SlackReply(WritingArguments):
     ] = False
 
 
-async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
+async def _slack_reply(call: CallContext, said: _SlackReply) -> Replied:
     """Answer in the Slack thread of an inbox message, and mark all messages of your lease as responded. Call this tool
     once for each answer: repeating the same call posts nothing, and a different text posts another message. People see
     only what you send with this tool or slack-stream.
@@ -51,4 +51,4 @@ async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
     return await replies.reply_to_task(call, said.task_id, said.message, broadcast=said.broadcast, wait=said.wait)
 
 
-TOOL = McpTool(name="slack-reply", arguments=SlackReply, result=Replied, run=slack_reply)
+TOOL = McpTool(name="slack-reply", arguments=_SlackReply, result=Replied, run=_slack_reply)

@@ -15,7 +15,7 @@ Action = Literal["open", "append", "task", "status", "close"]
 Status = Literal["pending", "in_progress", "complete", "error"]
 
 
-class SlackStream(WritingArguments):
+class _SlackStream(WritingArguments):
     action: Annotated[
         Action,
         Field(
@@ -52,7 +52,7 @@ class SlackStream(WritingArguments):
     ] = None
 
 
-async def slack_stream(call: CallContext, said: SlackStream) -> Streamed:
+async def _slack_stream(call: CallContext, said: _SlackStream) -> Streamed:
     """Answer in the Slack thread of an inbox message while you write: people see the text as you write it. First open
     with inbox_message_id; then append as often as you like, and show steps with task; then close, which marks every
     message of your lease as answered and ends the lease, as slack-reply does. If you already have the complete answer,
@@ -64,26 +64,26 @@ async def slack_stream(call: CallContext, said: SlackStream) -> Streamed:
     return await _ACTIONS[said.action](call, said)
 
 
-async def _open(call: CallContext, said: SlackStream) -> Streamed:
+async def _open(call: CallContext, said: _SlackStream) -> Streamed:
     return await call.services.streams.open(
         call, inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None, text=said.text or ""
     )
 
 
-async def _append(call: CallContext, said: SlackStream) -> Streamed:
+async def _append(call: CallContext, said: _SlackStream) -> Streamed:
     return await call.services.streams.append(call, _given(said, "turn_id"), _given(said, "text"))
 
 
-async def _task(call: CallContext, said: SlackStream) -> Streamed:
+async def _task(call: CallContext, said: _SlackStream) -> Streamed:
     turn_id, step_id, title = (_given(said, field) for field in ("turn_id", "id", "title"))
     return await call.services.streams.task(call, turn_id, step_id, title, StepStatus(said.status))
 
 
-async def _status(call: CallContext, said: SlackStream) -> Streamed:
+async def _status(call: CallContext, said: _SlackStream) -> Streamed:
     return await call.services.streams.status(call, _given(said, "turn_id"), _given(said, "title"))
 
 
-async def _close(call: CallContext, said: SlackStream) -> Streamed:
+async def _close(call: CallContext, said: _SlackStream) -> Streamed:
     turn_id = _given(said, "turn_id")
     return await call.services.streams.close(call, turn_id, said.text or "", said.result, said.failed)
 
@@ -98,15 +98,15 @@ _TAKEN: dict[Action, frozenset[str]] = {
 }
 
 
-def _check_taken(said: SlackStream) -> None:
+def _check_taken(said: _SlackStream) -> None:
     """Raises Invalid for arguments that the action would ignore. Empty values and defaults are allowed."""
-    own = SlackStream.model_fields.keys() - WritingArguments.model_fields.keys() - {"action"} - _TAKEN[said.action]
+    own = _SlackStream.model_fields.keys() - WritingArguments.model_fields.keys() - {"action"} - _TAKEN[said.action]
     given = {field: getattr(said, field) for field in own}
     dropped = sorted(
-        field for field, value in given.items() if value not in ("", SlackStream.model_fields[field].default)
+        field for field, value in given.items() if value not in ("", _SlackStream.model_fields[field].default)
     )
     if dropped:
-        belongs = {field: SlackStream.model_fields[field].description or "" for field in dropped}
+        belongs = {field: _SlackStream.model_fields[field].description or "" for field in dropped}
         raise Invalid(
             f"Action '{said.action}' takes no {' and no '.join(dropped)}, so nothing was done.",
             hint="Leave it out, or pass it with an action that accepts it.",
@@ -114,13 +114,13 @@ def _check_taken(said: SlackStream) -> None:
         )
 
 
-def _given(said: SlackStream, field: str) -> str:
+def _given(said: _SlackStream, field: str) -> str:
     """Returns a required argument of an action. Raises Invalid if the argument is missing."""
     value: str | None = getattr(said, field)
     if value is None:
-        needed = SlackStream.model_fields[field].description or ""
+        needed = _SlackStream.model_fields[field].description or ""
         raise Invalid(f"Action '{said.action}' needs {field}.", fields={field: needed})
     return value
 
 
-TOOL = McpTool(name="slack-stream", arguments=SlackStream, result=Streamed, run=slack_stream)
+TOOL = McpTool(name="slack-stream", arguments=_SlackStream, result=Streamed, run=_slack_stream)

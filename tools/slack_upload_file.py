@@ -13,7 +13,7 @@ from swarm.services.rules.fencing import ThreadReference
 from tools.tool import CallContext, McpTool, WritingArguments
 
 
-class SlackUploadFile(WritingArguments):
+class _SlackUploadFile(WritingArguments):
     inbox_message_id: Annotated[
         str | None, Field(description="The inbox message whose thread gets the file. Give this or task_id.")
     ] = None
@@ -25,7 +25,7 @@ class SlackUploadFile(WritingArguments):
     comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to post with the file.")] = None
 
 
-async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedFileShape:
+async def _slack_upload_file(call: CallContext, said: _SlackUploadFile) -> SharedFileShape:
     """Put a file of up to 700 kB into the Slack thread of an inbox message or a task; a larger one goes to POST /files
     as the body of the request. This does not answer the message: answer with slack-reply afterwards, since the last
     answer may end your lease. Repeating the same call uploads nothing.
@@ -41,7 +41,7 @@ async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedF
     return shape(SharedFileShape, shared)
 
 
-def _content(said: SlackUploadFile) -> bytes:
+def _content(said: _SlackUploadFile) -> bytes:
     if (said.text is None) == (said.content_base64 is None):
         expected = "exactly one of text and content_base64"
         raise Invalid("The file's content is not clear.", fields={"text": expected, "content_base64": expected})
@@ -53,4 +53,4 @@ def _content(said: SlackUploadFile) -> bytes:
         raise Invalid("Not valid: content_base64.", fields={"content_base64": "standard base64"}) from error
 
 
-TOOL = McpTool(name="slack-upload-file", arguments=SlackUploadFile, result=SharedFileShape, run=slack_upload_file)
+TOOL = McpTool(name="slack-upload-file", arguments=_SlackUploadFile, result=SharedFileShape, run=_slack_upload_file)

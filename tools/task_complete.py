@@ -11,7 +11,7 @@ from swarm.domain.model.agents import Role
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
-class TaskComplete(WritingArguments):
+class _TaskComplete(WritingArguments):
     task_id: TaskId
     result: Annotated[
         str, Field(description="The complete result, for the agent that gave you the task; people do not see it.")
@@ -22,11 +22,13 @@ class TaskComplete(WritingArguments):
     ] = None
 
 
-async def task_complete(call: CallContext, said: TaskComplete) -> TaskShape:
+async def _task_complete(call: CallContext, said: _TaskComplete) -> TaskShape:
     """End your task as done. The thread returns to the agent that delegated the task, with any messages that people
     wrote meanwhile and that you have not answered.
     """
     return shape(TaskShape, await call.services.task_work.complete(call, said.task_id, said.result, said.reply))
 
 
-TOOL = McpTool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=(Role.WORKER,))
+TOOL = McpTool(
+    name="task-complete", arguments=_TaskComplete, result=TaskShape, run=_task_complete, roles=(Role.WORKER,)
+)

@@ -11,7 +11,7 @@ from swarm.domain.model.agents import Role
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
-class TaskFail(WritingArguments):
+class _TaskFail(WritingArguments):
     task_id: TaskId
     error: Annotated[str, Field(description="The reason, for the agent that gave you the task.")]
     reply: Annotated[
@@ -19,11 +19,11 @@ class TaskFail(WritingArguments):
     ] = None
 
 
-async def task_fail(call: CallContext, said: TaskFail) -> TaskShape:
+async def _task_fail(call: CallContext, said: _TaskFail) -> TaskShape:
     """End your task because it cannot or should not be done. A clear early failure is better than a late guess. Tasks
     that depend on it fail as well.
     """
     return shape(TaskShape, await call.services.task_work.fail(call, said.task_id, said.error, said.reply))
 
 
-TOOL = McpTool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail, roles=(Role.WORKER,))
+TOOL = McpTool(name="task-fail", arguments=_TaskFail, result=TaskShape, run=_task_fail, roles=(Role.WORKER,))

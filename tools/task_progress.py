@@ -11,13 +11,13 @@ from swarm.domain.model.agents import Role
 from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
-class TaskProgress(WritingArguments):
+class _TaskProgress(WritingArguments):
     task_id: TaskId
     message: Annotated[str, Field(max_length=2000, description="What you are doing now, in a sentence.")]
     percent: Annotated[int | None, Field(ge=0, le=100, description="How much is done, if known.")] = None
 
 
-async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
+async def _task_progress(call: CallContext, said: _TaskProgress) -> TaskShape:
     """Report the progress of your task. The thread shows the progress as one message, which each call updates and which
     has a button to stop the task.
     """
@@ -25,4 +25,6 @@ async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
     return shape(TaskShape, task)
 
 
-TOOL = McpTool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=(Role.WORKER,))
+TOOL = McpTool(
+    name="task-progress", arguments=_TaskProgress, result=TaskShape, run=_task_progress, roles=(Role.WORKER,)
+)

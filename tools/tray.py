@@ -6,11 +6,11 @@ from swarm.domain.json_shapes import TrayShape, tray_shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
-class Nothing(Arguments):
+class _Nothing(Arguments):
     pass
 
 
-async def tray(call: CallContext, said: Nothing) -> TrayShape:
+async def _tray(call: CallContext, said: _Nothing) -> TrayShape:
     """See what is waiting for you: how many inbox messages and messages from other agents are unread, with the
     beginning of each; your open tasks by status; and how many threads you own. Previews are truncated; get the full
     text with read-inbox-message or read-messages.
@@ -18,4 +18,4 @@ async def tray(call: CallContext, said: Nothing) -> TrayShape:
     return tray_shape(await call.services.trays.of(call.agent))
 
 
-TOOL = McpTool(name="tray", arguments=Nothing, result=TrayShape, run=tray)
+TOOL = McpTool(name="tray", arguments=_Nothing, result=TrayShape, run=_tray)

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -20,7 +21,7 @@ import structlog
 from starlette.routing import BaseRoute
 
 from swarm import clock
-from swarm.app import built_in, home, managed_agents, preflight, process, settings_mapping
+from swarm.app import built_in, home, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet
 from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
 from swarm.app.process import StopDeadline
@@ -29,14 +30,14 @@ from swarm.app.settings_mapping import secret
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.domain.access import Me
+from swarm.domain.answers.agents import StreamingAgent, conversation_with
 from swarm.domain.errors import Unavailable
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text import secrets as text_secrets
-from swarm.domain.watchers import Watchers
-from swarm.entrypoints.http.agents_api import Warnings, no_warnings
+from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
-from swarm.entrypoints.http.operator_api import Reload
-from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
+from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
@@ -53,7 +54,12 @@ from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
+from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
+from swarm.services.runs.answer_run import RunContext
+from swarm.services.runs.event_sources import ManagedAgent
 from swarm.services.runs.run_control import Buttons, RunControl
+from swarm.services.runs.run_recovery import Recovery
+from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.live import LiveStage
@@ -63,8 +69,7 @@ from swarm.store.admin import preparation
 from swarm.store.bridge import clock_changes
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.engine import PostgresUrl, parse_url
-from swarm.telemetry.setup import Telemetry, watching
-from swarm.telemetry.slack import WatchedSender, watched_events
+from swarm.telemetry.setup import Telemetry, WatchedSender, watched_events, watching
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
 
@@ -111,7 +116,7 @@ async def serve(settings: Settings) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Slack:
+class _Slack:
     """The clients of Slack's Web API."""
 
     gateway: Gateway
@@ -120,60 +125,27 @@ class Slack:
 
 
 def build(
-    settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
+    settings: Settings, database: Database, slack: _Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
 ) -> Coordinator:
     """Wires entry points, services, database, Slack and built-in agents."""
+    gateway, watcher = slack.gateway, telemetry.watcher
     operating_policy = settings_mapping.operating_policy(settings)
-    services = Services.over(
-        database,
-        slack.names,
-        me,
-        operating_policy,
-        slack.gateway.files,
-        file_cap_bytes=settings.files.cap_bytes,
-        forget_name=slack.names.forget,
-    )
+    services = _services(settings, database, slack, me, operating_policy)
     rosters = Rosters(database, operating_policy)
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, operating_policy, standings)
-    stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
-    streaming_agents = managed_agents.streaming_agents(
-        settings, database, services, slack.names, stage, me, operating_policy, agents.hired
-    )
+    handle = watched_events(ingest.handle, watcher)
+    streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
     reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
-    hearing = EventWatchdog(
-        database,
-        slack.gateway,
-        me,
-        watcher=telemetry.watcher,
-        monotonic=_elapsed,
-        sleep=clock.offset.sleep,
-    )
-    handle = watched_events(ingest.handle, telemetry.watcher)
-    slack_entry_point = _slack_entry_point(
-        settings,
-        slack.gateway,
-        hearing,
-        handle,
-        Buttons(database, operating_policy, standings, me.team).press,
-        RunControl(database, operating_policy, me.team, standings).stop_session,
-    )
+    hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
+    buttons = Buttons(database, operating_policy, standings, me.team)
+    run_control = RunControl(database, operating_policy, me.team, standings)
+    slack_entry_point = _slack_entry_point(settings, gateway, hearing, handle, buttons.press, run_control.stop_session)
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
     return Coordinator(
-        app=_application(
-            settings,
-            services,
-            slack_entry_point,
-            hearing,
-            figures,
-            telemetry,
-            terms,
-            reloader.reload,
-            runs,
-            reloader.warnings,
-        ),
+        app=_application(settings, services, slack_entry_point, hearing, figures, telemetry, terms, reloader, runs),
         limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
@@ -182,23 +154,90 @@ def build(
             database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(clock.boottime)
         ),
         pacing=slack.pacing,
-        sender=OutboxSender(
-            database,
-            WatchedSender(slack.gateway, Watchers([telemetry.watcher, hearing])),
-            me.team,
-            http_timeout_seconds=settings.slack.timeout_seconds,
-            reactions=operating_policy.reactions,
-        ),
+        sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
         sweeper=Sweeper(database, operating_policy),
-        backfill=Backfill(database, slack.gateway, me, operating_policy, standings, handle, telemetry.watcher),
+        backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),
-        catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
+        catch_up=CatchUp(database, gateway, me, handle, watcher),
         hearing=hearing,
         streaming_agents=streaming_agents,
         reloader=reloader,
         telemetry=telemetry,
         lease_seconds=operating_policy.lease_seconds,
     )
+
+
+def _services(
+    settings: Settings, database: Database, slack: _Slack, me: Me, operating_policy: OperatingPolicy
+) -> Services:
+    return Services.over(
+        database,
+        slack.names,
+        me,
+        operating_policy,
+        slack.gateway.files,
+        file_cap_bytes=settings.files.cap_bytes,
+        forget_name=slack.names.forget,
+    )
+
+
+def _sender(
+    settings: Settings,
+    database: Database,
+    gateway: Gateway,
+    me: Me,
+    watcher: Watcher,
+    operating_policy: OperatingPolicy,
+) -> OutboxSender:
+    return OutboxSender(
+        database,
+        WatchedSender(gateway, watcher),
+        me.team,
+        http_timeout_seconds=settings.slack.timeout_seconds,
+        reactions=operating_policy.reactions,
+    )
+
+
+def _streaming_agents(
+    settings: Settings,
+    database: Database,
+    services: Services,
+    slack: _Slack,
+    me: Me,
+    operating_policy: OperatingPolicy,
+    built_in: Sequence[ManagedAgent],
+) -> StreamingAgentRuns:
+    """Returns the service that runs all agents, remote and built-in."""
+    stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
+    specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
+    recovery = Recovery(database, stage.slack, specs, operating_policy)
+    run_context = RunContext(
+        database=database,
+        stage=stage,
+        work=services.work,
+        directory=slack.names,
+        me=me,
+        operating_policy=operating_policy,
+        recovery=recovery,
+        stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
+    )
+    running = ActiveRuns(run_context)
+    news = RunNotifications(services.work, services.tasks, services.delegations, running)
+    return StreamingAgentRuns(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
+
+
+def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[ManagedAgent]:
+    remotes = settings_mapping.remote_agents(settings)
+    if not remotes:
+        return []
+    from swarm.agents.remote.agui import AguiAgent  # loading the types takes a while, and many installations need none
+
+    return [
+        ManagedAgent(
+            spec=specs[remote.name], client=AguiAgent(remote), conversation_id=partial(conversation_with, remote)
+        )
+        for remote in remotes
+    ]
 
 
 def _application(
@@ -209,9 +248,8 @@ def _application(
     figures: FigureReader,
     telemetry: Telemetry,
     terms: Mapping[str, LockTerm],
-    reload: Reload,
+    reloader: Reloader,
     runs: AgentRuns,
-    warnings: Warnings = no_warnings,
 ) -> Measured:
     """Returns the HTTP application: API, MCP, Slack events, AG-UI, metrics."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
@@ -236,8 +274,8 @@ def _application(
         readiness,
         routes=[*mcp.routes(), *slack_entry_point.routes(), *metrics.routes(), *_agui_routes(runs, identities)],
         running=[mcp.running],
-        reload=reload,
-        warnings=warnings,
+        reload=reloader.reload,
+        warnings=reloader.warnings,
         access=Access(
             bound_to=settings.http.host,
             hosts=settings.http.allowed_hosts,
@@ -292,7 +330,7 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
 
 
 @asynccontextmanager
-async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slack]:
+async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[_Slack]:
     pacing = Pacing(enforced=settings.slack.pace, monotonic=_elapsed, sleep=clock.offset.sleep)
     gateway = Gateway(
         preflight.bot_token(settings),
@@ -304,7 +342,7 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
     )
     names = Names(gateway)
     try:
-        yield Slack(gateway=gateway, names=names, pacing=pacing)
+        yield _Slack(gateway=gateway, names=names, pacing=pacing)
     finally:
         await names.close()
         await gateway.close()

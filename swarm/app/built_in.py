@@ -157,8 +157,6 @@ async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> N
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Shared:
-    """The shared parts of the agents."""
-
     settings: Settings
     database: Database
     models: Mapping[str | None, Models]

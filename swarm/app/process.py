@@ -101,7 +101,7 @@ class StopSignal(asyncio.Event):
 
     def __init__(self, cut_seconds: float) -> None:
         super().__init__()
-        self._last_resort = ForcedExit(cut_seconds)
+        self._last_resort = _ForcedExit(cut_seconds)
 
     def begin(self, code: int = 1) -> None:
         """Starts the time limit for the shutdown. ``code`` is the exit code if the process is ended by force."""
@@ -125,7 +125,7 @@ def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
     def heard(number: int, _frame: FrameType | None) -> None:
         nonlocal has_heard
         if has_heard or stop.is_set():
-            end_at_once(128 + number)
+            _end_at_once(128 + number)
         has_heard = True
         stop.begin(128 + number)
         with suppress(RuntimeError):  # the loop is closed already
@@ -188,14 +188,11 @@ def address(listener: socket.socket) -> str:
 
 
 def fast_loop() -> asyncio.AbstractEventLoop:
-    make: Callable[[], asyncio.AbstractEventLoop]
     try:
         import uvloop
     except ImportError:  # not on every platform
-        make = asyncio.new_event_loop
-    else:
-        make = uvloop.new_event_loop
-    return make()
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def settle_memory() -> None:
@@ -207,7 +204,7 @@ def settle_memory() -> None:
 
 
 STOP_SECONDS: Final = 7.5
-"""The time limit for the complete orderly shutdown; `ForcedExit` follows some time later."""
+"""The time limit for the complete orderly shutdown; `_ForcedExit` follows some time later."""
 
 INSIST_SECONDS: Final = 0.5
 """The time that cancelled work has to kill its child processes."""
@@ -275,7 +272,7 @@ async def _closed(name: str, close: Close) -> None:
         _log.exception("A part could not be closed.", action="stop_failed", what=name)
 
 
-class ForcedExit:
+class _ForcedExit:
     """A timer that ends the process ``seconds`` after `begin`, whatever the process does."""
 
     def __init__(self, seconds: float) -> None:
@@ -293,7 +290,7 @@ class ForcedExit:
         telling = threading.Thread(target=self._tell, args=(_stack_of_main_thread(),), daemon=True)
         telling.start()
         telling.join(_TELL_SECONDS)
-        end_at_once(code)
+        _end_at_once(code)
 
     def _tell(self, stack: str) -> None:
         _log.error(
@@ -301,7 +298,7 @@ class ForcedExit:
         )
 
 
-def end_at_once(code: int) -> None:
+def _end_at_once(code: int) -> None:
     """Kills all descendants of this process, then ends the process."""
     kill_descendants()
     os._exit(code)

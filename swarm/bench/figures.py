@@ -121,7 +121,6 @@ def _combined(versions: Sequence[Figure]) -> Figure:
 
 
 def _usual(found: Sequence[Circumstances]) -> Circumstances | None:
-    """Returns the median of each circumstance."""
     if not found:
         return None
     given = [asdict(one) for one in found]

@@ -43,7 +43,7 @@ _REGISTERING: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scratch:
+class _Scratch:
     """A folder and a database for one measurement."""
 
     folder: Path
@@ -57,7 +57,7 @@ class Scratch:
 
 
 @asynccontextmanager
-async def scratch(database: str) -> AsyncIterator[Scratch]:
+async def scratch(database: str) -> AsyncIterator[_Scratch]:
     """Creates a database with the current schema: ``sqlite``, or a new one on the server of a PostgreSQL URL.
 
     Raises BenchError on failure. The database is removed afterwards.
@@ -73,7 +73,7 @@ async def scratch(database: str) -> AsyncIterator[Scratch]:
         if not is_sqlite:
             await asyncio.to_thread(_run, database, f"CREATE DATABASE {made}")
         try:
-            place = Scratch(folder=folder, url=url)
+            place = _Scratch(folder=folder, url=url)
             await _migrate(place)
             yield place
         finally:
@@ -94,7 +94,7 @@ def _run(url: str, statement: str) -> int | None:
         raise BenchError(f"PostgreSQL cannot do '{statement}': {error}") from error
 
 
-async def _migrate(place: Scratch) -> None:
+async def _migrate(place: _Scratch) -> None:
     log = place.folder / "migration.log"
     process = await _started(log, "swarm", "db", "upgrade", cwd=place.folder, env=place.environment)
     await process.ended.wait()
@@ -120,9 +120,7 @@ def last_words(log: Path) -> str:
     return f"; it said:\n{said}" if said else ""
 
 
-class Coordinator:
-    """A running coordinator."""
-
+class _Coordinator:
     ready_seconds = 0.0  # from the start to the first ``/readyz`` with status 200
     ready_cpu_seconds = 0.0  # processor time until then
 
@@ -134,7 +132,9 @@ class Coordinator:
         self._started_at = time.perf_counter()
 
     @classmethod
-    async def start(cls, place: Scratch, name: str, operator_token: str, environment: Mapping[str, str]) -> Coordinator:
+    async def start(
+        cls, place: _Scratch, name: str, operator_token: str, environment: Mapping[str, str]
+    ) -> _Coordinator:
         """Starts a coordinator on a free port, with this environment in addition to the database's. Does not wait until
         the coordinator is ready."""
         port, log = _free_port(), place.folder / f"{name}.log"
@@ -233,7 +233,7 @@ class Window:
 class Cluster:
     """Running coordinators. Agents are assigned to them in turn, as by a load balancer."""
 
-    def __init__(self, members: Sequence[Coordinator], place: Scratch, settled_at: float) -> None:
+    def __init__(self, members: Sequence[_Coordinator], place: _Scratch, settled_at: float) -> None:
         self.members = members
         self._place = place
         self._settled_at = settled_at
@@ -306,7 +306,7 @@ class Cluster:
 
 
 @dataclass(kw_only=True, slots=True)
-class Others:
+class _Others:
     """The load of other programs during a block."""
 
     seconds: float = 0.0  # duration of the block
@@ -318,11 +318,11 @@ class Others:
 
 
 @contextmanager
-def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[Others]:
+def other_programs(ours: Callable[[], float] = lambda: 0.0) -> Iterator[_Others]:
     """Measures the processor time of all programs except this one and the measured ones. ``ours`` returns the processor
     seconds of the measured ones.
     """
-    found, begun, before = Others(), time.perf_counter(), _busy_seconds() - ours()
+    found, begun, before = _Others(), time.perf_counter(), _busy_seconds() - ours()
     yield found
     found.seconds = time.perf_counter() - begun
     found.cores = max(0.0, _busy_seconds() - ours() - before) / found.seconds
@@ -343,10 +343,10 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
     if processes > 1 and plan.database == "sqlite":
         raise BenchError("several processes need a PostgreSQL: add --database postgresql://…")
     async with scratch(plan.database) as place:
-        token, members = secrets.token_urlsafe(16), list[Coordinator]()
+        token, members = secrets.token_urlsafe(16), list[_Coordinator]()
         try:
             for number in range(processes):
-                members.append(await Coordinator.start(place, f"coordinator-{number}", token, environment))
+                members.append(await _Coordinator.start(place, f"coordinator-{number}", token, environment))
             settled_at = time.perf_counter() + plan.settle_seconds
             await asyncio.gather(*(member.until_ready() for member in members))
             yield Cluster(members, place, settled_at)

@@ -154,8 +154,6 @@ def _wrong_marks(ended: Iterable[Asked], log: Log, seen: Mapping[tuple[str, str]
 
 @dataclass(kw_only=True, slots=True)
 class _Storm:
-    """The state of a storm."""
-
     plan: StormPlan
     slack: Slack
     chance: random.Random

@@ -155,7 +155,7 @@ def _squeezed(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class _Part:
     """One part of the measurement: the requested answers, and all data about them."""
 
     name: str
@@ -175,12 +175,12 @@ class Part:
         return len(self.asked) <= _WITHIN_LIMITS or spaced > 3.5
 
 
-def figures(part: Part) -> list[Figure]:
+def _figures(part: _Part) -> list[Figure]:
     """Returns all figures of a part, with and without targets."""
     return part.window.beside([*_times(part), *_calls(part), *_faults(part), *_process(part)])
 
 
-def _times(part: Part) -> Iterator[Figure]:
+def _times(part: _Part) -> Iterator[Figure]:
     found = waits(part.asked, part.sent, part.log)
     for what, seconds, target in (
         ("first delta → call", found.firsts, 50.0),
@@ -193,7 +193,7 @@ def _times(part: Part) -> Iterator[Figure]:
             yield from spread(part.name, what, seconds, p99=target if part.is_within else None)
 
 
-def _calls(part: Part) -> Iterator[Figure]:
+def _calls(part: _Part) -> Iterator[Figure]:
     figure, counts = partial(Figure, part.name), part.log.counts
     streamed = sum(one.ts in part.log.streamed for one in part.asked)
     yield figure("answers streamed", streamed, "")
@@ -204,7 +204,7 @@ def _calls(part: Part) -> Iterator[Figure]:
     yield figure("from the first message to the last text", part.window.seconds, "s")
 
 
-def _faults(part: Part) -> Iterator[Figure]:
+def _faults(part: _Part) -> Iterator[Figure]:
     figure = partial(Figure, part.name, unit="", target=0)
     yield figure("calls refused", part.log.refused.total())
     for (method, error), count in part.log.refused.items():
@@ -216,7 +216,7 @@ def _faults(part: Part) -> Iterator[Figure]:
     yield figure("difference between runs and answers", abs(runs - len(part.asked)))
 
 
-def _process(part: Part) -> Iterator[Figure]:
+def _process(part: _Part) -> Iterator[Figure]:
     """Yields the process's figures. The lag covers only the time during which the agent writes, since there is little
     load at the end of a part."""
     figure = partial(Figure, part.name)
@@ -240,8 +240,6 @@ _READERS: Final = 8
 
 @dataclass(kw_only=True, slots=True)
 class _Bench:
-    """All participants of the measurement."""
-
     slack: Slack
     processes: Cluster
     agent: StreamingAgent
@@ -249,7 +247,7 @@ class _Bench:
     asked: int = 0  # the number of answers so far
     seq: int = 0  # the sequence number of the last call of earlier parts
 
-    async def part(self, name: str, asking: Iterable[float], deltas: int, per_second: float) -> Part:
+    async def part(self, name: str, asking: Iterable[float], deltas: int, per_second: float) -> _Part:
         """Asks at the given times, in seconds from now, and waits until every answer is complete or counts as lost."""
         log, lag, begun = CallLog(last_seq=self.seq), await self._lag(), time.time()
         async with self.processes.window() as window:
@@ -262,7 +260,7 @@ class _Bench:
         problems = [await self._faults(one, until) for one in asked]
         log.read(self.slack.calls(log.last_seq))
         self.seq = log.last_seq
-        return Part(
+        return _Part(
             name=name, asked=asked, sent=self.agent.runs, log=log, lag=lag, own_lag=late, faults=problems, window=window
         )
 
@@ -310,13 +308,13 @@ async def measure(plan: StreamPlan, say: Say) -> list[Figure]:
         for name, moments, count in parts:
             await asyncio.sleep(plan.refill_seconds)
             say(f"{len(moments)} answers, {name}, each {count} deltas, {plan.per_second:g} a second")
-            found += figures(await bench.part(name, moments, count, plan.per_second))
+            found += _figures(await bench.part(name, moments, count, plan.per_second))
         if plan.events_per_second:
             await asyncio.sleep(plan.refill_seconds)
             name = f"{max(plan.streams)} at once, {plan.events_per_second} events/s"
             say(name)
             async with _events(bench, plan):
-                found += figures(await bench.part(name, [0.0] * max(plan.streams), deltas, plan.per_second))
+                found += _figures(await bench.part(name, [0.0] * max(plan.streams), deltas, plan.per_second))
     return found
 
 

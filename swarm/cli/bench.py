@@ -30,7 +30,7 @@ bench = App(
 
 
 @bench.command(name="loop")
-def bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
+def _bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
     """Measure the path of a message: stored, claimed, finished. Takes about ten minutes; `--only` selects parts."""
     from swarm.bench import figures
     from swarm.bench.loop import loop
@@ -40,7 +40,7 @@ def bench_loop(*, plan: _Options[LoopPlan] = LoopPlan(), repeat: _Repeat = 1, js
 
 
 @bench.command(name="team")
-def bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
+def _bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None) -> int:
     """Measure a team: a lead delegates every message, and workers complete it, up to the result in Slack."""
     from swarm.bench import figures, team
 
@@ -49,7 +49,7 @@ def bench_team(*, plan: _Options[TeamPlan] = TeamPlan(), repeat: _Repeat = 1, js
 
 
 @bench.command(name="stream")
-def bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _JsonFile = None) -> int:
+def _bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _JsonFile = None) -> int:
     """Measure streamed answers from an agent's delta to the call of Slack, within and above Slack's limits."""
     from swarm.bench import figures, streams
 
@@ -58,7 +58,7 @@ def bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _JsonF
 
 
 @bench.command(name="storm")
-def bench_storm(*, plan: _Options[StormPlan] = StormPlan(), json_file: _JsonFile = None) -> int:
+def _bench_storm(*, plan: _Options[StormPlan] = StormPlan(), json_file: _JsonFile = None) -> int:
     """Put a team under stress: events are sent twice, agents are killed. The exit code is 1 if anything is lost or
     duplicated."""
     from swarm.bench import figures, storm

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -11,6 +13,7 @@ from swarm.app import home
 from swarm.cli.main import up
 from swarm.cli.terminal import Terminal
 from swarm.config import SlackMode, load
+from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 from swarm.telemetry import log
 
@@ -91,9 +94,17 @@ def prompt(role: Role) -> None:
 
     Your own file, $SWARM_HOME/prompts/lead.md or worker.md, replaces the built-in prompt.
     """
-    from swarm.services.operate.base_prompts import BasePrompts
+    print(_base_prompt(role, home.prompts(load()) / f"{role}.md"))
 
-    print(BasePrompts(home.prompts(load())).text(role))
+
+def _base_prompt(role: Role, own: Path) -> str:
+    """Returns the operator's own prompt, or else the built-in one. Raises ConfigurationError for an unreadable file."""
+    if not own.exists():
+        return (files("swarm.domain.prompts") / f"{role}.md").read_text(encoding="utf-8")
+    try:
+        return own.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The base prompt {own} cannot be read: {error}") from error
 
 
 @db.command

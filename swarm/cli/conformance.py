@@ -184,8 +184,8 @@ async def _examined(
 
 @asynccontextmanager
 async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
-    from swarm.agents.conversation import conversation_with
     from swarm.agents.remote.agui import AguiAgent
+    from swarm.domain.answers.agents import conversation_with
 
     agent = AguiAgent(remote)
     try:

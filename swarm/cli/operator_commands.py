@@ -104,7 +104,7 @@ def reload() -> None:
 
 
 @agents.command(name="add")
-def add_agent(
+def _add_agent(
     name: str,
     *,
     role: Role = Role.WORKER,
@@ -134,7 +134,7 @@ def add_agent(
 
 
 @agents.command(name="list")
-def list_agents() -> None:
+def _list_agents() -> None:
     """Show all agents and whether they are online."""
     table = Table("name", "role", "reached by", "status", "description", "id")
     for agent in _operate("GET", "/agents")["agents"]:
@@ -144,13 +144,13 @@ def list_agents() -> None:
 
 
 @agents.command(name="rotate")
-def rotate_agent(name: str) -> None:
+def _rotate_agent(name: str) -> None:
     """Replace an agent's token; the old token becomes invalid at once."""
     sys.stdout.write(for_terminal(_operate("POST", f"/agents/{name}/rotate")["token"]) + "\n")
 
 
 @agents.command(name="revoke")
-def revoke_agent(name: str) -> None:
+def _revoke_agent(name: str) -> None:
     """Remove an agent. Its token becomes invalid at once, and its work goes to the default lead."""
     answer = _operate("DELETE", f"/agents/{name}")
     _out.print(f"{name} is removed.")
@@ -186,7 +186,7 @@ def explain(message: str) -> None:
 
 
 @tasks.command(name="list")
-def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
+def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
     """Show the newest tasks and their agents.
 
     Parameters
@@ -212,7 +212,7 @@ def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
 
 
 @tasks.command(name="show")
-def show_task(task_id: str) -> None:
+def _show_task(task_id: str) -> None:
     """Show one task with its description and result."""
     task = _operate("GET", f"/tasks/{task_id}")
     _out.print(f"{line_for_terminal(task['title'])}: {task['status']}", style="bold")
@@ -229,14 +229,14 @@ def show_task(task_id: str) -> None:
 
 
 @tasks.command(name="cancel")
-def cancel_task(task_id: str, *, reason: str = "") -> None:
+def _cancel_task(task_id: str, *, reason: str = "") -> None:
     """Cancel a task that has not ended; its agent and its thread are notified."""
     task = _operate("POST", f"/tasks/{task_id}/cancel", json={"reason": reason})
     _out.print(f"“{task['title']}” is cancelled.")
 
 
 @tasks.command(name="redrive")
-def redrive_task(task_id: str) -> None:
+def _redrive_task(task_id: str) -> None:
     """Bring back a dead task, with its attempts set to zero."""
     task = _operate("POST", f"/tasks/{task_id}/redrive")
     _out.print(f"“{task['title']}” is {task['status']} again.")

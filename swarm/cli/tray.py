@@ -50,8 +50,8 @@ def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_wh
     """Prints the tray. Returns the exit code. Raises SwarmError or NoServer; for a hook, the error is printed on one
     line instead."""
     try:
-        tray = fetch(environment)
-        if not (quiet_when_empty and is_empty(tray)):
+        tray = _fetch(environment)
+        if not (quiet_when_empty and _is_empty(tray)):
             _print(tray, out, as_json=as_json)
     except Exception as error:  # a coding CLI must continue despite any error here
         if not hook:
@@ -60,7 +60,7 @@ def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_wh
     return 0
 
 
-def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
+def _fetch(environment: Mapping[str, str]) -> dict[str, Any]:
     """Returns the tray of the agent whose token is in the environment."""
     token = environment.get("SWARM_AGENT_TOKEN", "").strip()
     if not token:
@@ -88,7 +88,7 @@ def _ask(url: str, token: str) -> dict[str, Any]:
     return tray
 
 
-def is_empty(tray: Mapping[str, Any]) -> bool:
+def _is_empty(tray: Mapping[str, Any]) -> bool:
     """Whether nothing is waiting. Threads that the agent owns do not by themselves require work."""
     return not (tray["unread"] or tray["mentions"] or tray["tasks"])
 
@@ -97,12 +97,11 @@ def _print(tray: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(tray, indent=2) + "\n")
         return
-    for line, style in lines(tray):
+    for line, style in _lines(tray):
         out.print(line, style=style, soft_wrap=True)
 
 
-def lines(tray: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Yields the lines of the tray, each with its style."""
+def _lines(tray: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     yield _counted(tray["unread"], "unread message"), "bold"
     yield from ((_preview(shown), None) for shown in tray["previews"])
     yield _counted(tray["mentions"], "unread message", " of other agents"), "bold"

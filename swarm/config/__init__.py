@@ -10,9 +10,16 @@ from __future__ import annotations
 
 from swarm.config.agents import AgentSettings, OAuthSettings, RemoteAgentSettings
 from swarm.config.builtin import BuiltinAgentSettings, Kind, LocalTool
-from swarm.config.listing import describe, differences, secrets
-from swarm.config.reading import CONFIG_FILE, BadSettings, load, read_variables
-from swarm.config.section import secret_problem
+from swarm.config.reading import (
+    CONFIG_FILE,
+    CONFIG_VARIABLE,
+    DYNAMIC_AGENTS,
+    VARIABLES,
+    BadSettings,
+    load,
+    read_variables,
+)
+from swarm.config.section import describe, differences, secret_problem, secrets
 from swarm.config.settings import (
     ChannelSettings,
     DatabaseSettings,
@@ -28,7 +35,6 @@ from swarm.config.settings import (
     SlackSettings,
     TracesSettings,
 )
-from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, VARIABLES
 from swarm.config.work_tree import checked_work_tree
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The settings for agents that run in the coordinator: their sessions, tools and documents."""
+"""The settings for agents that run in the coordinator: their models, sessions, tools and documents."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from swarm.config.section import Section
+from swarm.config.section import HttpAddress, Section
 from swarm.domain.access import OPERATOR, check_callers
 from swarm.domain.answers.agents import PARALLEL_RUNS, OnRestart
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Role
+from swarm.domain.model.language_models import MODEL_TIMEOUT_SECONDS, OLLAMA_BASE_URL, Provider, guessed_provider
 from swarm.domain.model.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
 
 SERVERS_CONFIG = Path("servers_config.json")
@@ -224,3 +225,80 @@ class DocumentSettings(Section):
     folder: Path | None = Field(None, description="the folder of documents; without it there is no search")
     rescan_seconds: float = Field(30, gt=0, description="interval between checks of the folder for changes")
     most_bytes: int = Field(2_000_000, gt=0, description="maximum size of a file; larger files are ignored")
+
+
+class FallbackSettings(Section):
+    """A model that answers if the models before it have failed."""
+
+    name: str = Field(min_length=1, description="the provider's name for the model")
+    provider: Provider | None = Field(None, description="a provider, as in model.provider")
+
+
+class ModelSettings(Section):
+    """The model of the built-in agents. Without a name, no built-in agents run."""
+
+    name: str | None = Field(
+        None, min_length=1, description="the provider's name for the model, for example gpt-5-mini"
+    )
+    provider: Provider | None = Field(
+        None,
+        description="openai, anthropic, bedrock or ollama; by default guessed: gpt…, chatgpt…, o1…: openai; claude…: "
+        "anthropic; else the provider whose base_url is set, else the only one whose api_key is set, else ollama",
+    )
+    timeout_seconds: float = Field(MODEL_TIMEOUT_SECONDS, gt=0, description="maximum silence of a model")
+    max_tokens: int | None = Field(
+        None, gt=0, description="maximum tokens of one answer; null: the provider's own limit"
+    )
+    temperature: float | None = Field(None, ge=0, le=2)
+    fallbacks: list[FallbackSettings] = Field(
+        default_factory=list, description="models to call, in this order, if the models before them cannot answer"
+    )
+    check_at_start: bool = Field(
+        True, description="check at the start, with a request for one word, that the model answers"
+    )
+
+
+class _OpenAISettings(Section):
+    """OpenAI, or a service that uses the same protocol."""
+
+    api_key: SecretStr | None = None
+    base_url: HttpAddress | None = Field(None, description="with its path, such as http://127.0.0.1:8000/v1")
+
+
+class _AnthropicSettings(Section):
+    """Anthropic."""
+
+    api_key: SecretStr | None = None
+    base_url: HttpAddress | None = None
+
+
+class _BedrockSettings(Section):
+    """Amazon Bedrock. Credentials are found in the same way as by AWS's own programs."""
+
+    region: str | None = Field(None, description="by default AWS_REGION, or AWS's configuration")
+    base_url: HttpAddress | None = None
+
+
+class _OllamaSettings(Section):
+    """Ollama."""
+
+    base_url: HttpAddress = Field(OLLAMA_BASE_URL, description="without /v1")
+    api_key: SecretStr | None = Field(None, description="needed if there is a proxy that expects a key")
+
+
+class ProviderSettings(Section):
+    """The connections to model providers."""
+
+    openai: _OpenAISettings = _OpenAISettings()
+    anthropic: _AnthropicSettings = _AnthropicSettings()
+    bedrock: _BedrockSettings = _BedrockSettings()
+    ollama: _OllamaSettings = _OllamaSettings()
+
+    def guess(self, model: str) -> Provider:
+        """Returns the likely provider of a model whose settings do not name a provider."""
+        given = {provider: getattr(self, provider).model_fields_set for provider in Provider}
+        return guessed_provider(
+            model,
+            addresses=[provider for provider, keys in given.items() if "base_url" in keys],
+            keys=[provider for provider, keys in given.items() if "api_key" in keys],
+        )

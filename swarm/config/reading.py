@@ -1,13 +1,17 @@
 """Reads the settings from their sources and combines them.
 
 If the settings contain a model but no agents, default agents are added, so that a model alone is enough to start.
+
+`VARIABLES` lists the environment variables with the settings that they change. Variables that look like settings but
+are never read are reported, so that a typo in a name does not go unnoticed.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +20,159 @@ from dotenv import dotenv_values
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from swarm.config import variables as unused_variables
 from swarm.config.builtin import BuiltinAgentSettings, Kind
 from swarm.config.settings import Settings
-from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
 from swarm.telemetry.redaction import Redactor
+
+CONFIG_VARIABLE: Final = "SWARM_CONFIG"
+"""The variable that names the file read in place of ``./swarm.yaml``. It changes no setting, so it is not in
+VARIABLES."""
+
+DYNAMIC_AGENTS_VARIABLE: Final = "DYNAMIC_AGENTS_URL"
+DYNAMIC_AGENTS: Final = "dynamic-agents"
+"""The name of the agent that DYNAMIC_AGENTS_URL configures."""
+
+VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "SLACK_BOT_TOKEN": ("slack", "bot_token"),
+    "SLACK_APP_TOKEN": ("slack", "app_token"),
+    "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+    "SLACK_API_BASE_URL": ("slack", "api_base_url"),
+    "SLACK_AGENT_SESSIONS": ("slack", "agent_sessions"),
+    "SWARM_SLACK_MODE": ("slack", "mode"),
+    "SWARM_SLACK_TIMEOUT_SECONDS": ("slack", "timeout_seconds"),
+    "SWARM_SLACK_PACE": ("slack", "pace"),
+    "SWARM_HOST": ("http", "host"),
+    "PORT": ("http", "port"),
+    "SWARM_URL": ("http", "url"),
+    "SWARM_ALLOWED_HOSTS": ("http", "allowed_hosts"),
+    "SWARM_ALLOWED_ORIGINS": ("http", "allowed_origins"),
+    "SWARM_DATABASE_URL": ("database", "url"),
+    "SWARM_DATABASE_POOLER_URL": ("database", "pooler_url"),
+    "SWARM_HOME": ("home",),
+    "SWARM_OPERATOR_TOKEN": ("operator_token",),
+    "SWARM_ENROLMENT_KEY": ("enrolment_key",),
+    "SWARM_DEFAULT_AGENT": ("agents", "default"),
+    "SWARM_OFFLINE_AFTER_SECONDS": ("agents", "offline_after_seconds"),
+    DYNAMIC_AGENTS_VARIABLE: ("agents", "remote", DYNAMIC_AGENTS, "url"),
+    "LLM_MODEL": ("model", "name"),
+    "LLM_PROVIDER": ("model", "provider"),
+    "OPENAI_API_KEY": ("providers", "openai", "api_key"),
+    "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
+    "ANTHROPIC_API_KEY": ("providers", "anthropic", "api_key"),
+    "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
+    "OLLAMA_BASE_URL": ("providers", "ollama", "base_url"),
+    "SWARM_SERVERS_CONFIG": ("tools", "servers_config"),
+    "SWARM_PROMPTS_CONFIG": ("tools", "prompts_config"),
+    "SWARM_WORK_TREE": ("tools", "work_tree"),
+    "SWARM_DOCUMENTS": ("documents", "folder"),
+    "SEARCH_MAX_CALLS": ("tools", "search_max_calls"),
+    "FETCH_DOCUMENT_MAX_CALLS": ("tools", "fetch_document_max_calls"),
+    "SWARM_MESSAGES_PER_MINUTE": ("limits", "messages_per_minute_per_user"),
+    "SWARM_LEASE_SECONDS": ("leases", "seconds"),
+    "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
+    "SWARM_RETENTION_THREADS_DAYS": ("retention", "threads_days"),
+    "SWARM_RETENTION_SESSIONS_DAYS": ("retention", "sessions_days"),
+    "SWARM_RETENTION_RUNS_DAYS": ("retention", "runs_days"),
+    "SWARM_RETENTION_AGENT_MESSAGES_DAYS": ("retention", "agent_messages_days"),
+    "SWARM_RETENTION_ROUTING_DAYS": ("retention", "routing_days"),
+    "SWARM_LOG_LEVEL": ("log", "level"),
+    "SWARM_LOG_FORMAT": ("log", "format"),
+    "SWARM_REMOVE_SECRETS": ("remove_secrets",),
+    "SWARM_METRICS_TOKEN": ("metrics", "token"),
+    "SWARM_METRICS_OPEN": ("metrics", "open"),
+    "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
+    "SWARM_TEST_CLOCK": ("test_clock",),
+}
+"""The environment variables, each with the setting that it changes."""
+
+READ_ELSEWHERE: Final = frozenset(
+    {
+        CONFIG_VARIABLE,
+        "SWARM_AGENT_NAME",  # the demo's agents
+        "SWARM_AGENT_TOKEN",  # for `swarm tray` and agents
+        "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
+        "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
+        "SWARM_RUN",  # marks programs run by a host tool; swarm itself may be such a program
+    }
+)
+"""Our variables that change no setting."""
+
+
+OURS: Final = ("SWARM_", "SLACK_INTEGRATION_")
+"""The prefixes of our variables; variables with other names may belong to other programs."""
+
+_OF_TESTS: Final = "SWARM_TEST_"
+_KNOWN: Final = READ_ELSEWHERE | VARIABLES.keys()
+
+_NOT_YET: Final = {
+    "SLACK_INTEGRATION_BOT_CONFIG": (
+        "it is not supported yet; configure channels in swarm.yaml (channels, channel_defaults), see "
+        "docs/configuration.md"
+    )
+}
+
+_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_OF_KUBERNETES: Final = re.compile(
+    r"SWARM(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)"
+)
+"""Variables that Kubernetes sets in every container for a Service called swarm or swarm-something."""
+_KUBERNETES_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
+
+
+def _report_unread(sources: Mapping[str, Mapping[str, str]], settings: Settings, *texts: str) -> None:
+    """Raises ConfigurationError, which names each of our variables that is never read, and its source.
+
+    ``sources`` has the variables that are set, by source. ``texts`` are the contents of the files with ``${NAME}``
+    placeholders.
+    """
+    read = {*_passed_on(settings), *(name for text in texts for name in _PLACEHOLDER.findall(text))}
+    found = [
+        f"{name} ({where}) is never read: {_advice(name)}"
+        for where, variables in sources.items()
+        for name, value in variables.items()
+        if name.startswith(OURS) and name not in read and not _is_known(name, value)
+    ]
+    if found:
+        raise ConfigurationError(
+            "; ".join(found), hint="Correct the name, or unset it; docs/configuration.md lists all variables."
+        )
+
+
+def _text_of(path: Path) -> str:
+    """Returns a file's text, or an empty string for an unreadable file, which is reported where the file is used."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _passed_on(settings: Settings) -> Iterator[str]:
+    """Yields the variables that tools pass to their programs."""
+    for chosen in (settings.tools.git, settings.tools.shell, settings.tools.delegates):
+        yield from chosen.environment
+
+
+def _is_known(name: str, value: str) -> bool:
+    if name in _KNOWN or name.startswith(_OF_TESTS) or _OF_KUBERNETES.fullmatch(name):
+        return True
+    return name.endswith("_PORT") and _KUBERNETES_PORT.match(value) is not None
+
+
+def _advice(name: str) -> str:
+    if name in _NOT_YET:
+        return _NOT_YET[name]
+    close = [*_without_prefix(name), *difflib.get_close_matches(name, sorted(_KNOWN), n=1)]
+    return f"is {close[0]} meant?" if close else "there is no such setting"
+
+
+def _without_prefix(name: str) -> Iterator[str]:
+    """Yields likely intended names: PORT for SWARM_PORT, SLACK_BOT_TOKEN for SLACK_INTEGRATION_BOT_TOKEN."""
+    for prefix, instead in (("SWARM_", ""), ("SLACK_INTEGRATION_", "SLACK_")):
+        if name.startswith(prefix) and (other := instead + name.removeprefix(prefix)) in _KNOWN:
+            yield other
+
 
 _SECRET = re.compile(r"(token|secret|key)$")
 _REDACTOR: Final = Redactor()
@@ -75,8 +225,6 @@ def _with_default_agents(settings: Settings, folder: Path) -> Settings:
 
 CONFIG_FILE: Final = "swarm.yaml"
 
-_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
 
 def load(
     environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
@@ -96,11 +244,11 @@ def load(
         settings = Settings(**values)
     except ValidationError as error:
         raise BadSettings(error) from error
-    unused_variables.check(
+    _report_unread(
         sources,
         settings,
-        unused_variables.text_of(file),
-        unused_variables.text_of(folder / settings.tools.servers_config),
+        _text_of(file),
+        _text_of(folder / settings.tools.servers_config),
     )
     return _with_default_agents(settings, folder)
 

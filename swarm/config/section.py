@@ -1,11 +1,13 @@
-"""The common base class of all parts of the settings."""
+"""The common base class of all parts of the settings, and lists of their keys, secret values and differences."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Self, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
+from pydantic.fields import FieldInfo
 
 SHORTEST_SECRET: Final = 16
 """The minimum length of a secret in characters. A shorter secret, or one repeated character, is easily guessed."""
@@ -63,3 +65,73 @@ OwnSecret = Annotated[SecretStr, AfterValidator(_is_strong)]
 
 GivenSecret = Annotated[SecretStr, AfterValidator(_is_given)]
 """A secret issued by another party."""
+
+
+def secrets(settings: object) -> list[str]:
+    """Returns each secret value, so that it can be hidden in all output."""
+    match settings:
+        case SecretStr():
+            return [settings.get_secret_value()]
+        case BaseModel():
+            return [secret for _, value in settings for secret in secrets(value)]
+        case Mapping():
+            return [secret for value in settings.values() for secret in secrets(value)]
+        case list():
+            return [secret for value in settings for secret in secrets(value)]
+        case str() if "://" in settings and (password := _password(settings)):
+            return [password]
+        case _:
+            return []
+
+
+def _password(url: str) -> str | None:
+    try:
+        return urlsplit(url).password
+    except ValueError:
+        return None
+
+
+def describe(settings: type[BaseModel], prefix: str = "") -> list[tuple[str, FieldInfo]]:
+    """Returns all settings by dotted key, for the documentation and its test; ``*`` stands for a name or an id."""
+    found: list[tuple[str, FieldInfo]] = []
+    for name, field in settings.model_fields.items():
+        part, below = _section(field.annotation)
+        found += describe(part, prefix + name + below) if part else [(prefix + name, field)]
+    return found
+
+
+def _section(annotation: Any) -> tuple[type[Section] | None, str]:
+    """Returns the section class of a field and the separator of its keys. The field may be optional or a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation, "."
+    is_mapping = get_origin(annotation) is Mapping
+    for part in get_args(annotation):
+        if isinstance(part, type) and issubclass(part, Section):
+            return part, ".*." if is_mapping else "."
+    return None, ""
+
+
+def differences(before: object, after: object, key: str = "") -> Iterator[str]:
+    """Yields the dotted keys at which two settings differ, in order: ``agents.remote.x`` if only one of them has an
+    ``x``."""
+    old, new = _parts(before), _parts(after)
+    if old is None or new is None:
+        if before != after:
+            yield key
+        return
+    for name in dict.fromkeys([*old, *new]):
+        below = f"{key}.{name}" if key else name
+        if name in old and name in new:
+            yield from differences(old[name], new[name], below)
+        else:
+            yield below
+
+
+def _parts(value: object) -> Mapping[str, object] | None:
+    match value:
+        case BaseModel():
+            return dict(value)
+        case Mapping():
+            return value
+        case _:
+            return None

@@ -13,24 +13,20 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings
-from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
+from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettings, RuntimeSettings, ToolSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
 from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.language_models import (
-    MODEL_TIMEOUT_SECONDS,
     MOST_REQUESTS,
     MOST_SECONDS,
     MOST_TOKENS,
     MOST_TOOL_CALLS,
-    OLLAMA_BASE_URL,
-    Provider,
-    guessed_provider,
 )
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
@@ -38,84 +34,7 @@ from swarm.domain.prompts.input import HISTORY_CHARACTERS, OWN_KEYS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 
-class FallbackSettings(Section):
-    """A model that answers if the models before it have failed."""
-
-    name: str = Field(min_length=1, description="the provider's name for the model")
-    provider: Provider | None = Field(None, description="a provider, as in model.provider")
-
-
-class ModelSettings(Section):
-    """The model of the built-in agents. Without a name, no built-in agents run."""
-
-    name: str | None = Field(
-        None, min_length=1, description="the provider's name for the model, for example gpt-5-mini"
-    )
-    provider: Provider | None = Field(
-        None,
-        description="openai, anthropic, bedrock or ollama; by default guessed: gpt…, chatgpt…, o1…: openai; claude…: "
-        "anthropic; else the provider whose base_url is set, else the only one whose api_key is set, else ollama",
-    )
-    timeout_seconds: float = Field(MODEL_TIMEOUT_SECONDS, gt=0, description="maximum silence of a model")
-    max_tokens: int | None = Field(
-        None, gt=0, description="maximum tokens of one answer; null: the provider's own limit"
-    )
-    temperature: float | None = Field(None, ge=0, le=2)
-    fallbacks: list[FallbackSettings] = Field(
-        default_factory=list, description="models to call, in this order, if the models before them cannot answer"
-    )
-    check_at_start: bool = Field(
-        True, description="check at the start, with a request for one word, that the model answers"
-    )
-
-
-class _OpenAISettings(Section):
-    """OpenAI, or a service that uses the same protocol."""
-
-    api_key: SecretStr | None = None
-    base_url: HttpAddress | None = Field(None, description="with its path, such as http://127.0.0.1:8000/v1")
-
-
-class _AnthropicSettings(Section):
-    """Anthropic."""
-
-    api_key: SecretStr | None = None
-    base_url: HttpAddress | None = None
-
-
-class _BedrockSettings(Section):
-    """Amazon Bedrock. Credentials are found in the same way as by AWS's own programs."""
-
-    region: str | None = Field(None, description="by default AWS_REGION, or AWS's configuration")
-    base_url: HttpAddress | None = None
-
-
-class _OllamaSettings(Section):
-    """Ollama."""
-
-    base_url: HttpAddress = Field(OLLAMA_BASE_URL, description="without /v1")
-    api_key: SecretStr | None = Field(None, description="needed if there is a proxy that expects a key")
-
-
-class ProviderSettings(Section):
-    """The connections to model providers."""
-
-    openai: _OpenAISettings = _OpenAISettings()
-    anthropic: _AnthropicSettings = _AnthropicSettings()
-    bedrock: _BedrockSettings = _BedrockSettings()
-    ollama: _OllamaSettings = _OllamaSettings()
-
-    def guess(self, model: str) -> Provider:
-        """Returns the likely provider of a model whose settings do not name a provider."""
-        given = {provider: getattr(self, provider).model_fields_set for provider in Provider}
-        return guessed_provider(
-            model,
-            addresses=[provider for provider, keys in given.items() if "base_url" in keys],
-            keys=[provider for provider, keys in given.items() if "api_key" in keys],
-        )
-
-
-class LimitSettings(Section):
+class _LimitSettings(Section):
     """The limits for one run of a built-in agent, and for one person across all agents; null means no limit."""
 
     requests: int | None = Field(MOST_REQUESTS, ge=1, description="maximum number of calls of the model")
@@ -357,7 +276,7 @@ class Settings(Section):
     agents: AgentSettings = AgentSettings()
     model: ModelSettings = ModelSettings()
     providers: ProviderSettings = ProviderSettings()
-    limits: LimitSettings = LimitSettings()
+    limits: _LimitSettings = _LimitSettings()
     runtime: RuntimeSettings = RuntimeSettings()
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()

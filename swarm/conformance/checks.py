@@ -98,7 +98,7 @@ def judge(scenario: Scenario, record: Record, limits: Limits | None = None) -> t
     return tuple(Verdict(check=check, found=_CHECKS[check](scenario, record, limits)) for check in scenario.checks)
 
 
-def content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """People see an answer of more than one word."""
     length = min(len(record.text.strip()), len(record.said.strip()))  # a note about a failure is no answer
     return Seen(
@@ -110,7 +110,7 @@ def content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """A stream is opened with the first text or tool, while the agent is working, and soon enough."""
     opened = next((call for call in record.calls if call.ok and call.method == OPENS), None)
     waited = opened.at - record.asked_at if opened else 0.0
@@ -124,7 +124,7 @@ def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """Text reaches Slack before the agent's last text, and continues to arrive while the agent writes."""
     before_end = [call for call in record.text_calls if call.at <= record.over_at]
     first, last = (record.pieces[0].at, record.pieces[-1].at) if record.pieces else (0.0, 0.0)
@@ -140,7 +140,7 @@ def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """No passage is shown twice."""
     twice = said_twice(record.text)
     return Seen(
@@ -152,7 +152,7 @@ def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """The answer ends properly: the complete text is shown with the footer below it, and nothing changes afterwards."""
     wrong = _unlatched(record)
     return Seen(
@@ -164,7 +164,7 @@ def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """The question can be answered, or declined, without tools."""
     return Seen(
         passed=not record.tools,
@@ -174,7 +174,7 @@ def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _with_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """The agent uses a tool, and people see the call."""
     cards = sum(message.cards for message in record.messages)
     return Seen(
@@ -186,7 +186,7 @@ def tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     )
 
 
-def chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+def _chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
     """A longer answer grows in several steps."""
     return Seen(
         passed=len(record.text_calls) >= CHUNKS,
@@ -198,14 +198,14 @@ def chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
 
 
 _CHECKS: Final[Mapping[Check, Callable[[Scenario, Record, Limits], Seen]]] = {
-    Check.CONTENT: content,
-    Check.STREAM: stream,
-    Check.LIVE: live,
-    Check.ONCE: once,
-    Check.LATCHED: latched,
-    Check.NO_TOOLS: no_tools,
-    Check.TOOLS: tools,
-    Check.CHUNKS: chunks,
+    Check.CONTENT: _content,
+    Check.STREAM: _stream,
+    Check.LIVE: _live,
+    Check.ONCE: _once,
+    Check.LATCHED: _latched,
+    Check.NO_TOOLS: _no_tools,
+    Check.TOOLS: _with_tools,
+    Check.CHUNKS: _chunks,
 }
 
 

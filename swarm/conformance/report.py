@@ -41,10 +41,10 @@ class Progress:
     def done(self, result: Result) -> None:
         """Shows the end of a scenario."""
         self._left -= 1
-        self._console.print(f"{result.scenario.name}: {tally(result.verdicts)} in {result.seconds:.1f} s")
+        self._console.print(f"{result.scenario.name}: {_tally(result.verdicts)} in {result.seconds:.1f} s")
 
 
-def tally(verdicts: Sequence[Verdict]) -> str:
+def _tally(verdicts: Sequence[Verdict]) -> str:
     """Counts the passed checks."""
     return f"{sum(verdict.passed for verdict in verdicts)} of {len(verdicts)} checks passed"
 
@@ -57,7 +57,7 @@ def show(agent: str, results: Sequence[Result]) -> None:
         for verdict in result.verdicts:
             if not verdict.passed:
                 _explain(console, result.scenario, verdict)
-    console.print(tally([verdict for result in results for verdict in result.verdicts]), style="bold")
+    console.print(_tally([verdict for result in results for verdict in result.verdicts]), style="bold")
 
 
 def as_json(agent: str, results: Sequence[Result]) -> str:

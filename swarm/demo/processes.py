@@ -27,7 +27,7 @@ class Died(Exception):
         self.last_lines = tuple(last_lines)
 
 
-class Part:
+class _Part:
     """One child process. Its output is written to a log file, and the last lines are kept in memory."""
 
     def __init__(self, name: str, process: Child, log: Path) -> None:
@@ -71,7 +71,7 @@ class Parts:
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
-        self._parts: list[Part] = []
+        self._parts: list[_Part] = []
 
     async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts ``python -P -m …``, so that a package in the working directory cannot replace one of ours.
@@ -87,7 +87,7 @@ class Parts:
             line_bytes=2**20,
             grace_seconds=STOP_SECONDS,
         )
-        self._parts.append(Part(name, process, self._logs / f"{name}.log"))
+        self._parts.append(_Part(name, process, self._logs / f"{name}.log"))
 
     def log_of(self, name: str) -> Sequence[bytes]:
         """Returns the output of a part so far, line by line."""

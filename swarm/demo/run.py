@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,7 @@ import orjson
 
 from swarm.demo import home, settings_file
 from swarm.demo.processes import Died, Parts
-from swarm.demo.rules.asked import MODEL
-from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
+from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Plan, coordinator_settings, plan
 from swarm.demo.tools import Tools
 
 READY_SECONDS: Final = 60
@@ -36,62 +35,11 @@ AGENTS: Final = (
 """The name, role and description of each polling demo agent."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """The places and settings of a demo."""
-
-    port: int
-    twin_port: int
-    home: Path
-    writer_port: int
-    model_port: int
-    own_settings: Path  # the coordinator's usual settings file
-    slack: bool  # the environment contains real tokens, so there is no twin
-    own_model: bool = False  # the environment names a model, which is used instead of the rules
-    own_servers: Path | None = None  # the MCP servers file that the environment names
-    database_url: str | None = field(default=None, repr=False)  # the environment's
-    operator_token: str | None = field(default=None, repr=False)  # the environment's
-    work_tree: Path | None = None  # created for the assistant's git tool
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def twin_url(self) -> str:
-        return f"http://127.0.0.1:{self.twin_port}"
-
-    @property
-    def writer_url(self) -> str:
-        return f"http://127.0.0.1:{self.writer_port}/"
-
-    @property
-    def model_url(self) -> str:
-        return f"http://127.0.0.1:{self.model_port}/"
-
-
 class NotReady(Exception):
     """A part has not started in time."""
 
 
-def plan(environment: Mapping[str, str]) -> Plan:
-    """Derives the plan from the environment, without reading files. Raises ValueError for an invalid port."""
-    return Plan(
-        port=_port(environment, "PORT", 8080),
-        twin_port=_port(environment, "TWIN_PORT", 8400),
-        writer_port=_free_port(),
-        model_port=_free_port(),
-        home=Path(environment.get("SWARM_HOME") or ".demo").absolute(),
-        own_settings=Path(environment.get("SWARM_CONFIG") or settings_file.OWN_FILE).absolute(),
-        slack=bool(environment.get("SLACK_BOT_TOKEN") and environment.get("SLACK_APP_TOKEN")),
-        own_model=bool(environment.get("LLM_MODEL")),
-        own_servers=Path(named).absolute() if (named := environment.get("SWARM_SERVERS_CONFIG")) else None,
-        database_url=environment.get("SWARM_DATABASE_URL") or None,
-        operator_token=environment.get("SWARM_OPERATOR_TOKEN") or None,
-    )
-
-
-async def run(demo: Plan) -> int:
+async def _run_until_stopped(demo: Plan) -> int:
     """Runs until Ctrl-C (exit code 0) or until a part dies (exit code 1)."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -157,7 +105,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
     """Starts all parts concurrently. The coordinator takes longest to start, and does not need the other parts until
     then."""
     is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
-    environment = _settings(demo, is_scripted=is_scripted)
+    environment = coordinator_settings(demo, is_scripted=is_scripted)
     if not demo.slack:
         _say("starting the Slack twin")
         await parts.start("twin", ["slack_twin", "--port", str(demo.twin_port)], {})
@@ -243,46 +191,6 @@ def _root() -> str:
     return str(Path.cwd())
 
 
-def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
-    """Returns the coordinator's settings, which override those in files. With the twin, they include a separate
-    database."""
-    file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
-    wanted = Wanted(
-        writer_url=demo.writer_url,
-        servers_file=servers,
-        own_servers=demo.own_servers,
-        work_tree=demo.work_tree,
-        is_scripted=is_scripted,
-    )
-    settings_file.write(file, own=demo.own_settings, wanted=wanted)
-    settings = {
-        "PORT": str(demo.port),
-        "SWARM_HOME": str(demo.home),
-        "SWARM_CONFIG": str(file),
-        "SWARM_SERVERS_CONFIG": str(servers),
-    }
-    if is_scripted:
-        settings |= _rules(demo)
-    if demo.slack:
-        return settings
-    database_url = demo.database_url or f"sqlite:///{demo.home / home.DATABASE}"
-    of_twin = {
-        "SWARM_DATABASE_URL": database_url,
-        "SLACK_AGENT_SESSIONS": "true",
-    }  # the twin's page has Slack's Stop button
-    return settings | _twin_tokens(demo) | of_twin
-
-
-def _rules(demo: Plan) -> dict[str, str]:
-    """Returns settings that replace the model by the rules and override those in files. The rules get no real key."""
-    return {
-        "LLM_MODEL": MODEL,
-        "LLM_PROVIDER": "openai",
-        "OPENAI_BASE_URL": f"{demo.model_url}v1",
-        "OPENAI_API_KEY": "not-needed-here",
-    }
-
-
 def _operator_token(demo: Plan) -> str:
     """Returns the coordinator's operator token from the environment, or else from its file. Raises NotReady if there is
     none."""
@@ -296,19 +204,6 @@ def _operator_token(demo: Plan) -> str:
             f"There is no operator token: SWARM_OPERATOR_TOKEN is not in the environment (a .env file does not count "
             f"here), and {path} cannot be read."
         ) from error
-
-
-def _twin_tokens(demo: Plan) -> dict[str, str]:
-    """Returns the tokens of the twin's default seed."""
-    from slack_twin.seed import DEFAULT
-
-    app = DEFAULT.apps[0]
-    return {
-        "SLACK_BOT_TOKEN": app.bot_token,
-        "SLACK_APP_TOKEN": app.app_token,
-        "SLACK_SIGNING_SECRET": app.signing_secret,
-        "SLACK_API_BASE_URL": f"{demo.twin_url}/api/",
-    }
 
 
 async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
@@ -380,20 +275,6 @@ async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
         return False
 
 
-def _port(environment: Mapping[str, str], name: str, default: int) -> int:
-    value = environment.get(name) or str(default)
-    if not value.isdecimal() or not 0 < int(value) < 65_536:
-        raise ValueError(f"{name} is {value!r}; a port from 1 to 65535 is expected")
-    return int(value)
-
-
-def _free_port() -> int:
-    """Returns an unused port for use within the demo."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _check_free(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -416,4 +297,4 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         return 2
     if not demo.slack:
         import_module("slack_twin")  # a missing package raises here, before anything starts
-    return asyncio.run(run(demo))
+    return asyncio.run(_run_until_stopped(demo))

@@ -1,15 +1,20 @@
-"""Writes the coordinator's settings file for the demo: the folder's own settings, the writer, and the built-in
-agents."""
+"""The plan of a demo, and the coordinator's settings in it: a file with the folder's own settings, the writer and the
+built-in agents, and variables that override it."""
 
 from __future__ import annotations
 
+import socket
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import yaml
+
+from swarm.demo.home import DATABASE
+from swarm.demo.rules.asked import MODEL
 
 WRITER: Final = "writer"
 ROUTER: Final = "tools"
@@ -27,6 +32,124 @@ _CALCULATOR_TOOLS: Final = ("add", "subtract", "multiply", "divide")
 
 class Unusable(Exception):
     """The demo cannot extend this settings file. The message is user-facing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The places and settings of a demo."""
+
+    port: int
+    twin_port: int
+    home: Path
+    writer_port: int
+    model_port: int
+    own_settings: Path  # the coordinator's usual settings file
+    slack: bool  # the environment contains real tokens, so there is no twin
+    own_model: bool = False  # the environment names a model, which is used instead of the rules
+    own_servers: Path | None = None  # the MCP servers file that the environment names
+    database_url: str | None = field(default=None, repr=False)  # the environment's
+    operator_token: str | None = field(default=None, repr=False)  # the environment's
+    work_tree: Path | None = None  # created for the assistant's git tool
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def twin_url(self) -> str:
+        return f"http://127.0.0.1:{self.twin_port}"
+
+    @property
+    def writer_url(self) -> str:
+        return f"http://127.0.0.1:{self.writer_port}/"
+
+    @property
+    def model_url(self) -> str:
+        return f"http://127.0.0.1:{self.model_port}/"
+
+
+def plan(environment: Mapping[str, str]) -> Plan:
+    """Derives the plan from the environment, without reading files. Raises ValueError for an invalid port."""
+    return Plan(
+        port=_port(environment, "PORT", 8080),
+        twin_port=_port(environment, "TWIN_PORT", 8400),
+        writer_port=_free_port(),
+        model_port=_free_port(),
+        home=Path(environment.get("SWARM_HOME") or ".demo").absolute(),
+        own_settings=Path(environment.get("SWARM_CONFIG") or OWN_FILE).absolute(),
+        slack=bool(environment.get("SLACK_BOT_TOKEN") and environment.get("SLACK_APP_TOKEN")),
+        own_model=bool(environment.get("LLM_MODEL")),
+        own_servers=Path(named).absolute() if (named := environment.get("SWARM_SERVERS_CONFIG")) else None,
+        database_url=environment.get("SWARM_DATABASE_URL") or None,
+        operator_token=environment.get("SWARM_OPERATOR_TOKEN") or None,
+    )
+
+
+def coordinator_settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
+    """Returns the coordinator's settings, which override those in files. With the twin, they include a separate
+    database."""
+    file, servers = demo.home / OWN_FILE, demo.home / OWN_SERVERS
+    wanted = Wanted(
+        writer_url=demo.writer_url,
+        servers_file=servers,
+        own_servers=demo.own_servers,
+        work_tree=demo.work_tree,
+        is_scripted=is_scripted,
+    )
+    write(file, own=demo.own_settings, wanted=wanted)
+    settings = {
+        "PORT": str(demo.port),
+        "SWARM_HOME": str(demo.home),
+        "SWARM_CONFIG": str(file),
+        "SWARM_SERVERS_CONFIG": str(servers),
+    }
+    if is_scripted:
+        settings |= _rules(demo)
+    if demo.slack:
+        return settings
+    database_url = demo.database_url or f"sqlite:///{demo.home / DATABASE}"
+    of_twin = {
+        "SWARM_DATABASE_URL": database_url,
+        "SLACK_AGENT_SESSIONS": "true",
+    }  # the twin's page has Slack's Stop button
+    return settings | _twin_tokens(demo) | of_twin
+
+
+def _rules(demo: Plan) -> dict[str, str]:
+    """Returns settings that replace the model by the rules and override those in files. The rules get no real key."""
+    return {
+        "LLM_MODEL": MODEL,
+        "LLM_PROVIDER": "openai",
+        "OPENAI_BASE_URL": f"{demo.model_url}v1",
+        "OPENAI_API_KEY": "not-needed-here",
+    }
+
+
+def _twin_tokens(demo: Plan) -> dict[str, str]:
+    """Returns the tokens of the twin's default seed."""
+    from slack_twin.seed import DEFAULT
+
+    app = DEFAULT.apps[0]
+    return {
+        "SLACK_BOT_TOKEN": app.bot_token,
+        "SLACK_APP_TOKEN": app.app_token,
+        "SLACK_SIGNING_SECRET": app.signing_secret,
+        "SLACK_API_BASE_URL": f"{demo.twin_url}/api/",
+    }
+
+
+def _port(environment: Mapping[str, str], name: str, default: int) -> int:
+    value = environment.get(name) or str(default)
+    if not value.isdecimal() or not 0 < int(value) < 65_536:
+        raise ValueError(f"{name} is {value!r}; a port from 1 to 65535 is expected")
+    return int(value)
+
+
+def _free_port() -> int:
+    """Returns an unused port for use within the demo."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +240,6 @@ def _json(own: Path) -> dict[str, Any]:
 
 
 def _section(settings: dict[str, Any], own: Path, *keys: str) -> dict[str, Any]:
-    """Returns a section, creating it if missing."""
     for place, key in enumerate(keys):
         section = settings.setdefault(key, {})
         if not isinstance(section, dict):

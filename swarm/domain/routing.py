@@ -105,14 +105,14 @@ class Decision:
         return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
 
 
-def mentions(text: str) -> frozenset[str]:
+def _mentions(text: str) -> frozenset[str]:
     """Returns the ids of all users mentioned in a text."""
     return frozenset(_MENTION.findall(text))
 
 
 def names_swarm(text: str, me: Me) -> bool:
     """Whether a text mentions the bot or addresses an agent."""
-    return me.user_id in mentions(text) or ADDRESS.search(text) is not None
+    return me.user_id in _mentions(text) or ADDRESS.search(text) is not None
 
 
 def asks_to_stop(text: str) -> bool:
@@ -262,7 +262,7 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies rule 4. A mention of the bot is left to rule 5, whose reason states it."""
     listen = situation.policy.listen
-    if situation.me.user_id in mentions(message.own_text) or message.channel_type is ChannelType.DM:
+    if situation.me.user_id in _mentions(message.own_text) or message.channel_type is ChannelType.DM:
         return None
     if message.author.kind is AuthorKind.BOT:
         if listen is Listen.BOTS:
@@ -281,7 +281,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
     """Applies rule 5."""
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
-    if situation.me.user_id in mentions(message.own_text):
+    if situation.me.user_id in _mentions(message.own_text):
         return _to_channel_agent(situation, RoutingOutcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
     if is_direct:
         return _to_channel_agent(
@@ -296,7 +296,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
 
 def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
     """Whether the message mentions only other people. A direct message to the bot has no other recipients."""
-    named = mentions(message.own_text)
+    named = _mentions(message.own_text)
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
 

@@ -89,7 +89,6 @@ class Child:
         """Starts a program in a new session.
 
         Args:
-
             argv: The program and its arguments. A program without a path is found in ``PATH`` of ``env``. No shell
                 is used.
             env: The program's complete environment.
@@ -102,7 +101,6 @@ class Child:
             grace_seconds: The time between SIGTERM and SIGKILL.
 
         Raises:
-
             OSError: The start failed: FileNotFoundError (also for ``cwd``), PermissionError, E2BIG (an argument of
                 more than 128 KiB, or arguments of more than about 2 MiB in all), ENOEXEC (neither a binary nor ``#!``).
             ValueError: An argument or a variable contains a NUL character or cannot be encoded.

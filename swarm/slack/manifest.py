@@ -83,14 +83,14 @@ class EventTransport(StrEnum):
     HTTP = "http"
 
 
-def bot_events(*, agent: bool = False) -> dict[str, str]:
+def _bot_events(*, agent: bool = False) -> dict[str, str]:
     """Returns all subscribed events with their scopes. ``agent`` is set for an app declared as an agent."""
     return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
 
 
 def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
     """Returns all scopes needed by methods and events. ``emails`` adds the scope for people's e-mail addresses."""
-    needed = set(bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
+    needed = set(_bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
     return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
 
 
@@ -107,7 +107,7 @@ def manifest(
     ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
     Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``.
     """
-    subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
+    subscriptions: dict[str, object] = {"bot_events": sorted(_bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
     if mode is EventTransport.HTTP:
         subscriptions["request_url"] = interactivity["request_url"] = request_url

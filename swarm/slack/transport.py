@@ -92,10 +92,9 @@ class SocketMode(SocketModeClient):
         on_request: OnRequest,
         *,
         on_connected: OnConnected | None = None,
-        ping_seconds: float = PING_SECONDS,
     ) -> None:
         web_client = gateway.client
-        super().__init__(app_token, web_client.logger, web_client, ping_interval=ping_seconds)
+        super().__init__(app_token, web_client.logger, web_client, ping_interval=PING_SECONDS)
         self.proxy = web_client.proxy
         self._gateway = gateway
         self._on_connected = on_connected

@@ -67,7 +67,7 @@ _HAS_CREATED: Final = any(
 """Whether prometheus_client reports when each series began, which an environment variable of its own switches off."""
 
 
-class EventCounter(Collector):
+class _EventCounter(Collector):
     """A counter as plain numbers, because prometheus_client's own counters take a lock for each event. All calls are
     made on the event loop's thread."""
 
@@ -101,8 +101,8 @@ class _Series:
     created: float = field(default_factory=time.time)
 
 
-class EventHistogram(Collector):
-    """A histogram as plain numbers; see `EventCounter`."""
+class _EventHistogram(Collector):
+    """A histogram as plain numbers; see `_EventCounter`."""
 
     def __init__(self, name: str, help: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> None:
         self._name, self._help, self._labels = name, help, labels
@@ -229,13 +229,13 @@ class _Instruments:
             "swarm_clock_steps_total", "Number of times that the database's clock was set.", "direction"
         )
 
-    def _counter(self, name: str, help: str, *labels: str) -> EventCounter:
-        counter = EventCounter(name, help, labels)
+    def _counter(self, name: str, help: str, *labels: str) -> _EventCounter:
+        counter = _EventCounter(name, help, labels)
         self._registry.register(counter)
         return counter
 
-    def _histogram(self, name: str, help: str, buckets: tuple[float, ...], *labels: str) -> EventHistogram:
-        histogram = EventHistogram(name, help, labels, buckets)
+    def _histogram(self, name: str, help: str, buckets: tuple[float, ...], *labels: str) -> _EventHistogram:
+        histogram = _EventHistogram(name, help, labels, buckets)
         self._registry.register(histogram)
         return histogram
 

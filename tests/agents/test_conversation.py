@@ -6,8 +6,14 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pytest
 
-from swarm.agents.conversation import CAIPE_NAMESPACE, caipe_conversation_id, conversation_id, conversation_with
-from swarm.domain.answers.agents import Dialect, RemoteAgent
+from swarm.domain.answers.agents import (
+    CAIPE_NAMESPACE,
+    Dialect,
+    RemoteAgent,
+    caipe_conversation_id,
+    conversation_id,
+    conversation_with,
+)
 
 pytestmark = pytest.mark.req("STREAM-02")
 

@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.agents.conversation import conversation_with
 from swarm.agents.remote.agui import AguiAgent
 from swarm.conformance.checks import Limits
 from swarm.conformance.run import Examination, Result, examine
 from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
 from swarm.conformance.workspace import workspace
-from swarm.domain.answers.agents import Dialect, RemoteAgent
+from swarm.domain.answers.agents import Dialect, RemoteAgent, conversation_with
 from swarm.domain.errors import Unavailable
 from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
 from tests.support.agui_server import AguiServer, Answer

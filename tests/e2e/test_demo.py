@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.demo import home, run
+from swarm.demo import home, run, settings_file
 from swarm.demo.agents.streamer import STEPS
 from swarm.slack.outgoing.pacing import METHOD_LIMITS
 from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
@@ -329,7 +329,7 @@ async def test_after_a_restart_the_database_knows_the_threads_of_the_new_workspa
 
 @pytest.mark.req("OPS-01")
 async def test_a_demo_whose_agents_cannot_call_tools_is_not_ready(tmp_path: Path) -> None:
-    nowhere = run.plan({"PORT": str(free_port()), "SWARM_HOME": str(tmp_path)})
+    nowhere = settings_file.plan({"PORT": str(free_port()), "SWARM_HOME": str(tmp_path)})
     with pytest.raises(run.NotReady, match="cannot use their MCP tools"):
         await run._try_tools(nowhere, "token")
 

@@ -20,7 +20,7 @@ from swarm.domain.model.agents import Role
 from swarm.entrypoints.http.agents_api import Warnings, no_warnings
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.operator_api import Reload
-from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
+from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import DEFAULT_LIMITS, Config, ConnectionLimits
 from swarm.services.rules.participants import AGENTS

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from swarm.agents.conversation import conversation_with
-from swarm.domain.answers.agents import AgentClient, Health, RemoteAgent, RunEnd, StreamingAgent
+from swarm.domain.answers.agents import AgentClient, Health, RemoteAgent, RunEnd, StreamingAgent, conversation_with
 from swarm.domain.answers.calls import (
     NOTHING_BELOW,
     AnswerTarget,

@@ -13,13 +13,13 @@ from swarm.clock import ManualClock
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
-from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
+from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.operate.overview import FigureReader
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.store.bridge.database import Database
 from swarm.telemetry.metrics import Metrics
-from swarm.telemetry.slack import WatchedSender, watched_events
+from swarm.telemetry.setup import WatchedSender, watched_events
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Doors, WatchedWakeups, serving
 from tests.support.http import client as http_client
 from tests.support.world import HTTP_TIMEOUT_SECONDS, ME, World

@@ -12,13 +12,14 @@ from typing import Any
 import httpx2
 
 from swarm.app import bootstrap
+from swarm.app.reload import Reloader
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import AgentClient
 from swarm.domain.model.deliveries import Answer
 from swarm.domain.model.files import FileInfo, Share
-from swarm.domain.operating_policy import OperatingPolicy, ReloadResult
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.watchers import NO_WATCHERS
 from swarm.entrypoints.http.http_api import Api
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
@@ -26,6 +27,7 @@ from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.operate.overview import FigureReader
+from swarm.services.rules.participants import Rosters
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.bridge.database import Database
@@ -104,10 +106,6 @@ class Whole:
         return Visitor(base=self.base, token=visitor.token, http=self.http, id=visitor.id, name=visitor.name)
 
 
-async def _reload() -> ReloadResult:
-    return ReloadResult(changed=(), needs_restart=(), doubts=())
-
-
 async def _ignored(*_: Any) -> None:
     return None
 
@@ -140,7 +138,7 @@ async def whole(
             FigureReader(database, operating_policy),
             Telemetry(watcher=NO_WATCHERS, metrics=metrics),
             {},
-            _reload,
+            Reloader(settings, operating_policy.book, Rosters(database, operating_policy), read=lambda: settings),
             runs,
         )
         app = measured._app

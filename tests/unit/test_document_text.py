@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.documents import MOST_TERMS, PIECE_CHARACTERS, pieces_of, terms_of, title_of, words_of
-from swarm.domain.text.html_text import text_of
+from swarm.domain.documents import MOST_TERMS, PIECE_CHARACTERS, pieces_of, terms_of, text_of, title_of, words_of
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("TOOL-06")

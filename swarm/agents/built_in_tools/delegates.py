@@ -33,7 +33,6 @@ _KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
 _MOST_TASK_BYTES: Final = 100_000
 """Linux accepts 128 KiB in one argument; a longer task belongs in a file."""
 
-_ATTEMPTS: Final = 2
 _PAUSE_SECONDS: Final = 2.0  # before the second attempt
 _SECRET: Final = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _PLAIN_TERMINAL: Final = {"TERM": "dumb", "NO_COLOR": "1"}

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from swarm.agents.toolbox.tool import CallTool, Tool, ToolAnswer, object_schema
+from swarm.agents.toolbox.tool import CallTool, Tool, ToolAnswer, failed, object_schema
 from swarm.domain.documents import MOST_RESULTS, SEARCH_LIMIT, FoundDocument, Library
 from swarm.domain.errors import SwarmError
 
@@ -85,10 +85,7 @@ async def _search(library: Library, arguments: Mapping[str, Any]) -> ToolAnswer:
 async def _fetch(library: Library, arguments: Mapping[str, Any]) -> ToolAnswer:
     document = await library.fetch(arguments["id"])
     if document is None:
-        return ToolAnswer(
-            text="There is no document with this id. Take the id from a search, exactly as shown there.",
-            failed=True,
-        )
+        return failed("There is no document with this id. Take the id from a search, exactly as shown there.")
     return ToolAnswer(text=f"{_json({'id': document.id, 'title': document.title})}\n\n{document.text}")
 
 
@@ -102,8 +99,6 @@ def _json(value: object) -> str:
 
 
 def _answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:
-    """Converts errors to answers."""
-
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             return await act(arguments)
@@ -111,6 +106,6 @@ def _answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Cal
             _log.warning("the documents could not be searched", action="documents_tool", error=error.message)
         except Exception:  # noqa: BLE001 - a model goes on with the answer; the log has what went wrong
             _log.exception("the documents could not be searched", action="documents_tool")
-        return ToolAnswer(text="The documents cannot be searched or read right now; try again later.", failed=True)
+        return failed("The documents cannot be searched or read right now; try again later.")
 
     return call

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from swarm.agents.toolbox.tool import CallTool, ToolAnswer
+from swarm.agents.toolbox.tool import CallTool, ToolAnswer, failed
 from swarm.processes.captured import Ran
 
 _ESCAPES: Final = re.compile(
@@ -45,9 +45,9 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
         try:
             return await act(arguments)
         except ToolRefused as refusal:
-            return ToolAnswer(text=str(refusal), failed=True)
+            return failed(str(refusal))
         except OSError as error:
-            return ToolAnswer(text=f"It failed: {_reason(error)}.", failed=True)
+            return failed(f"It failed: {_reason(error)}.")
 
     return call
 
@@ -65,7 +65,7 @@ def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
         ending = f"{what} failed with exit code {ran.code}."
     else:
         return ToolAnswer(text=text or f"{what} succeeded and printed nothing.")
-    return ToolAnswer(text=f"{text}\n{ending}" if text else ending, failed=True)
+    return failed(f"{text}\n{ending}" if text else ending)
 
 
 def readable(text: str) -> str:

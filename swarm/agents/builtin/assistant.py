@@ -28,7 +28,7 @@ from swarm.agents.builtin.messages import earlier, fenced, model_messages
 from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, unheard
 from swarm.agents.models.troubles import label_of
 from swarm.agents.toolbox.arguments import Checked, checked, mended
-from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, not_for_strangers
+from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, failed, not_for_strangers
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
@@ -90,7 +90,7 @@ class _RunTools(AbstractToolset[None]):
         found = checked(tool.parameters, arguments)
         if found.is_fine:
             return await answered(tool, arguments, self._most_characters)
-        return ToolAnswer(text=_wrong(tool, found), failed=True)
+        return failed(_wrong(tool, found))
 
     def _offered(self, tool: Tool, ctx: RunContext[None]) -> ToolsetTool[None]:
         return ToolsetTool(

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from swarm.agents.failures import OUR_FAULT, GaveUp, unreached
 from swarm.agents.mcp.server import McpServer
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.tool import ToolAnswer, failed
 from swarm.telemetry.redaction import HIDDEN
 
 _MOST_CHARACTERS: Final = 1_000
@@ -49,11 +49,6 @@ class McpServerUnusable(Exception):
     """An error that makes a server unusable; the message is the reason."""
 
 
-def failed(text: str) -> ToolAnswer:
-    """Returns a failed answer."""
-    return ToolAnswer(text=text, failed=True)
-
-
 def unavailable(tool: str, server: str) -> ToolAnswer:
     """Returns the answer if the tool is missing or not allowed, or the server is unavailable; callers are not told
     which.
@@ -69,7 +64,7 @@ def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
     )
 
 
-def refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
+def _refused(tool: str, server: str, error: MCPError) -> ToolAnswer:
     """Returns the answer if the server sent a protocol error or has disconnected."""
     if _is_gone(error):
         return failed(f"The server {server!r} disconnected during the call; it may or may not have been carried out.")
@@ -171,7 +166,7 @@ def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
         case TimeoutError():
             answer = _no_answer(tool, server.name, server.timeout_seconds)
         case MCPError():
-            answer = refused(tool, server.name, error)
+            answer = _refused(tool, server.name, error)
         case ValidationError():
             answer = _not_understood(tool, server.name)
         case _:

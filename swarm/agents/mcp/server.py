@@ -99,8 +99,6 @@ class _Part(BaseModel):
 
 
 class _Server(_Part):
-    """The settings of one server in the file."""
-
     command: str | None = Field(None, min_length=1)
     args: list[str] = []
     env: dict[str, str] = {}

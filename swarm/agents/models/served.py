@@ -58,7 +58,7 @@ _READ: Final = ("content", "args")
 """The fields of a message part that a model reads. The others are Swarm's names and ids."""
 
 
-def messages_for_model(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+def _messages_for_model(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Returns the messages with cleaned texts: instructions, texts of people and tools, and the model's texts and
     calls.
     """
@@ -166,7 +166,7 @@ class Served(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Sends a request to the model, after any wait requested by the provider."""
-        messages, parameters = messages_for_model(messages), _parameters_for_model(model_request_parameters)
+        messages, parameters = _messages_for_model(messages), _parameters_for_model(model_request_parameters)
         async for attempt in self._attempts():
             with attempt, self._signing():
                 await self._be_ready()
@@ -185,7 +185,7 @@ class Served(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """Streams an answer; otherwise like `request`. Only the beginning of the stream is retried."""
-        messages, parameters = messages_for_model(messages), _parameters_for_model(model_request_parameters)
+        messages, parameters = _messages_for_model(messages), _parameters_for_model(model_request_parameters)
         with self._signing():
             async with AsyncExitStack() as stack:
                 async for attempt in self._attempts():

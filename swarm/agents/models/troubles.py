@@ -314,7 +314,7 @@ def _has_no_address(error: BaseException) -> bool:
 
 
 def _is_known_region(spec: ModelSpec) -> bool:
-    from swarm.agents.models.clients import bedrock_region
+    from swarm.agents.models.building import bedrock_region
 
     region = bedrock_region(spec)
     return region is None or region in _regions()  # a region from AWS's own configuration is assumed to be valid
@@ -364,7 +364,6 @@ def _timed_out(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -74,9 +74,7 @@ def _said(message: InputMessage) -> Iterator[str]:
     yield from barred(message.text)
 
 
-class Requests(Protocol):
-    """The requests of one dialect."""
-
+class _Requests(Protocol):
     def run(self, run_input: RunInput) -> AgentRequest:
         """Returns the request that starts a run, or resumes an interrupted one."""
         ...
@@ -98,7 +96,7 @@ class Requests(Protocol):
         ...
 
 
-def requests_of(agent: RemoteAgent) -> Requests:
+def requests_of(agent: RemoteAgent) -> _Requests:
     """Returns the requests of an agent's dialect."""
     return _CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else _AguiRequests(agent)
 

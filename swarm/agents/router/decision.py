@@ -65,7 +65,7 @@ _QUESTION_MARKS: Final = ("?", "？", "؟")
 _SENTENCE_END: Final = re.compile(r"[.!?…。？！؟](\s|$)|\n")
 
 
-def described(name: str, schema: Mapping[str, Any]) -> str:
+def _described(name: str, schema: Mapping[str, Any]) -> str:
     """Describes a tool's parameters in one or two lines: required, then optional, each with its type and an example."""
     needed = set(required(schema))
     known = parameters(schema)
@@ -250,7 +250,7 @@ def _arguments(part: ToolCallPart) -> dict[str, Any]:
 def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(
         name=tool.name,
-        description=f"{tool.description}\n{described(tool.name, tool.parameters)}".strip(),
+        description=f"{tool.description}\n{_described(tool.name, tool.parameters)}".strip(),
         parameters_json_schema=dict(tool.parameters),
     )
 

@@ -18,7 +18,7 @@ import yaml
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.router.decision import AskBack, CallTools, Refuse, RouterDecision, StopDecision
 from swarm.agents.router.router import Router
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import SessionMessage
@@ -226,7 +226,7 @@ def _same(given: Any, expected: Any) -> bool:
 
 def _offered(tool: _KnownTool) -> Tool:
     async def nothing(arguments: Mapping[str, Any]) -> ToolAnswer:
-        return ToolAnswer(text="Nothing is called in an evaluation.", failed=True)
+        return failed("Nothing is called in an evaluation.")
 
     return Tool(
         name=tool.name, description=tool.description, parameters=tool.parameters, call=nothing, server=tool.server

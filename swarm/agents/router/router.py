@@ -104,7 +104,7 @@ def _check(name: str, limit: int | Decimal | None, used: int | Decimal) -> None:
         raise UsageLimitExceeded(f"This would exceed the {name} of {limit}.")
 
 
-def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
+def _refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
     """Builds a refusal that lists the available tools with their own descriptions."""
     lines = [f"- `{tool.name}`: {_first_sentence(tool.description)}" for tool in tools[:_MOST_TOOLS_NAMED]]
     if len(tools) > _MOST_TOOLS_NAMED:
@@ -112,7 +112,7 @@ def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
     return "\n\n".join(part for part in (intro, "\n".join(lines), outro) if part)
 
 
-def question(ask: AskBack, fallback: str) -> str:
+def _question(ask: AskBack, fallback: str) -> str:
     """Returns the model's question, or builds one from the tool's schema."""
     if ask.question or ask.tool is None:
         return ask.question or fallback
@@ -123,7 +123,7 @@ def question(ask: AskBack, fallback: str) -> str:
     return f"I cannot run `{ask.tool.name}` with that ({'; '.join(ask.problems)}). What should it be?"
 
 
-def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
+def _outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
     """Describes the results unchanged for the user, for failed calls or if the model cannot summarise them."""
     return "\n\n".join(
         _result(call, shortened(answer.text, _RAW_CHARACTERS), failed=answer.failed, with_arguments=len(results) > 1)
@@ -183,7 +183,7 @@ class _Teller:
         results = list(zip(calls, answers, strict=True))
         if all(answer.failed for answer in answers) or not await self._worded(run, results, result_of):
             await run.written(ANSWER)  # closes the part written before the failure
-            await run.write_whole(outcome(results), AS_IT_IS)
+            await run.write_whole(_outcome(results), AS_IT_IS)
 
     async def _called(self, run: BuiltinRun, call: PlannedCall, caps: CallCaps) -> ToolAnswer:
         await run.begin_call(call.id, call.tool.name, call.arguments)
@@ -290,9 +290,9 @@ class Router:
             return
         match await self._decided(run, tools, words):
             case AskBack() as ask:
-                await run.write_whole(question(ask, words.ask), ANSWER)
+                await run.write_whole(_question(ask, words.ask), ANSWER)
             case Refuse():
-                await run.write_whole(refusal(words.refuse_intro, tools, words.refuse_outro), ANSWER)
+                await run.write_whole(_refusal(words.refuse_intro, tools, words.refuse_outro), ANSWER)
             case StopDecision():
                 await run.write_whole(words.stopped, ANSWER)
             case CallTools(calls=calls):

@@ -74,8 +74,6 @@ class _RefusalWords:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RouterPrompts:
-    """The prompts of the tool router."""
-
     decide: Template  # the system prompt of the call that makes the decision
     result: str  # for summarising a tool's result if its server has no prompt of its own
     refuse: _RefusalWords

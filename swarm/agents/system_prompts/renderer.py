@@ -199,7 +199,7 @@ class Renderer:
         async with self._starting:
             await self._discard()
 
-    async def _rendered(self, template: Template, variables: Mapping[str, object], *, only_check: bool) -> Rendered:
+    async def _rendered(self, template: Template, variables: Mapping[str, object], *, only_check: bool) -> _Rendered:
         request = self._request(template, variables, only_check=only_check)
         turn = self._turns.setdefault(template.name, asyncio.Semaphore(OF_ONE_TEMPLATE))
         async with turn, self._places:
@@ -219,7 +219,7 @@ class Renderer:
         }
         return json.dumps(asked).encode()
 
-    def _keep(self, template: Template, rendered: Rendered) -> None:
+    def _keep(self, template: Template, rendered: _Rendered) -> None:
         """Stores compiled code, which is sent with the next request, because compiling takes much longer than
         rendering.
         """
@@ -292,14 +292,12 @@ def _plain(value: object) -> object:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rendered:
-    """The result of a rendering."""
-
+class _Rendered:
     text: str
     code: str  # the template's compiled code, opaque, for the next request; empty if already known or not worth storing
 
 
-def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered:
+def _result(answer: bytes, template: Template, limits: RenderLimits) -> _Rendered:
     """Reads the result from a rendering's non-empty response. Raises PromptError for any other response."""
     if not answer.startswith(b"{"):
         raise _dumped(answer, template, limits)
@@ -310,7 +308,7 @@ def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered
     if "problem" in result:
         raise PromptError(template.name, result["problem"], line=result["line"])
     text = result["text"].encode("utf-8", "replace").decode()  # replaces unpaired surrogates, which no model accepts
-    return Rendered(text=text, code=result.get("code", ""))
+    return _Rendered(text=text, code=result.get("code", ""))
 
 
 def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptError:

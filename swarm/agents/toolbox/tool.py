@@ -36,6 +36,11 @@ class ToolAnswer:
     failed: bool = False
 
 
+def failed(text: str) -> ToolAnswer:
+    """Returns a failure with its reason."""
+    return ToolAnswer(text=text, failed=True)
+
+
 CallTool = Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Calls a tool with arguments that fit its parameters. Raises only CancelledError, which ends the call.
 
@@ -114,7 +119,7 @@ async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: in
         if _is_cancelled():
             raise
         _log.warning("A tool call was interrupted.", action="tool_broken", tool=tool.name, server=tool.server)
-        return ToolAnswer(text=f"{tool.name} broke off before it answered.", failed=True)
+        return failed(f"{tool.name} broke off before it answered.")
     except Exception as error:  # noqa: BLE001 - the run goes on: the model reads that the tool has failed
         _log.error(
             "A tool failed with an unexpected error.",
@@ -123,7 +128,7 @@ async def answered(tool: Tool, arguments: Mapping[str, Any], most_characters: in
             server=tool.server,
             exc_info=error,
         )
-        return ToolAnswer(text=f"{tool.name} failed: something went wrong on our side.", failed=True)
+        return failed(f"{tool.name} failed: something went wrong on our side.")
 
 
 def _is_cancelled() -> bool:

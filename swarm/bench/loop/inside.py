@@ -40,12 +40,12 @@ _AGENT = f"'agent-' || ({_BASE} + i - i / {{agents}} * {{agents}})"
 _CHANNEL = "'C' || (1000 + i - i / 50 * 50)"
 
 
-def agent_id(number: int) -> str:
+def _agent_id(number: int) -> str:
     """Returns the id of the agent with this number, counted from 0."""
     return f"agent-{_BASE + number}"
 
 
-def agents(tx: Transaction, count: int) -> None:
+def _agents(tx: Transaction, count: int) -> None:
     """Inserts ``count`` leads."""
     columns = {
         "id": f"'agent-' || ({_BASE} + i)",
@@ -58,7 +58,7 @@ def agents(tx: Transaction, count: int) -> None:
     _insert(tx, "agents", columns, 0, count)
 
 
-def due(tx: Transaction, first: int, count: int, agents: int) -> None:
+def _due(tx: Transaction, first: int, count: int, agents: int) -> None:
     """Inserts due messages, each in a separate thread, distributed over ``agents``. Numbers start at ``first``."""
     _threads(tx, first, count, agents)
     _messages(tx, "unread", first, count, agents)
@@ -70,7 +70,7 @@ def due(tx: Transaction, first: int, count: int, agents: int) -> None:
     _insert(tx, "queue_heads", columns, first, count)
 
 
-def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
+def _finished(tx: Transaction, first: int, count: int, agents: int) -> None:
     """Inserts messages that were dismissed long ago, each with its thread and history."""
     _threads(tx, first, count, agents)
     _messages(tx, "dismissed", first, count, agents)
@@ -85,7 +85,7 @@ def finished(tx: Transaction, first: int, count: int, agents: int) -> None:
         _insert(tx, "history", columns, first, count)
 
 
-def open_reactions(tx: Transaction, first: int, count: int) -> None:
+def _open_reactions(tx: Transaction, first: int, count: int) -> None:
     """Inserts a due reaction in each of ``count`` threads."""
     columns = {
         "id": f"'reaction-' || ({_BASE} + i)",
@@ -106,7 +106,7 @@ def open_reactions(tx: Transaction, first: int, count: int) -> None:
     _insert(tx, "deliveries", columns, first, count)
 
 
-def analyse(tx: Transaction) -> None:
+def _analyse(tx: Transaction) -> None:
     """Updates the planner's statistics, as PostgreSQL's autovacuum does. SQLite collects no statistics by itself."""
     if tx.dialect == "postgresql":
         tx.execute("ANALYZE", {})
@@ -222,16 +222,16 @@ async def _pairs(plan: LoopPlan, callers: int, say: Say) -> list[Figure]:
 @asynccontextmanager
 async def _seeded(plan: LoopPlan, callers: int, pairs: int) -> AsyncIterator[Database]:
     async with scratch(plan.database) as place, Database(place.url) as database:
-        await database.write(agents, callers)
-        await database.write(due, 0, pairs, callers)
-        await database.write(analyse)
+        await database.write(_agents, callers)
+        await database.write(_due, 0, pairs, callers)
+        await database.write(_analyse)
         yield database
 
 
 async def _caller(database: Database, number: int) -> None:
     """Claims and finishes one message at a time until none is left."""
     agent = Agent(
-        id=agent_id(number),
+        id=_agent_id(number),
         name=f"agent-{number}",
         role=Role.LEAD,
         description="",
@@ -253,13 +253,13 @@ async def _caller(database: Database, number: int) -> None:
 async def measure_sender(plan: LoopPlan, say: Say) -> list[Figure]:
     """Measures how long the sender takes to look for due posts and reactions, without and with many open reactions."""
     async with scratch(plan.database) as place, Database(place.url) as database:
-        await database.write(agents, _AGENTS)
-        await database.write(finished, 0, plan.open_reactions, _AGENTS)
-        await database.write(analyse)
+        await database.write(_agents, _AGENTS)
+        await database.write(_finished, 0, plan.open_reactions, _AGENTS)
+        await database.write(_analyse)
         with other_programs() as others:
             none = await _looks(plan, database)
-            await database.write(open_reactions, 0, plan.open_reactions)
-            await database.write(analyse)
+            await database.write(_open_reactions, 0, plan.open_reactions)
+            await database.write(_analyse)
             say(f"{plan.open_reactions:,} reactions are open")
             many = await _looks(plan, database)
     figure, found = partial(Figure, "sender"), list[Figure]()
@@ -312,15 +312,15 @@ async def _claim_times(plan: LoopPlan, rows: int, say: Say) -> tuple[float, floa
     """
     async with scratch(plan.database) as place, Database(place.url) as database:
         begun = time.perf_counter()
-        await database.write(agents, _AGENTS)
-        await database.write(finished, 0, rows, _AGENTS)
-        await database.write(due, rows, plan.claims, _AGENTS)
-        await database.write(analyse)
+        await database.write(_agents, _AGENTS)
+        await database.write(_finished, 0, rows, _AGENTS)
+        await database.write(_due, rows, plan.claims, _AGENTS)
+        await database.write(_analyse)
         say(f"{rows:,} finished rows were inserted in {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
         inner, outer = [], []
         for number in range(rows, rows + plan.claims):  # the numbers of the due messages
             begun = time.perf_counter()
-            inner.append(await database.write(_timed_claim, agent_id(number % _AGENTS)))
+            inner.append(await database.write(_timed_claim, _agent_id(number % _AGENTS)))
             outer.append(time.perf_counter() - begun)
     return median(inner), median(outer)
 

@@ -48,9 +48,7 @@ Run = Callable[[int, int], Awaitable[Speed]]
 """Runs the plain driver with groups of a size, where 1 means one by one, for a number of pairs."""
 
 
-class Driver(Protocol):
-    """A connection to a database."""
-
+class _Driver(Protocol):
     def begin(self) -> None: ...
 
     def commit(self) -> None: ...
@@ -103,7 +101,7 @@ def _with_percents(statement: str) -> bytes:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Driver]:
+def _connected(url: str) -> Iterator[_Driver]:
     path = url.removeprefix("sqlite:///")
     driver = _Postgres(url) if path == url else _Sqlite(Path(path))
     try:
@@ -147,7 +145,7 @@ def _groups(agents: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (agents[first : first + size] for first in range(0, len(agents), size))
 
 
-def _committed(driver: Driver, step: Callable[[Driver, S], T], subjects: Sequence[S]) -> list[T]:
+def _committed(driver: _Driver, step: Callable[[_Driver, S], T], subjects: Sequence[S]) -> list[T]:
     """Performs the step for every subject in one transaction."""
     driver.begin()
     results = [step(driver, subject) for subject in subjects]
@@ -220,13 +218,13 @@ def _now() -> int:
     return time.time_ns() // 1_000
 
 
-def _register(driver: Driver, number: int) -> str:
+def _register(driver: _Driver, number: int) -> str:
     agent = new_id()
     driver.execute(_AGENT, (agent, f"plain-{agent}", _now()))
     return agent
 
 
-def _store(driver: Driver, agent: str) -> None:
+def _store(driver: _Driver, agent: str) -> None:
     """Writes a message in a new thread, which names the agent."""
     thread, message, now, why = new_id(), new_id(), _now(), "it names the agent"
     ts = f"{now // 1_000_000}.{now % 1_000_000:06d}"
@@ -240,7 +238,7 @@ def _store(driver: Driver, agent: str) -> None:
     _react(driver, thread, _CHANNEL, ts, "eyes", "stored", now)
 
 
-def _claim(driver: Driver, agent: str) -> _Held:
+def _claim(driver: _Driver, agent: str) -> _Held:
     """Leases the agent's next message."""
     message, thread, channel, ts = driver.execute(_NEXT, (agent,)).fetchone()
     token, now = secrets.token_urlsafe(16), _now()
@@ -252,7 +250,7 @@ def _claim(driver: Driver, agent: str) -> _Held:
     return _Held(token=token, inbox_message_id=message, thread_id=thread, agent_id=agent, channel=channel, ts=ts)
 
 
-def _finish(driver: Driver, held: _Held) -> None:
+def _finish(driver: _Driver, held: _Held) -> None:
     """Dismisses the message and ends its lease."""
     now = _now()
     driver.execute(_DISMISS, (now, held.inbox_message_id, held.token))
@@ -261,7 +259,7 @@ def _finish(driver: Driver, held: _Held) -> None:
     driver.execute(_END, (now, held.token))
 
 
-def _react(driver: Driver, thread: str, channel: str, ts: str, emoji: str, mark: str, now: int) -> None:
+def _react(driver: _Driver, thread: str, channel: str, ts: str, emoji: str, mark: str, now: int) -> None:
     key, until = f"reaction:{_TEAM}:{channel}:{ts}:{emoji}", now + 60_000_000
     driver.execute(_REACTION, (new_id(), thread, channel, ts, emoji, mark, key, now, until, now))
 

@@ -38,7 +38,7 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
         await processes.settled()
         alone = await _idle(plan, processes, f"nobody polls, {plan.polls} agents")
         empty = processes.memory_bytes()
-        async with Crowd() as crowd:
+        async with _Crowd() as crowd:
             say(f"{plan.polls} polls wait")
             await crowd.join(agents)
             await slack.send_to_each_channel(agents[0].name)
@@ -55,27 +55,17 @@ async def measure(plan: LoopPlan, say: Say) -> list[Figure]:
                     plan.seconds, plan.events_per_second,
                 )  # fmt: skip
                 claims = await crowd.claims(len(sent))
-    figure, where = partial(Figure, "polls"), f"{plan.polls} polls, {plan.events_per_second}/s"
-    # The time from store to claim compares the same point of both transactions; the time to arrival includes the commit
-    # of the claim.
-    claimed = [claim.claimed_at - claim.stored_at for claim in claims]
-    arrived = [claim.arrived_at - claim.stored_at for claim in claims]
-    cost = 1_000 * window.cpu_seconds / len(claims)
-    timed = [
-        *spread("polls", f"stored → claimed, {where}", claimed, p50=1.0, p99=4.0),
-        *spread("polls", "stored → in the agent's hands", arrived, p50=2.0),
-        figure("processor time of one event with its claim", cost, "ms", target=1.5),
-    ]
+    each = (few - empty) / len(agents) / 1024
     return [
-        *window.beside(timed, len(claims)),
-        figure(f"memory of each of the first {plan.polls} polls", (few - empty) / len(agents) / 1024, "KB"),
+        *window.beside(_times(plan, claims, window.cpu_seconds), len(claims)),
+        Figure("polls", f"memory of each of the first {plan.polls} polls", each, "KB"),
         *costs,
         *alone,
     ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
+class _Claim:
     """The times of one trigger, in seconds since 1970 UTC."""
 
     said_at: float  # the message's timestamp in Slack
@@ -84,20 +74,20 @@ class Claim:
     arrived_at: float  # the arrival of the complete answer at the agent
 
 
-class Crowd:
+class _Crowd:
     """Agents with one waiting poll each. When a poll returns work, its agent polls again; with ``finishes`` it finishes
     the work first, otherwise it keeps the work.
     """
 
     def __init__(self, *, finishes: bool = False) -> None:
         self._finishes = finishes
-        self._claims: list[Claim] = []
+        self._claims: list[_Claim] = []
         self._since = 0.0
         self._arrived = asyncio.Event()
         self._polling: list[asyncio.Task[None]] = []
         self._connections: list[Connection] = []
 
-    async def __aenter__(self) -> Crowd:
+    async def __aenter__(self) -> _Crowd:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -125,7 +115,7 @@ class Crowd:
         self._claims.clear()
         self._since = time.time()
 
-    async def claims(self, count: int) -> list[Claim]:
+    async def claims(self, count: int) -> list[_Claim]:
         """Returns all claims once there are ``count`` of them. Raises BenchError if some claims do not come."""
         try:
             async with asyncio.timeout(_ARRIVE_SECONDS):
@@ -137,9 +127,9 @@ class Crowd:
         return self._claims.copy()
 
 
-def _claims(answer: Answer) -> list[Claim]:
+def _claims(answer: Answer) -> list[_Claim]:
     return [
-        Claim(
+        _Claim(
             said_at=float(trigger["inbox_messages"][0]["ts"]),
             stored_at=_moment(trigger["inbox_messages"][0]["received_at"]),
             claimed_at=_moment(trigger["lease"]["expires_at"]) - _LEASE_SECONDS,
@@ -153,13 +143,27 @@ def _moment(iso: Any) -> float:
     return datetime.fromisoformat(iso).timestamp()
 
 
+def _times(plan: LoopPlan, claims: Sequence[_Claim], cpu_seconds: float) -> list[Figure]:
+    """Returns the times to the claim, which compare the same point of both transactions, and to the arrival, which
+    include the commit of the claim."""
+    claimed = [claim.claimed_at - claim.stored_at for claim in claims]
+    arrived = [claim.arrived_at - claim.stored_at for claim in claims]
+    what = f"stored → claimed, {plan.polls} polls, {plan.events_per_second}/s"
+    cost = 1_000 * cpu_seconds / len(claims)
+    return [
+        *spread("polls", what, claimed, p50=1.0, p99=4.0),
+        *spread("polls", "stored → in the agent's hands", arrived, p50=2.0),
+        Figure("polls", "processor time of one event with its claim", cost, "ms", target=1.5),
+    ]
+
+
 async def _costs_of_many(
     plan: LoopPlan, say: Say, processes: Cluster, agents: Sequence[BenchAgent], few: int
 ) -> list[Figure]:
     """Measures the cost of additional waiting polls, which are ended afterwards."""
     more = plan.more_polls - plan.polls
     figure = partial(Figure, "polls")
-    async with Crowd() as crowd:
+    async with _Crowd() as crowd:
         say(f"{plan.more_polls} polls wait")
         await crowd.join([agents[number % len(agents)] for number in range(more)])
         await processes.settled()
@@ -186,7 +190,7 @@ async def measure_fairness(plan: LoopPlan, say: Say) -> list[Figure]:
     async with stage(plan) as (slack, processes):
         busy, other = await processes.register(2)
         await slack.send_to_each_channel(other.name)
-        async with Crowd(finishes=True) as crowd:
+        async with _Crowd(finishes=True) as crowd:
             await crowd.join([other] * _PROBE_POLLS)
             await crowd.claims(len(slack.channels))
             await processes.settled()
@@ -226,7 +230,7 @@ async def _work_on(agent: BenchAgent, seconds: float) -> None:
 class _Probes:
     """Sends messages at a steady rate to an agent whose polls wait, and computes the figures of their delays."""
 
-    def __init__(self, plan: LoopPlan, slack: Slack, processes: Cluster, crowd: Crowd, agent: str) -> None:
+    def __init__(self, plan: LoopPlan, slack: Slack, processes: Cluster, crowd: _Crowd, agent: str) -> None:
         self.found = list[Figure]()
         self._plan = plan
         self._slack = slack

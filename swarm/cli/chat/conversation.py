@@ -63,7 +63,7 @@ _QUESTION_CHARACTERS: Final = 60
 
 
 @dataclass(kw_only=True, slots=True)
-class Conversation:
+class _Conversation:
     """A conversation between one person and one agent, with one session at a time. Input typed during an answer is held
     back (`keys.kept_back`)."""
 
@@ -300,7 +300,7 @@ async def _talk(settings: Settings, arguments: ChatArguments, question: str) -> 
             if question:
                 return await once(chat, question, console, interrupts)
             line = Line(settings.home.expanduser() / "chat_history", COMMANDS, sys.stdin)
-            await Conversation(chat=chat, line=line, console=console, interrupts=interrupts).run()
+            await _Conversation(chat=chat, line=line, console=console, interrupts=interrupts).run()
     return 0
 
 

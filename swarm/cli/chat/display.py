@@ -60,7 +60,7 @@ _MARKS: Final = {
 }
 
 
-class Display(ABC):
+class _Display(ABC):
     """The display of one answer. Texts of sub-agents are omitted, since they are not part of the answer."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Display(ABC):
     def _progress(self, event: PlanShown | StepNamed) -> None: ...
 
 
-class PlainText(Display):
+class PlainText(_Display):
     """A display that prints only the text, followed by a line break. If ``notes`` is given, one line for each tool is
     written to it."""
 
@@ -175,7 +175,7 @@ class PlainText(Display):
             self._written = text[-1]
 
 
-class Screen(Display):
+class Screen(_Display):
     """A display that shows the answer on a terminal. At the end, the complete answer has been printed."""
 
     def __init__(self, console: Console) -> None:
@@ -309,12 +309,12 @@ def tool_line(mark: str, name: str) -> Text:
     return Text.assemble((f"{mark} ", "green" if mark == "✓" else "red"), (name, "dim"))
 
 
-def display_for(console: Console, plain: PlainText) -> Display:
+def display_for(console: Console, plain: PlainText) -> _Display:
     """Returns a display for the screen, or ``plain`` if the console cannot be repainted."""
     return Screen(console) if console.is_terminal and not console.is_dumb_terminal else plain
 
 
-async def answered(client: AgentClient, text: str, session_id: str, display: Display) -> RunEnd:
+async def answered(client: AgentClient, text: str, session_id: str, display: _Display) -> RunEnd:
     """Asks an agent and shows its complete answer on ``display``. Returns the run's end. Cancellation ends the run."""
     run_input = RunInput(
         run_id="",

@@ -42,7 +42,7 @@ _HELP: Final = (
 )
 
 
-class Lead:
+class _Lead:
     """A lead that answers itself, or delegates to a worker, which then owns the thread until the task is done."""
 
     def __init__(self, name: str) -> None:
@@ -61,14 +61,14 @@ class Lead:
 
     async def _answer(self, trigger: dict[str, Any], tools: Tools) -> None:
         inbox_messages = trigger["inbox_messages"]
-        text = words(inbox_messages)
+        text = _words(inbox_messages)
         for pattern, worker, title in _JOBS:
             found = pattern.search(text)
             if found and await self._delegate(
                 inbox_messages[-1], worker, title.format(**found.groupdict()), text, tools
             ):
                 return
-        message = answer(self._name, inbox_messages, trigger["thread_context"])
+        message = _answer(self._name, inbox_messages, trigger["thread_context"])
         await tools.call("slack-reply", inbox_message_id=inbox_messages[-1]["id"], message=message)
 
     async def _delegate(self, inbox_message: dict[str, Any], worker: str, title: str, text: str, tools: Tools) -> bool:
@@ -88,16 +88,15 @@ class Lead:
         return True
 
 
-def words(inbox_messages: Sequence[dict[str, Any]]) -> str:
+def _words(inbox_messages: Sequence[dict[str, Any]]) -> str:
     """Returns the text of the messages without the addressed names."""
     text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", text).strip().lower()
 
 
-def answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
-    """Returns the answer to the new messages."""
+def _answer(name: str, inbox_messages: Sequence[dict[str, Any]], context: Sequence[dict[str, Any]]) -> str:
     text = " ".join(str(inbox_message["text"]) for inbox_message in inbox_messages)
-    said = words(inbox_messages)
+    said = _words(inbox_messages)
     person = inbox_messages[-1]["user"]["name"]
     earlier = sum(1 for message in context if message["kind"] == "agent")
     if re.search(r"\bhelp\b", said):
@@ -214,7 +213,7 @@ def _log_failure(error: Exception) -> None:
         _log.error("a trigger could not be handled", action="handle", exc_info=error)
 
 
-def agent(name: str, root: str) -> Act:
+def _agent(name: str, root: str) -> Act:
     """Returns the behaviour of the demo's agent of this name."""
     match name:
         case "counter":
@@ -222,7 +221,7 @@ def agent(name: str, root: str) -> Act:
         case "finder":
             return Finder(root).act
         case _:
-            return Lead(name).act
+            return _Lead(name).act
 
 
 async def main() -> None:
@@ -235,7 +234,7 @@ async def main() -> None:
     demo_agent = _DemoAgent(
         os.environ.get("SWARM_URL", "http://127.0.0.1:8080"),
         token,
-        agent(os.environ.get("SWARM_AGENT_NAME", "lead"), os.environ.get("DEMO_ROOT", ".")),
+        _agent(os.environ.get("SWARM_AGENT_NAME", "lead"), os.environ.get("DEMO_ROOT", ".")),
     )
     await demo_agent.run(stop)
 

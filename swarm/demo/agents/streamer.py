@@ -162,15 +162,15 @@ class Writer:
         yield RunFinishedEvent(type=EventType.RUN_FINISHED, thread_id=asked.thread_id, run_id=asked.run_id)
 
     def _answer(self, asked: RunAgentInput) -> Events:
-        text = words(asked)
+        text = _words(asked)
         rules: tuple[tuple[str, Callable[[], Events]], ...] = (
             (r"\bfail\b", lambda: self._fail(asked.thread_id)),
             (r"\bask me\b", lambda: _ask(asked)),
             (r"\breport\b", lambda: self._write(report)),
             (r"\babout\b|\brepository\b", lambda: self._write(overview)),
         )
-        if asked.resume or QUESTION in said_before(asked):
-            return _say(f"So it is “{chosen(asked)}”. I would look at that first, if I could.")
+        if asked.resume or QUESTION in _said_before(asked):
+            return _say(f"So it is “{_chosen(asked)}”. I would look at that first, if I could.")
         return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
 
     async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
@@ -201,29 +201,28 @@ class Writer:
         yield RunErrorEvent(type=EventType.RUN_ERROR, message=FAILURE, code="demo")
 
 
-def words(asked: RunAgentInput) -> str:
+def _words(asked: RunAgentInput) -> str:
     """Returns the last message without the addressed names."""
     return re.sub(r"(?:@|swarm#)[\w-]+", " ", _last_message(asked)).strip().lower()
 
 
 def _last_message(asked: RunAgentInput) -> str:
-    """Returns the person's last message."""
     texts = [message.content for message in asked.messages if message.role == "user"]
     return texts[-1] if texts and isinstance(texts[-1], str) else ""
 
 
-def said_before(asked: RunAgentInput) -> str:
+def _said_before(asked: RunAgentInput) -> str:
     """Returns the writer's last message in this conversation."""
     texts = [message.content for message in asked.messages if message.role == "assistant"]
     return texts[-1] or "" if texts else ""
 
 
-def chosen(asked: RunAgentInput) -> str:
+def _chosen(asked: RunAgentInput) -> str:
     """Returns the person's choice, from a form or a message."""
     for entry in asked.resume or []:
         if isinstance(entry.payload, dict) and entry.payload:
             return str(next(iter(entry.payload.values())))
-    return words(asked) if not asked.resume else "nothing"
+    return _words(asked) if not asked.resume else "nothing"
 
 
 async def _ask(asked: RunAgentInput) -> Events:
@@ -286,7 +285,7 @@ STOP_SECONDS = 2
 """The time that runs have to end when the demo is stopped."""
 
 
-def application(writer: Writer) -> Starlette:
+def _application(writer: Writer) -> Starlette:
     """Returns the service. A run is posted to ``/`` as a ``RunAgentInput``; its events are returned as server-sent
     events."""
     encoder = EventEncoder()
@@ -310,7 +309,7 @@ def application(writer: Writer) -> Starlette:
 
 def main() -> None:
     """Serves on the port given by WRITER_PORT. DEMO_ROOT is the folder to write about."""
-    app = application(Writer(os.environ.get("DEMO_ROOT", ".")))
+    app = _application(Writer(os.environ.get("DEMO_ROOT", ".")))
     port = int(os.environ["WRITER_PORT"])
     uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=STOP_SECONDS)
 

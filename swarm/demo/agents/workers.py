@@ -17,11 +17,11 @@ PAUSE_SECONDS: Final = 0.25
 _SHOWN: Final = 10
 
 
-class Stopped(Exception):
+class _Stopped(Exception):
     """A person in the thread has asked to stop the work."""
 
 
-class Worker:
+class _Worker:
     """A worker that does one kind of task folder by folder, reporting progress and accepting messages meanwhile."""
 
     verb: str
@@ -66,7 +66,7 @@ class Worker:
                 )
                 await asyncio.to_thread(self.look, task, folder)
                 await _pause(stop)
-        except Stopped:
+        except _Stopped:
             if wish := self._wishes.get(task["id"]):  # without a reason, the task has already been cancelled
                 await tools.call("cancel-task", task_id=task["id"], reason=wish)
             return
@@ -98,7 +98,7 @@ class Worker:
         raise NotImplementedError
 
 
-class Counter(Worker):
+class Counter(_Worker):
     """A worker that counts lines by kind of file."""
 
     verb = "count lines"
@@ -121,7 +121,7 @@ class Counter(Worker):
         return f"**{tally['.py']} lines of Python** in `{self._root.name}`. By kind of file:\n{rows}"
 
 
-class Finder(Worker):
+class Finder(_Worker):
     """A worker that finds a word in files."""
 
     verb = "find words in files"
@@ -153,9 +153,9 @@ def _wanted(task: dict[str, Any]) -> str:
 
 
 async def _pause(stop: asyncio.Event) -> None:
-    """Pauses. Raises Stopped if the work must end."""
+    """Pauses. Raises `_Stopped` if the work must end."""
     try:
         await asyncio.wait_for(stop.wait(), PAUSE_SECONDS)
     except TimeoutError:
         return
-    raise Stopped
+    raise _Stopped

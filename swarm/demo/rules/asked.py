@@ -62,7 +62,7 @@ class Asked:
     @property
     def heard(self) -> Sequence[str]:
         """The people's messages, oldest first, without the addressed names."""
-        return [words(said.text) for said in self.messages if said.role == "user"]
+        return [_words(said.text) for said in self.messages if said.role == "user"]
 
     @property
     def data(self) -> Mapping[str, str]:
@@ -121,6 +121,6 @@ class Calls:
 Reply = Text | Calls
 
 
-def words(text: str) -> str:
+def _words(text: str) -> str:
     """Returns a message without the addressed names, and without marked data."""
     return _ADDRESSED.sub(" ", _FENCE.sub("", text)).strip()

@@ -23,7 +23,7 @@ _ALL: Final = re.compile(r"\bwhat (?:do you|did you) (?:know|remember)\b|\bwho a
 _AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTALL)
 
 
-def remembered(asked: Asked) -> Reply | None:
+def _remembered(asked: Asked) -> Reply | None:
     """Replies to a question about the person or to a statement by the person. Returns None for other messages."""
     if _ALL.search(asked.last):
         return Text(text=_listed(_facts_in(asked.facts)))
@@ -42,7 +42,7 @@ def _told_now(asked: Asked) -> Reply | None:
     return Text(text=f"{greeting}I will remember: {'; '.join(new)}.")
 
 
-def known(asked: Asked, what: str) -> str:
+def _known(asked: Asked, what: str) -> str:
     """Returns the latest statement about a subject, or an empty string if there is none."""
     told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
     return told[-1] if told else ""
@@ -68,7 +68,7 @@ def summary(conversation: str) -> str:
 
 
 def _recalled(asked: Asked, what: str) -> Reply:
-    value = known(asked, what)
+    value = _known(asked, what)
     if value:
         return Text(text=f"Your {what} is **{value}**, as you told me.")
     return Text(text=f"You have not told me what your {what} is. Tell me, and I will remember it.")
@@ -106,7 +106,7 @@ _FILLING: Final = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class _Page:
     """A document that has been read."""
 
     id: str
@@ -114,7 +114,7 @@ class Page:
     text: str
 
 
-def look_up(asked: Asked) -> Reply | None:
+def _look_up(asked: Asked) -> Reply | None:
     """Returns the searches for a question. Returns None for other messages, or if there is no search tool."""
     if "search" not in asked.tools or not _QUESTION.search(asked.last):
         return None
@@ -156,10 +156,10 @@ def _best(answer: str) -> str:
     return str(documents[0].get("id") or "")
 
 
-def _page(answer: str) -> Page | None:
+def _page(answer: str) -> _Page | None:
     head, _, text = answer.partition("\n\n")
     told = _parsed(head)
-    return Page(id=str(told["id"]), title=str(told.get("title") or told["id"]), text=text) if "id" in told else None
+    return _Page(id=str(told["id"]), title=str(told.get("title") or told["id"]), text=text) if "id" in told else None
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
@@ -174,8 +174,7 @@ def _has_fetched(asked: Asked) -> bool:
     return any(result.call.tool == "fetch_document" for result in asked.answered)
 
 
-def _quoted(pages: Sequence[Page]) -> str:
-    """Quotes the pages, each with its source."""
+def _quoted(pages: Sequence[_Page]) -> str:
     most = PARAGRAPHS_OF_ONE if len(pages) == 1 else PARAGRAPHS_OF_SEVERAL
     parts = []
     for page in pages:
@@ -227,10 +226,10 @@ def answer(asked: Asked) -> Reply:
     for pattern, act in _RULES:
         if re.search(pattern, asked.last, re.IGNORECASE):
             return act(asked)
-    return remembered(asked) or _calculated(asked) or _git(asked) or look_up(asked) or Text(text=abilities(asked))
+    return _remembered(asked) or _calculated(asked) or _git(asked) or _look_up(asked) or Text(text=_abilities(asked))
 
 
-def abilities(asked: Asked) -> str:
+def _abilities(asked: Asked) -> str:
     """Lists the requests that the assistant understands, which depend on the tools."""
     can = [
         "tell you a **joke**",
@@ -285,8 +284,8 @@ def _joke(asked: Asked) -> Reply:
 
 
 def _greet(asked: Asked) -> Reply:
-    name = known(asked, "name")
-    return _told_now(asked) or Text(text=f"Hello{f' {name}' if name else ''}! {abilities(asked)}")
+    name = _known(asked, "name")
+    return _told_now(asked) or Text(text=f"Hello{f' {name}' if name else ''}! {_abilities(asked)}")
 
 
 def _weather(asked: Asked) -> Reply:
@@ -302,5 +301,5 @@ _RULES: Final[Sequence[tuple[str, Callable[[Asked], Reply]]]] = (
     (_WEATHER, _weather),
     (_GREETING, _greet),
     (_THANKS, lambda asked: Text(text="You are welcome.")),
-    (r"^\W*(help|what can you do)\b", lambda asked: Text(text=abilities(asked))),
+    (r"^\W*(help|what can you do)\b", lambda asked: Text(text=_abilities(asked))),
 )

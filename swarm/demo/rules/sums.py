@@ -14,9 +14,7 @@ from swarm.demo.rules.asked import Call
 Number = int | float
 
 
-class Kind(StrEnum):
-    """The kinds of sums."""
-
+class _Kind(StrEnum):
     MULTIPLY = "multiply"
     DIVIDE = "divide"
     SUBTRACT = "subtract"
@@ -28,8 +26,8 @@ class Language:
     """The words that a language uses for sums."""
 
     marks: str  # words that identify the language
-    wanted: Mapping[Kind, str]  # words that identify the sum
-    told: Mapping[Kind, str]  # words between the numbers
+    wanted: Mapping[_Kind, str]  # words that identify the sum
+    told: Mapping[_Kind, str]  # words between the numbers
     equals: str
     other_number: str
     both_numbers: str
@@ -39,12 +37,12 @@ class Language:
 _ENGLISH: Final = Language(
     marks=r"\b(what|is|times|multiply|add|please|by)\b",
     wanted={
-        Kind.MULTIPLY: r"\btimes\b|\bmultipl\w*|\bproduct\b",
-        Kind.DIVIDE: r"\bdivided?\b|\bquotient\b",
-        Kind.SUBTRACT: r"\bminus\b|\bsubtract\b|\bdifference\b",
-        Kind.ADD: r"\bplus\b|\badd\b|\bsum\b",
+        _Kind.MULTIPLY: r"\btimes\b|\bmultipl\w*|\bproduct\b",
+        _Kind.DIVIDE: r"\bdivided?\b|\bquotient\b",
+        _Kind.SUBTRACT: r"\bminus\b|\bsubtract\b|\bdifference\b",
+        _Kind.ADD: r"\bplus\b|\badd\b|\bsum\b",
     },
-    told={Kind.MULTIPLY: "times", Kind.DIVIDE: "divided by", Kind.SUBTRACT: "minus", Kind.ADD: "plus"},
+    told={_Kind.MULTIPLY: "times", _Kind.DIVIDE: "divided by", _Kind.SUBTRACT: "minus", _Kind.ADD: "plus"},
     equals="is",
     other_number="I have {known} so far. What is the other number?",
     both_numbers="With which two numbers?",
@@ -55,12 +53,12 @@ _OTHERS: Final = (
     Language(
         marks=r"\b(was|ist|wie|viel|mal|bitte|multipliziere|addiere|subtrahiere|geteilt)\b",
         wanted={
-            Kind.MULTIPLY: r"\bmal\b|\bmultiplizier\w*",
-            Kind.DIVIDE: r"\bgeteilt\b|\bdividier\w*|\bdurch\b",
-            Kind.SUBTRACT: r"\bminus\b|\bsubtrahier\w*",
-            Kind.ADD: r"\bplus\b|\baddier\w*",
+            _Kind.MULTIPLY: r"\bmal\b|\bmultiplizier\w*",
+            _Kind.DIVIDE: r"\bgeteilt\b|\bdividier\w*|\bdurch\b",
+            _Kind.SUBTRACT: r"\bminus\b|\bsubtrahier\w*",
+            _Kind.ADD: r"\bplus\b|\baddier\w*",
         },
-        told={Kind.MULTIPLY: "mal", Kind.DIVIDE: "geteilt durch", Kind.SUBTRACT: "minus", Kind.ADD: "plus"},
+        told={_Kind.MULTIPLY: "mal", _Kind.DIVIDE: "geteilt durch", _Kind.SUBTRACT: "minus", _Kind.ADD: "plus"},
         equals="ist",
         other_number="Bisher habe ich {known}. Wie lautet die andere Zahl?",
         both_numbers="Mit welchen zwei Zahlen?",
@@ -69,12 +67,12 @@ _OTHERS: Final = (
     Language(
         marks=r"\b(combien|font|fait|fois|quel|multiplie|ajoute|divise|divisé)\b",
         wanted={
-            Kind.MULTIPLY: r"\bfois\b|\bmultipli\w*",
-            Kind.DIVIDE: r"\bdivis\w*",
-            Kind.SUBTRACT: r"\bmoins\b|\bsoustra\w*",
-            Kind.ADD: r"\bplus\b|\bajout\w*",
+            _Kind.MULTIPLY: r"\bfois\b|\bmultipli\w*",
+            _Kind.DIVIDE: r"\bdivis\w*",
+            _Kind.SUBTRACT: r"\bmoins\b|\bsoustra\w*",
+            _Kind.ADD: r"\bplus\b|\bajout\w*",
         },
-        told={Kind.MULTIPLY: "fois", Kind.DIVIDE: "divisé par", Kind.SUBTRACT: "moins", Kind.ADD: "plus"},
+        told={_Kind.MULTIPLY: "fois", _Kind.DIVIDE: "divisé par", _Kind.SUBTRACT: "moins", _Kind.ADD: "plus"},
         equals="font",
         other_number="J'ai {known} pour l'instant. Quel est l'autre nombre ?",
         both_numbers="Avec quels deux nombres ?",
@@ -83,12 +81,12 @@ _OTHERS: Final = (
     Language(
         marks=r"\b(cuánto|cuanto|es|son|por|multiplica|suma|resta|dividido)\b",
         wanted={
-            Kind.MULTIPLY: r"\bpor\b|\bmultiplic\w*",
-            Kind.DIVIDE: r"\bdividi?\w*|\bentre\b",
-            Kind.SUBTRACT: r"\bmenos\b|\bresta\w*",
-            Kind.ADD: r"\bmás\b|\bsuma\w*",
+            _Kind.MULTIPLY: r"\bpor\b|\bmultiplic\w*",
+            _Kind.DIVIDE: r"\bdividi?\w*|\bentre\b",
+            _Kind.SUBTRACT: r"\bmenos\b|\bresta\w*",
+            _Kind.ADD: r"\bmás\b|\bsuma\w*",
         },
-        told={Kind.MULTIPLY: "por", Kind.DIVIDE: "dividido por", Kind.SUBTRACT: "menos", Kind.ADD: "más"},
+        told={_Kind.MULTIPLY: "por", _Kind.DIVIDE: "dividido por", _Kind.SUBTRACT: "menos", _Kind.ADD: "más"},
         equals="son",
         other_number="De momento tengo {known}. ¿Cuál es el otro número?",
         both_numbers="¿Con qué dos números?",
@@ -97,16 +95,16 @@ _OTHERS: Final = (
 )
 
 _SIGNS: Final = {
-    Kind.MULTIPLY: r"[×*·]|(?<=\d)\s*x\s*(?=\d)",
-    Kind.DIVIDE: r"[÷/]",
-    Kind.ADD: r"\+",
-    Kind.SUBTRACT: r"\s[-−]\s",
+    _Kind.MULTIPLY: r"[×*·]|(?<=\d)\s*x\s*(?=\d)",
+    _Kind.DIVIDE: r"[÷/]",
+    _Kind.ADD: r"\+",
+    _Kind.SUBTRACT: r"\s[-−]\s",
 }
 _TOOLS: Final = {
-    Kind.MULTIPLY: r"multipl",
-    Kind.DIVIDE: r"divi",
-    Kind.SUBTRACT: r"subtract",
-    Kind.ADD: r"\badd\b|_add\b|sum",
+    _Kind.MULTIPLY: r"multipl",
+    _Kind.DIVIDE: r"divi",
+    _Kind.SUBTRACT: r"subtract",
+    _Kind.ADD: r"\badd\b|_add\b|sum",
 }
 _NUMBER: Final = re.compile(r"(?<![\w.,])[-−]?\d+(?:[.,]\d+)?(?!\w)")
 _SPELT: Final = {
@@ -128,7 +126,7 @@ _AND: Final = re.compile(r"\s*[,;?]\s+|\s+(?:and|und|et|y)\s+", re.IGNORECASE)
 class Sum:
     """A sum, which may be incomplete."""
 
-    kind: Kind
+    kind: _Kind
     numbers: tuple[Number, ...]
     language: Language
 
@@ -141,11 +139,11 @@ class Sum:
         """The question that completes the sum."""
         if not self.numbers:
             return self.language.both_numbers
-        return self.language.other_number.format(known=shown(self.numbers[0]))
+        return self.language.other_number.format(known=_shown(self.numbers[0]))
 
     def told(self, result: str) -> str:
         """Returns a sentence with the sum and its result."""
-        first, second = (shown(number) for number in self.numbers)
+        first, second = (_shown(number) for number in self.numbers)
         return f"{first} {self.language.told[self.kind]} {second} {self.language.equals} **{result}**."
 
     def tool_in(self, tools: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -182,7 +180,7 @@ def continued(text: str, begun: str) -> Sequence[Sum]:
 def sum_of(tool: str, arguments: Mapping[str, object], language: Language) -> Sum | None:
     """Returns the sum that a call calculates, or None for other calls."""
     numbers = tuple(value for value in arguments.values() if isinstance(value, int | float))
-    kind = next((kind for kind in Kind if re.search(_TOOLS[kind], tool)), None)
+    kind = next((kind for kind in _Kind if re.search(_TOOLS[kind], tool)), None)
     return Sum(kind=kind, numbers=numbers, language=language) if kind and len(numbers) == 2 else None
 
 
@@ -202,22 +200,21 @@ def language_of(text: str) -> Language:
     return told[0] if told and not re.search(_ENGLISH.marks, text, re.IGNORECASE) else _ENGLISH
 
 
-def shown(number: Number) -> str:
-    """Returns a number as people write it."""
+def _shown(number: Number) -> str:
     return f"{number:g}" if isinstance(number, float) else str(number)
 
 
 def _sum(text: str) -> Sum | None:
     language, numbers = language_of(text), _numbers_in(text)
-    kind = next((kind for kind in Kind if _is_about(kind, text, language)), None)
+    kind = next((kind for kind in _Kind if _is_about(kind, text, language)), None)
     if kind is None or len(numbers) > 2 or not (numbers or len(text.split()) < 4):
         return None
-    if kind is Kind.SUBTRACT and _FROM.search(text):
+    if kind is _Kind.SUBTRACT and _FROM.search(text):
         numbers = numbers[::-1]
     return Sum(kind=kind, numbers=numbers, language=language)
 
 
-def _is_about(kind: Kind, text: str, language: Language) -> bool:
+def _is_about(kind: _Kind, text: str, language: Language) -> bool:
     patterns = (language.wanted[kind], _SIGNS[kind])
     return any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
 

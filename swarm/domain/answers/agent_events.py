@@ -43,7 +43,7 @@ from swarm.domain.text.secrets import without_secrets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MissingText:
+class _MissingText:
     """The part of a final result that is not shown yet. ``goes_on``: it continues the last text message."""
 
     text: str = ""
@@ -54,15 +54,15 @@ _SHORT_CHARACTERS: Final = 40
 """A shorter result may occur by chance inside another sentence."""
 
 
-def missing_text(result: str, shown: str, last: str) -> MissingText:
+def missing_text(result: str, shown: str, last: str) -> _MissingText:
     """Returns the part of ``result`` that is in neither ``shown`` (all text) nor ``last`` (the last message)."""
     if not result.strip() or _is_in(result, shown):
-        return MissingText()
+        return _MissingText()
     for begun in (shown, last):
         rest = _rest_behind(result, begun)
         if rest is not None:
-            return MissingText(text=rest, goes_on=True)
-    return MissingText(text=result)
+            return _MissingText(text=rest, goes_on=True)
+    return _MissingText(text=result)
 
 
 def _is_in(result: str, shown: str) -> bool:

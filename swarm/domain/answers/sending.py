@@ -58,7 +58,7 @@ def _open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def post(live: Live, page: AnswerPage | None, now: float) -> Made:
+def _post(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Starts a message as a post, which later calls update."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.POST, now)
@@ -69,7 +69,7 @@ def post(live: Live, page: AnswerPage | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def append(live: Live, page: AnswerPage | None, now: float) -> Made:
+def _append(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Appends as much text as fits to a stream."""
     page = _grown(page)
     filled = fill(page, live.queue, now)
@@ -79,7 +79,7 @@ def append(live: Live, page: AnswerPage | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def close(live: Live, page: AnswerPage | None, now: float) -> Made:
+def _close_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Closes a stream, at the end of the run with all remaining text if it fits."""
     page = _grown(page)
     if page.is_doubted:
@@ -109,7 +109,7 @@ def _close(live: Live, filled: Filled, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def rewrite(live: Live, page: AnswerPage | None, now: float) -> Made:
+def _update_post(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Updates a post with its new text."""
     filled = fill(_grown(page), live.queue, now)
     is_last, below = _below(live, filled)
@@ -117,7 +117,7 @@ def rewrite(live: Live, page: AnswerPage | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def mend(live: Live, page: AnswerPage | None, now: float) -> Made:
+def _mend(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Rewrites an ended stream that may lack its last text, and adds as much new text as fits."""
     page = _grown(page)
     if page.is_full:
@@ -259,7 +259,7 @@ def _next(live: Live, now: float) -> Step:
     if live.page.mode is PageMode.POST:
         return _rewrite(live, live.page, now)
     if live.page.is_sealed:
-        return _use(live, Slot.UPDATE, now, mend)
+        return _use(live, Slot.UPDATE, now, _mend)
     return _grow(live, live.page, now)
 
 
@@ -270,7 +270,7 @@ def _begin(live: Live, now: float) -> Step:
     if not is_visible(live.queue):
         return _finish(live, now) if live.outcome else (live, ())
     if live.mode is PageMode.POST:
-        return _use(live, Slot.POST, now, post)
+        return _use(live, Slot.POST, now, _post)
     if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
         return end_display(live)
     return _use(live, Slot.OPEN, now, _open_stream)
@@ -286,18 +286,18 @@ def _finish(live: Live, now: float) -> Step:
 def _grow(live: Live, page: AnswerPage, now: float) -> Step:
     """Appends to a stream or closes it."""
     if not _must_close(live, page, now):
-        return _use(live, Slot.APPEND, now, append) if _is_due(live, page, now) else (live, ())
-    live, commands = _use(live, Slot.CLOSE, now, close)
+        return _use(live, Slot.APPEND, now, _append) if _is_due(live, page, now) else (live, ())
+    live, commands = _use(live, Slot.CLOSE, now, _close_stream)
     is_late = live.outcome is not None and now >= live.over_at + CLOSE_PATIENCE_SECONDS
     if live.flight or not is_late or page.is_full or page.is_doubted or not live.queue:
         return live, commands
-    live, more = _use(live, Slot.APPEND, now, append)
+    live, more = _use(live, Slot.APPEND, now, _append)
     return live, (*commands, *more)
 
 
 def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
     if live.outcome or page.is_full or _is_due(live, page, now):
-        return _use(live, Slot.UPDATE, now, rewrite)
+        return _use(live, Slot.UPDATE, now, _update_post)
     return live, ()
 
 

@@ -14,8 +14,7 @@ from typing import Final
 from swarm.domain.answers.calls import NOTHING_BELOW, Card, Chunk, Closing, PlanTitle, Slot, StreamCall, Text
 from swarm.domain.answers.events import AnswerOutcome
 from swarm.domain.answers.text import SafeText
-from swarm.domain.text.code_blocks import after_line, open_at_end
-from swarm.domain.text.cutting import cut_growing
+from swarm.domain.text.cutting import after_line, cut_growing, open_at_end
 
 _TAIL_CHARACTERS: Final = 4_096
 

@@ -6,7 +6,7 @@ line, the part up to the last blank is settled, unless later text may still turn
 ``<`` or backtick, an address, the beginning of a fence or of a quote. When the agent pauses inside a word, ``release``
 settles the part of the word whose meaning is certain.
 
-`Markers` removes agents' control markers, which people should not see, such as ``[FINAL ANSWER]``.
+`_Markers` removes agents' control markers, which people should not see, such as ``[FINAL ANSWER]``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.text.characters import Visible
-from swarm.domain.text.code_blocks import INLINE_CODE, after_line
+from swarm.domain.text.cutting import INLINE_CODE, after_line
 from swarm.domain.text.secrets import Secrets
 from swarm.domain.text.slack_text import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 
@@ -28,7 +28,7 @@ _AFTER_MARKER = re.compile(r"[ \t]*\n?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Markers:
+class _Markers:
     """Removal of markers from a text in pieces.
 
     A marker at the start of a line is removed with the blanks after it, and with the line break if the line is then
@@ -39,7 +39,7 @@ class Markers:
     at_line_start: bool = True
     eats: bool = False  # removes blanks after a marker at the start of a line
 
-    def feed(self, text: str) -> tuple[Markers, str]:
+    def feed(self, text: str) -> tuple[_Markers, str]:
         """Returns the text that is definitely not a marker, up to the possible beginning of a marker."""
         if not self.held and not self.eats and "[" not in text:
             return self._passed(text)
@@ -47,11 +47,11 @@ class Markers:
         end = _may_begin(text)
         return replace(self, held=text[end:])._without(text[:end])
 
-    def end(self) -> tuple[Markers, str]:
+    def end(self) -> tuple[_Markers, str]:
         """Returns the text held back, which was not a marker."""
         return replace(self, held="")._without(self.held)
 
-    def _without(self, text: str) -> tuple[Markers, str]:
+    def _without(self, text: str) -> tuple[_Markers, str]:
         kept: list[str] = []
         state, at = self, 0
         for found in _MARKER.finditer(text):
@@ -62,7 +62,7 @@ class Markers:
         state, piece = state._passed(text[at:])
         return state, "".join([*kept, piece])
 
-    def _passed(self, text: str) -> tuple[Markers, str]:
+    def _passed(self, text: str) -> tuple[_Markers, str]:
         """Processes text without markers. Returns the next state and the text to show."""
         if self.eats and text:
             blank = _AFTER_MARKER.match(text)
@@ -79,7 +79,7 @@ class Markers:
 
 def without_markers(text: str) -> str:
     """Removes the markers from a complete text."""
-    state, begun = Markers().feed(text)
+    state, begun = _Markers().feed(text)
     return begun + state.end()[1]
 
 
@@ -128,7 +128,7 @@ class SafeText:
 
     mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
     visible: Visible = field(default_factory=Visible)
-    markers: Markers = field(default_factory=Markers)
+    markers: _Markers = field(default_factory=_Markers)
     secrets: Secrets = field(default_factory=Secrets)
     line: str = ""  # the unsettled part of the last line
     before: str = ""  # the last settled character of that line

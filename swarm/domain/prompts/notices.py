@@ -16,7 +16,7 @@ _NO_ANSWER: Final = f"That was a notice: there is nothing to answer. {_GO_ON}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NoticeWords:
+class _NoticeWords:
     """The sentences of one kind of notice, from top to bottom."""
 
     what: str  # the event
@@ -26,8 +26,8 @@ class NoticeWords:
     tail: str
 
 
-NOTICES: Final[Mapping[str, NoticeWords]] = {
-    NoticeKind.MESSAGE_CHANGED: NoticeWords(
+NOTICES: Final[Mapping[str, _NoticeWords]] = {
+    NoticeKind.MESSAGE_CHANGED: _NoticeWords(
         what=(
             "A message you are working on was edited in Slack. Follow its new text from now on. "
             "If you have already answered the old text, correct your answer where the change makes it wrong."
@@ -35,16 +35,16 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         lease=_BESIDE_WORK,
         tail=_NO_ANSWER,
     ),
-    NoticeKind.MESSAGE_DELETED: NoticeWords(
+    NoticeKind.MESSAGE_DELETED: _NoticeWords(
         what=(
-            "A message you are working on was deleted in Slack. Its entry is withdrawn: stop working on it and "
+            "A message you are working on was deleted in Slack. It is withdrawn: stop working on it and "
             "do not answer it; a reply would be refused with `withdrawn`. Other messages of the thread are not "
             "affected."
         ),
         lease=_BESIDE_WORK,
         tail=_NO_ANSWER,
     ),
-    NoticeKind.TASK_FOLLOW_UP: NoticeWords(
+    NoticeKind.TASK_FOLLOW_UP: _NoticeWords(
         what="A person wrote in the thread of your running task. Include the message in your work.",
         lease=_BESIDE_WORK,
         ways=(
@@ -54,7 +54,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         ),
         tail="That was a notice. Continue your task with this in mind.",
     ),
-    NoticeKind.TASK_OFFERED: NoticeWords(
+    NoticeKind.TASK_OFFERED: _NoticeWords(
         what="A task is offered to you. It is not yours until you accept it.",
         lease=_OWN,
         ways=(
@@ -64,7 +64,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         ),
         tail="That was an offer. Accept or decline it, and it is settled.",
     ),
-    NoticeKind.TASK_DECLINED: NoticeWords(
+    NoticeKind.TASK_DECLINED: _NoticeWords(
         what=(
             "A task that you offered was declined. Its message is unread for you again and comes automatically: answer "
             "it then, or delegate it to another agent."
@@ -72,7 +72,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         lease=_OWN,
         tail="That was a notice: there is nothing to do before the message comes.",
     ),
-    NoticeKind.TASK_FINISHED: NoticeWords(
+    NoticeKind.TASK_FINISHED: _NoticeWords(
         what="A task of yours has ended.",  # the next sentence gives the result
         lease=_OWN,
         ways_in_thread=(
@@ -81,7 +81,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         ),
         tail="That was a notice. If people know the result, there is nothing left to do.",
     ),
-    NoticeKind.TASK_CANCELLED: NoticeWords(
+    NoticeKind.TASK_CANCELLED: _NoticeWords(
         what=(
             "A task of yours was cancelled. Stop working on it at once: post nothing more for it and change nothing "
             "more. Its lease is gone."
@@ -89,7 +89,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         lease=_OWN,
         tail="That was a notice: there is nothing to answer.",
     ),
-    NoticeKind.TASK_RETURNED: NoticeWords(
+    NoticeKind.TASK_RETURNED: _NoticeWords(
         what="A task that you delegated has lost its worker: its agent is gone. Nobody works on it now.",
         lease=_OWN,
         ways=(
@@ -99,7 +99,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         ways_in_thread=("- `slack-reply` (task_id, message) tells people, if no other worker will answer them.",),
         tail="That was a notice. It is settled when the task has an agent again or is cancelled.",
     ),
-    NoticeKind.AGENT_MESSAGE: NoticeWords(
+    NoticeKind.AGENT_MESSAGE: _NoticeWords(
         what="Another agent wrote to you. Nobody in Slack sees the message or your reply.",
         lease=_OWN,
         ways=(

@@ -1,4 +1,5 @@
-"""Splits long text for Slack into parts: between paragraphs if possible, with code blocks closed and reopened."""
+"""Code blocks in Markdown, and the division of long text for Slack into parts: between paragraphs if possible, with
+code blocks closed and reopened."""
 
 from __future__ import annotations
 
@@ -9,7 +10,73 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from swarm.domain.text.code_blocks import INLINE_CODE, CodeBlock, code_blocks
+_FENCE_LINE = re.compile(r"^(?P<fence>[ \t]*(?P<run>`{3,}|~{3,}))(?P<rest>[^\n]*)$", re.MULTILINE)
+# Bounded, so that unpaired backticks in a very long line cost only linear time.
+INLINE_CODE = re.compile(r"(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,1000}?(?<!`)(?P=ticks)(?!`)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CodeBlock:
+    """A fenced code block, by positions in the text."""
+
+    begin: int  # the first character of the opening line
+    inside: int  # the first character after the opening line
+    close: int  # the first character of the closing line, or the text's end without a closing line
+    end: int  # after the closing fence
+    opening: str  # the opening line with its info string
+    fence: str  # the fence with its indentation
+
+
+def code_blocks(text: str) -> list[_CodeBlock]:
+    """Returns the fenced blocks of a text in order; an unclosed block extends to the end."""
+    blocks: list[_CodeBlock] = []
+    opening: re.Match[str] | None = None
+    for line in _FENCE_LINE.finditer(text):
+        if opening is None:
+            opening = line if _opens(line) else None
+        elif _closes(line, opening):
+            blocks.append(_block(text, opening, line.start(), line.start("rest")))
+            opening = None
+    if opening is not None:
+        blocks.append(_block(text, opening, len(text), len(text)))
+    return blocks
+
+
+def after_line(line: str, opening: str | None) -> tuple[str | None, bool]:
+    """Advances by one line. Returns the opening line of the block that is open after the line, and whether the line is
+    code.
+
+    Equivalent to ``code_blocks`` for a text in lines. ``line`` is passed without its line break.
+    """
+    found = _FENCE_LINE.fullmatch(line)
+    if opening is None:
+        opens = found is not None and _opens(found)
+        return (line if opens else None), opens
+    begun = _FENCE_LINE.fullmatch(opening)
+    assert begun is not None  # this line has opened a block
+    return (None if found and _closes(found, begun) else opening), True
+
+
+def open_at_end(text: str) -> _CodeBlock | None:
+    """Returns the code block left open at the end of a text, if any."""
+    blocks = code_blocks(text)
+    return blocks[-1] if blocks and blocks[-1].close == blocks[-1].end == len(text) else None
+
+
+def _opens(line: re.Match[str]) -> bool:
+    return line["run"][0] == "~" or "`" not in line["rest"]
+
+
+def _closes(line: re.Match[str], opening: re.Match[str]) -> bool:
+    return line["run"].startswith(opening["run"]) and not line["rest"].strip()
+
+
+def _block(text: str, opening: re.Match[str], close: int, end: int) -> _CodeBlock:
+    inside = min(opening.end() + 1, len(text))
+    return _CodeBlock(
+        begin=opening.start(), inside=inside, close=close, end=end, opening=opening.group(), fence=opening["fence"]
+    )
+
 
 MIN_LIMIT = 64
 """The smallest limit of ``cut`` and ``split``, in characters, because an opened and closed code fence needs
@@ -28,7 +95,7 @@ _LONGEST_CLUSTER = 32  # how far to look back for the start of one visible chara
 
 
 @dataclass(frozen=True, kw_only=True)
-class MessagePart:
+class _MessagePart:
     """The part of a longer text for one message."""
 
     gap: str  # whitespace before this part; not shown
@@ -47,12 +114,12 @@ def split(text: str, limit: int) -> list[str]:
     return [part.text for part in cut(text, limit)]
 
 
-def join(parts: Iterable[MessagePart]) -> str:
+def join(parts: Iterable[_MessagePart]) -> str:
     """Returns the original text: ``join(cut(text, limit)) == text.rstrip()``."""
     return "".join(part.gap + part.body for part in parts)
 
 
-def cut(text: str, limit: int) -> list[MessagePart]:
+def cut(text: str, limit: int) -> list[_MessagePart]:
     """Cuts a text into non-blank parts of at most ``limit`` characters. Returns no parts for a blank text.
 
     A cut falls between paragraphs, or else lines, or else words, or else anywhere, in the last three quarters of a
@@ -68,7 +135,7 @@ def cut(text: str, limit: int) -> list[MessagePart]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class _Cut:
     """The end of a growing message, and the start of the next one."""
 
     end: int  # the message contains the text before this position
@@ -77,7 +144,7 @@ class Cut:
     opened: str  # reopens that block in the next message, or empty
 
 
-def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
+def cut_growing(text: str, sent: int, wanted: int, limit: int) -> _Cut | None:
     """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
     A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside code. A longer
@@ -113,16 +180,16 @@ class _Cutter:
         self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
 
-    def parts(self) -> Iterator[MessagePart]:
+    def parts(self) -> Iterator[_MessagePart]:
         end = 0
-        going_on: CodeBlock | None = None
+        going_on: _CodeBlock | None = None
         while end < len(self._text):
             start = self._resume(end)
             opened = f"{going_on.opening}\n" if going_on else ""
             gap = self._text[end:start]
             end = self._end(start, start + self._limit - len(opened))
             going_on = self._block_at(end) if end < len(self._text) else None
-            yield MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
+            yield _MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
         """Returns the first break between paragraphs outside code that is followed by text."""
@@ -145,10 +212,10 @@ class _Cutter:
             return sent
         return max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
 
-    def cut_at(self, end: int) -> Cut:
+    def cut_at(self, end: int) -> _Cut:
         """Returns the cut at a position, with code blocks closed and reopened."""
         block = self._block_at(end)
-        return Cut(
+        return _Cut(
             end=end,
             resume=max(self._resume(end), end) if end < len(self._text) else end,
             closed=_closing(block),
@@ -232,7 +299,7 @@ class _Cutter:
         blank = _BLANK.match(self._text, position)
         return blank.end() if blank else position
 
-    def _block_at(self, position: int) -> CodeBlock | None:
+    def _block_at(self, position: int) -> _CodeBlock | None:
         """Returns the code block that a cut here would divide."""
         index = bisect_left(self._begins, position) - 1
         if index >= 0 and position < self._blocks[index].end:
@@ -240,7 +307,7 @@ class _Cutter:
         return None
 
 
-def _closing(block: CodeBlock | None) -> str:
+def _closing(block: _CodeBlock | None) -> str:
     return f"\n{block.fence}" if block else ""
 
 

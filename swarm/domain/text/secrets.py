@@ -29,8 +29,6 @@ _END: Final = re.compile(r"\Z")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SecretPattern:
-    """A kind of secret."""
-
     opening: re.Pattern[str]
     body: re.Pattern[str]  # from the opening's end: blanks and quotes, then the group "value"
     accepts: Accepts
@@ -191,12 +189,12 @@ def without_secrets(text: str) -> str:
 
 def without_patterns(text: str, mark: str = REMOVED) -> str:
     """Returns a complete text in which ``mark`` replaces each value that looks like a secret."""
-    state, shown = PatternRemover(mark=mark).feed(text)
+    state, shown = _PatternRemover(mark=mark).feed(text)
     return shown + state.end()[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PatternRemover:
+class _PatternRemover:
     """The removal of values that look like a secret from a text in pieces."""
 
     mark: str = REMOVED
@@ -206,11 +204,11 @@ class PatternRemover:
     held: str = ""  # the value so far
     drops: _SecretPattern | None = None  # the rest of a removed secret of this kind may follow
 
-    def feed(self, text: str) -> tuple[PatternRemover, str]:
+    def feed(self, text: str) -> tuple[_PatternRemover, str]:
         """Processes a piece. Returns the text that is definitely not secret."""
         return _Scan(self, text, is_end=False).run()
 
-    def end(self) -> tuple[PatternRemover, str]:
+    def end(self) -> tuple[_PatternRemover, str]:
         """Ends the text. Returns the decided rest."""
         return _Scan(self, "", is_end=True).run() if self.held or self.pattern or self.drops else (self, "")
 
@@ -220,7 +218,7 @@ class Secrets:
     """`without_secrets` for a text in pieces: the joined outputs equal the output for the complete text."""
 
     pending: str = ""  # possibly the beginning of one of the process's secrets
-    patterns: PatternRemover = field(default_factory=PatternRemover)
+    patterns: _PatternRemover = field(default_factory=_PatternRemover)
 
     def feed(self, text: str) -> tuple[Secrets, str]:
         """Processes a piece. Returns the text that is definitely not secret."""
@@ -256,7 +254,7 @@ def _may_begin(text: str) -> int:
 class _Scan:
     """A scan of one piece of text from left to right."""
 
-    def __init__(self, state: PatternRemover, text: str, *, is_end: bool) -> None:
+    def __init__(self, state: _PatternRemover, text: str, *, is_end: bool) -> None:
         self._state = state
         self._is_end = is_end
         self._buffer = state.seen + state.held + text
@@ -265,7 +263,7 @@ class _Scan:
         self._out: list[str] = []
         self._next: list[re.Match[str] | None] | None = None  # the next opening of each pattern
 
-    def run(self) -> tuple[PatternRemover, str]:
+    def run(self) -> tuple[_PatternRemover, str]:
         pattern, drops = self._state.pattern, self._state.drops
         while True:
             if drops and not self._dropped(drops):
@@ -326,7 +324,7 @@ class _Scan:
 
     def _held(
         self, *, pattern: _SecretPattern | None = None, drops: _SecretPattern | None = None
-    ) -> tuple[PatternRemover, str]:
+    ) -> tuple[_PatternRemover, str]:
         """Returns the state after this piece, and the output."""
         cut = max(0, self._given - LONGEST_OPENING - 1)  # includes the character that an opening looks behind at
         state = replace(

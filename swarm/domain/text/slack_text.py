@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.code_blocks import INLINE_CODE, code_blocks
+from swarm.domain.text.cutting import INLINE_CODE, code_blocks
 from swarm.domain.text.secrets import without_secrets
 
 _SUFFIXES: Final = re.compile(

@@ -1,5 +1,6 @@
-"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that have passed
-`swarm.entrypoints.mcp.mcp_endpoint`.
+"""The entry point for MCP: the tools of ``tools/`` over streamable HTTP.
+
+`McpEntryPoint` identifies the callers; the server handles their calls.
 
 The server is stateless, so any process behind a load balancer can answer any call, in both generations of the protocol.
 The server uses the SDK's low-level API, so that errors, unknown arguments and wrong types all become results that a
@@ -12,9 +13,12 @@ of other tools.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import cache
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -26,16 +30,87 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.text.characters import data_for_model
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
-from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable
-from swarm.entrypoints.web.errors import describe, invalid, log_crash
-from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
+from swarm.entrypoints.web.errors import MethodNotAllowed, answer, describe, invalid, log_crash
+from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER, Identities
 from swarm.services.use_cases import Services
 from tools.tool import CallContext, McpTool, discover
+
+_MCP_PATH: Final = "/mcp"
+
+_BATCH: Final = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {
+        "code": -32600,  # Invalid Request
+        "message": "This is a JSON-RPC batch, which MCP has not supported since 2025-06-18. "
+        "Send each message in a separate request.",
+    },
+}
+
+
+class McpEntryPoint:
+    """The MCP endpoint. :meth:`routes` is for the application; :meth:`running` is entered once, while the application
+    runs."""
+
+    def __init__(self, services: Services, identities: Identities, *, watcher: Watcher = NO_WATCHERS) -> None:
+        self._identities = identities
+        self._manager = _session_manager(services, watcher)
+
+    def routes(self) -> list[Route]:
+        """Returns the routes ``/mcp`` and ``/mcp/``. With a redirect between them, some clients would lose their body
+        or token."""
+        methods = ["POST", "GET", "DELETE"]
+        return [Route(path, self, methods=methods, include_in_schema=False) for path in (_MCP_PATH, f"{_MCP_PATH}/")]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serves calls until the context ends, in a task of its own, since the SDK's resources must be closed by the
+        task that opened them."""
+        started = asyncio.Event()
+        serving = asyncio.create_task(self._serve(started), name="mcp")
+        await started.wait()
+        try:
+            yield
+        finally:
+            serving.cancel()
+            await asyncio.wait({serving})
+
+    async def _serve(self, started: asyncio.Event) -> None:
+        async with self._manager.run():
+            started.set()
+            await asyncio.Event().wait()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CALLER] = await self._identities.agent(scope)
+        if scope["method"] != "POST":  # there are no server streams and no sessions to end
+            await answer(MethodNotAllowed("POST"))(scope, receive, send)
+            return
+        body = await read_body(Request(scope, receive))
+        # The SDK accepts lone surrogates, but fails when it repeats them in a response.
+        if isinstance(load_json(body), list):
+            await Answer(_BATCH, HTTPStatus.BAD_REQUEST)(scope, receive, send)
+            return
+        await self._manager.handle_request(scope, _replay(body, receive), send)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Returns a ``receive`` function for a body that has already been read."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed
+
 
 ERROR: Final = "swarm/error"
 """The key in ``_meta`` for an error's data (code, message, hint, fields) in a result with ``isError``."""
@@ -46,7 +121,7 @@ _INSTRUCTIONS: Final = (
 )
 
 
-def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
+def _session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
     """Returns a server with every tool in the folder, over streamable HTTP, with one exchange per request and no
     sessions."""
     return StreamableHTTPSessionManager(

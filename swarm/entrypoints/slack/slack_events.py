@@ -72,7 +72,7 @@ Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Handles a press of Slack's own Stop button. The same press may arrive more than once."""
 
 
-class EventMonitor(Protocol):
+class _EventMonitor(Protocol):
     """An observer of Slack's events (`swarm.services.intake.event_watchdog`)."""
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
@@ -108,7 +108,7 @@ class SlackEntryPoint:
         press: Press = ignore_press,
         *,
         stopped: Stopped | None = None,
-        hearing: EventMonitor | None = None,
+        hearing: _EventMonitor | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
         backoff_seconds: float = BACKOFF_SECONDS,
@@ -211,7 +211,7 @@ class SlackEntryPoint:
 
 
 def _bolt_app(
-    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
+    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: _EventMonitor | None
 ) -> AsyncApp:
     app = AsyncApp(
         # Without a name, Bolt searches the stack for one. Bolt sets the level of the logger of this name.
@@ -263,7 +263,7 @@ class _Events(AsyncMiddleware):
     """
 
     def __init__(
-        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
+        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: _EventMonitor | None
     ) -> None:
         self._gateway = gateway
         self._handle = handle

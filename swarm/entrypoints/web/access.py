@@ -64,7 +64,7 @@ class Access:
                 expose_headers=("Retry-After",),
                 allow_private_network=True,
             )
-        return AccessGuard(app, self)
+        return _AccessGuard(app, self)
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Returns the refusal of a request, or None if the request is allowed."""
@@ -130,7 +130,7 @@ class Access:
         )
 
 
-class AccessGuard:
+class _AccessGuard:
     """ASGI middleware that refuses requests and WebSockets according to `Access`."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:

@@ -80,15 +80,15 @@ def load_json(body: bytes) -> Any:
 def refuse_unstorable(content: object) -> None:
     """Raises Invalid for text that not every database can store: NUL, and halves of surrogate pairs."""
     for place, text in _texts(content, ""):
-        if not storable(text):
+        if not _storable(text):
             field = place[:_MAX_SHOWN_PATH] or "body"
             raise Invalid(
                 "The text contains characters that cannot be stored.",
-                fields={field if storable(field) else "body": "text without NUL and without lone surrogates"},
+                fields={field if _storable(field) else "body": "text without NUL and without lone surrogates"},
             )
 
 
-def storable(text: str) -> bool:
+def _storable(text: str) -> bool:
     """Whether every database can store a text."""
     return not _UNSTORABLE.search(text)
 

@@ -24,7 +24,7 @@ CALLER: Final = "swarm.agent"
 """The key under which a request's scope contains the calling agent."""
 
 CALL: Final = "swarm.call"
-"""The key under which a request's scope contains its `AgentCall`."""
+"""The key under which a request's scope contains its `_AgentCall`."""
 
 _MAX_TOKEN_BYTES: Final = 1024
 
@@ -41,7 +41,7 @@ class Client:
     """A client of built-in agents: an agent, or the operator."""
 
     agent: Agent | None = None
-    call: AgentCall | None = None
+    call: _AgentCall | None = None
 
     @property
     def id(self) -> str:
@@ -53,7 +53,7 @@ class Client:
         return self.agent.name if self.agent else OPERATOR
 
 
-class AgentCall:
+class _AgentCall:
     """An agent's request. When the agent's token ends, the request's task is cancelled unless `on_end` was called."""
 
     def __init__(self, credentials: AgentTokenCache, agent: Agent) -> None:
@@ -143,7 +143,7 @@ class Identities:
                 return office
         agent = await self._credentials.identify(token.decode("utf-8", "replace"))
         if CALL not in scope:
-            scope[CALL] = AgentCall(self._credentials, agent)
+            scope[CALL] = _AgentCall(self._credentials, agent)
         return agent
 
 

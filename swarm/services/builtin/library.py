@@ -32,10 +32,10 @@ from swarm.domain.documents import (
     IndexedPiece,
     pieces_of,
     terms_of,
+    text_of,
     title_of,
     words_of,
 )
-from swarm.domain.text.html_text import text_of
 from swarm.services.builtin import library_folder
 from swarm.services.builtin.library_folder import FileState, Folder, Inventory, Unreadable, decode
 from swarm.services.rules.guarded import attempt

@@ -16,7 +16,7 @@ from swarm.store.threads import transcript
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileContent:
+class _FileContent:
     """A file, with its content if it is text of at most `TEXT_BYTES`."""
 
     info: FileInfo
@@ -33,14 +33,14 @@ class ThreadFiles:
         self._slack = slack
         self._cap_bytes = cap_bytes
 
-    async def show(self, agent: Agent, about: ThreadReference, file_id: str) -> FileContent:
+    async def show(self, agent: Agent, about: ThreadReference, file_id: str) -> _FileContent:
         """Returns a file and, for a small text file, its content.
 
         Raises NotFound for a file outside the agent's threads, TooLarge, and the errors of `SlackFiles.open`.
         """
         info = await self._info(agent, about, file_id)
         content = await self._small_content(info)
-        return FileContent(
+        return _FileContent(
             info=info,
             about=about,
             text=as_text(content) if content is not None else None,

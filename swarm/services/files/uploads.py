@@ -40,7 +40,6 @@ from swarm.domain.model.threads import Author, AuthorKind, File, SlackMessage, T
 from swarm.domain.ports import SlackFiles
 from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
-from swarm.services.files import uploads as stages
 from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall
 from swarm.store import history, idempotency_keys, tasks
@@ -55,7 +54,7 @@ _NOTHING: Final = "null"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Upload:
+class _Upload:
     """One upload call: caller, thread and file."""
 
     caller: Caller
@@ -64,7 +63,7 @@ class Upload:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UploadClaim:
+class _UploadClaim:
     """A call in progress. ``ours``: only this run may share the file now."""
 
     key: str
@@ -74,7 +73,7 @@ class UploadClaim:
     is_repeat: bool  # the file may already be in the thread
 
 
-def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim | Shared | None:
+def _claim(tx: Transaction, upload: _Upload, file_id: str | None) -> _UploadClaim | Shared | None:
     """Returns the right to share the file uploaded as ``file_id``, or the result of an earlier equal call.
 
     None if there is no earlier call and no uploaded file. Raises the errors of `authorize_message` and
@@ -95,10 +94,10 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim |
     if ours:
         stage = replace(stage, until=_doubt_ends(tx))
         _save(tx, key, stage)
-    return UploadClaim(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
+    return _UploadClaim(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
 
 
-def settle(tx: Transaction, upload: Upload, claim: UploadClaim, ts: str | None) -> Shared:
+def _settle(tx: Transaction, upload: _Upload, claim: _UploadClaim, ts: str | None) -> Shared:
     """Stores the result of the call, and adds the message to the transcript. If its ``ts`` is unknown, the thread
     becomes stale.
     """
@@ -119,7 +118,7 @@ def settle(tx: Transaction, upload: Upload, claim: UploadClaim, ts: str | None) 
     return shared
 
 
-def drop(tx: Transaction, upload: Upload, claim: UploadClaim, reason: str) -> None:
+def _drop(tx: Transaction, upload: _Upload, claim: _UploadClaim, reason: str) -> None:
     """Drops a call that Slack certainly did not execute. It may be repeated as if it had never been made."""
     threads.locked(tx, claim.thread.id)
     if _stage(tx, claim.key) == claim.sharing:
@@ -127,7 +126,7 @@ def drop(tx: Transaction, upload: Upload, claim: UploadClaim, reason: str) -> No
         _record(tx, "file.fail", upload, claim.thread, claim.sharing.file_id, reason)
 
 
-def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: str) -> UploadClaim:
+def _begin(tx: Transaction, upload: _Upload, key: str, thread: Thread, file_id: str) -> _UploadClaim:
     file = upload.file
     sharing = Sharing(
         file_id=file_id,
@@ -140,10 +139,10 @@ def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: s
     idempotency_keys.record(tx, key)
     _save(tx, key, sharing)
     _record(tx, "file.share", upload, thread, file_id, f"{file.name}, {file.size_bytes} bytes")
-    return UploadClaim(key=key, thread=thread, sharing=sharing, ours=True, is_repeat=False)
+    return _UploadClaim(key=key, thread=thread, sharing=sharing, ours=True, is_repeat=False)
 
 
-def _held(tx: Transaction, upload: Upload) -> Thread:
+def _held(tx: Transaction, upload: _Upload) -> Thread:
     """Locks and returns the thread for a run that may act in it."""
     caller, about = upload.caller, upload.about
     if about.inbox_message_id is not None:
@@ -163,7 +162,7 @@ def _held(tx: Transaction, upload: Upload) -> Thread:
     return thread
 
 
-def _key(tx: Transaction, upload: Upload) -> str | None:
+def _key(tx: Transaction, upload: _Upload) -> str | None:
     """Returns the idempotency key of the call; None while it depends on unread content."""
     caller, about, file = upload.caller, upload.about, upload.file
     if caller.request_id is None and file.sha256 is None:
@@ -197,7 +196,7 @@ def _save(tx: Transaction, key: str, stage: Stage) -> None:
     idempotency_keys.complete(tx, key, orjson.dumps({"stage": name, **asdict(stage)}).decode())
 
 
-def _record(tx: Transaction, change: str, upload: Upload, thread: Thread, file_id: str, reason: str) -> None:
+def _record(tx: Transaction, change: str, upload: _Upload, thread: Thread, file_id: str, reason: str) -> None:
     history.record(tx, change, file_id, thread_id=thread.id, agent_id=upload.caller.agent.id, reason=reason)
 
 
@@ -252,7 +251,7 @@ class Uploads:
             )
         file = new_file(name, len(content), title=title, comment=comment, cap_bytes=self._cap_bytes)
         file = replace(file, sha256=hashlib.sha256(content).hexdigest())
-        return await self._upload(Upload(caller=caller, about=about, file=file), _one(content))
+        return await self._upload(_Upload(caller=caller, about=about, file=file), _one(content))
 
     async def upload(
         self,
@@ -273,41 +272,41 @@ class Uploads:
         the file now, and OutcomeUnknown if the outcome is in doubt.
         """
         file = new_file(name, size_bytes, title=title, comment=comment, cap_bytes=self._cap_bytes)
-        return await self._upload(Upload(caller=caller, about=about, file=file), chunks)
+        return await self._upload(_Upload(caller=caller, about=about, file=file), chunks)
 
-    async def _upload(self, upload: Upload, chunks: AsyncIterable[bytes]) -> Shared:
-        reached = await self._database.write(stages.claim, upload, None)
+    async def _upload(self, upload: _Upload, chunks: AsyncIterable[bytes]) -> Shared:
+        reached = await self._database.write(_claim, upload, None)
         if reached is None:
             counted = Counted(chunks, upload.file.size_bytes)
             file_id = await self._slack.place(upload.file.name, upload.file.size_bytes, counted)
             upload = replace(upload, file=replace(upload.file, sha256=counted.sha256))
             await self._slack.ready_to_share()
-            reached = await self._database.write(stages.claim, upload, file_id)
+            reached = await self._database.write(_claim, upload, file_id)
         match reached:
             case Shared():
                 return reached
-            case UploadClaim(is_repeat=True):
+            case _UploadClaim(is_repeat=True):
                 return await self._repeat(upload, reached)
-            case UploadClaim():
+            case _UploadClaim():
                 return await self._share(upload, reached)
             case None:
                 raise AssertionError("a placed file has a stage")
 
-    async def _repeat(self, upload: Upload, claim: UploadClaim) -> Shared:
+    async def _repeat(self, upload: _Upload, claim: _UploadClaim) -> Shared:
         """Shares the file only if Slack does not have it and the previous call can no longer arrive."""
         ts = await self._look(claim)
         if ts is not None:
-            return await self._database.write(stages.settle, upload, claim, ts)
+            return await self._database.write(_settle, upload, claim, ts)
         if not claim.ours:
             raise _unknown(upload)
         await self._slack.ready_to_share()
         return await self._share(upload, claim)
 
-    async def _share(self, upload: Upload, claim: UploadClaim) -> Shared:
+    async def _share(self, upload: _Upload, claim: _UploadClaim) -> Shared:
         answer = await self._slack.share(_share(claim))
         match answer:
             case DeliveryAccepted():
-                return await self._database.write(stages.settle, upload, claim, await self._message_of(claim))
+                return await self._database.write(_settle, upload, claim, await self._message_of(claim))
             case DeliveryRefused(error=code):
                 return await self._give_up(
                     upload, claim, code, Conflict(f"Slack refuses to share the file in the thread: {code}.")
@@ -319,21 +318,21 @@ class Uploads:
                 ts = await self._look(claim)
                 if ts is None:
                     raise _unknown(upload)
-                return await self._database.write(stages.settle, upload, claim, ts)
+                return await self._database.write(_settle, upload, claim, ts)
             case _:
                 assert_never(answer)
 
-    async def _give_up(self, upload: Upload, claim: UploadClaim, reason: str, error: SwarmError) -> Shared:
+    async def _give_up(self, upload: _Upload, claim: _UploadClaim, reason: str, error: SwarmError) -> Shared:
         """Drops the call and raises ``error``. A refusal of a repeated call may mean that the file is already in the
         thread.
         """
         ts = await self._look(claim) if claim.is_repeat else None
         if ts is not None:
-            return await self._database.write(stages.settle, upload, claim, ts)
-        await self._database.write(stages.drop, upload, claim, reason)
+            return await self._database.write(_settle, upload, claim, ts)
+        await self._database.write(_drop, upload, claim, reason)
         raise error
 
-    async def _message_of(self, claim: UploadClaim) -> str | None:
+    async def _message_of(self, claim: _UploadClaim) -> str | None:
         """Returns the message with the file, which Slack creates shortly after accepting it; None if it is late."""
         for pause_seconds in LOOKS_SECONDS:
             await asyncio.sleep(pause_seconds)
@@ -349,11 +348,11 @@ class Uploads:
         _log.warning("Slack accepted a file but does not show it yet.", action="file_late", file=claim.sharing.file_id)
         return None
 
-    async def _look(self, claim: UploadClaim) -> str | None:
+    async def _look(self, claim: _UploadClaim) -> str | None:
         return await self._slack.shared_as(claim.sharing.file_id, claim.thread.channel, claim.thread.thread_ts)
 
 
-def _share(claim: UploadClaim) -> Share:
+def _share(claim: _UploadClaim) -> Share:
     return Share(
         file_id=claim.sharing.file_id,
         channel=claim.thread.channel,
@@ -363,7 +362,7 @@ def _share(claim: UploadClaim) -> Share:
     )
 
 
-def _unknown(upload: Upload) -> OutcomeUnknown:
+def _unknown(upload: _Upload) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"It is not known yet whether '{upload.file.name}' is in the thread.",
         hint=f"Repeat exactly the same call after {SHARE_DOUBT_SECONDS} seconds. It first checks for the file.",

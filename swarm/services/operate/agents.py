@@ -23,7 +23,7 @@ from swarm.store.inbox.leases import Lease
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Registered:
+class _Registered:
     """A new agent and its token, which is shown only once."""
 
     agent: Agent
@@ -58,7 +58,7 @@ class AgentRegistry:
         capabilities: Sequence[str] = (),
         *,
         enrolled: bool = False,
-    ) -> Registered:
+    ) -> _Registered:
         """Adds an agent. ``enrolled`` means that the bearer of an enrolment key registers it, not the operator.
 
         Raises Invalid for an invalid name, and Conflict for a name in use or at the maximum number of agents, which is
@@ -75,7 +75,7 @@ class AgentRegistry:
         )
         agent = await self._database.write(_register, added, self._operating_policy)
         await failover_offline_agents(self._database, self._operating_policy)  # messages may be waiting for a lead
-        return Registered(agent=agent, token=token)
+        return _Registered(agent=agent, token=token)
 
     async def ensure(
         self, name: str, role: Role, reach: Reach, description: str = "", capabilities: Sequence[str] = ()
@@ -94,7 +94,7 @@ class AgentRegistry:
 
     async def present(self) -> list[Present]:
         """Returns all agents and their presence, oldest first."""
-        return await self._database.read(_present, self._operating_policy)
+        return await self._database.read(read_team, self._operating_policy)
 
     async def get(self, id_or_name: str) -> Agent:
         """Returns one agent. Raises NotFound."""
@@ -104,14 +104,14 @@ class AgentRegistry:
         """Changes the description or capabilities of an agent; None leaves a value unchanged. Raises NotFound."""
         return await self._database.write(_describe, id_or_name, description, capabilities)
 
-    async def rotate(self, id_or_name: str) -> Registered:
+    async def rotate(self, id_or_name: str) -> _Registered:
         """Returns a new token for an agent; its old tokens end immediately.
 
         Raises NotFound, or Conflict for an agent without tokens.
         """
         token = new_agent_token()
         agent = await self._database.write(_rotate, id_or_name, token_hash(token))
-        return Registered(agent=agent, token=token)
+        return _Registered(agent=agent, token=token)
 
     async def revoke(self, id_or_name: str) -> Agent:
         """Removes an agent: its tokens end, and its work is reassigned to the default lead. Raises NotFound.
@@ -131,8 +131,6 @@ class AgentRegistry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _New:
-    """An agent to be registered."""
-
     name: str
     role: Role
     description: str
@@ -183,7 +181,8 @@ def _ensure(
     return agent
 
 
-def _present(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
+def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
+    """Returns all agents and their presence, oldest first."""
     return [
         Present(
             agent=agent,

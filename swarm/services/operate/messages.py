@@ -24,8 +24,8 @@ from swarm.domain.model.agents import (
 )
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate.agents import Present
-from swarm.services.operate.team import colleague, read_team
+from swarm.services.operate.agents import Present, read_team
+from swarm.services.operate.team import colleague
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.store import agent_messages, agents
 from swarm.store.agent_messages import FIRST_ID, LAST_ID, Earlier, Scope
@@ -87,7 +87,7 @@ class Messages:
         The page starts after a given id; without an id it contains the latest messages. Messages addressed to the
         reader are marked as read. Raises Invalid, and NotFound for an unknown agent or an empty channel.
         """
-        page = await self._database.read(read_page, agent, _check_page(request))
+        page = await self._database.read(_read_page, agent, _check_page(request))
         unread = [message.id for message in page.messages if message.unread]
         if unread:
             await self._database.write(agent_messages.mark_read, agent.id, unread)
@@ -231,7 +231,7 @@ def _check_page(request: PageRequest) -> PageRequest:
     return request
 
 
-def read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
+def _read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
     """Returns the page. Raises NotFound for an unknown agent or an empty channel."""
     if request.channel is not None:
         return _of_channel(tx, reader, request, check_channel(request.channel))

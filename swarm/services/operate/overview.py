@@ -1,17 +1,19 @@
 """Read-only views for operators: the figures of the swarm, the timeline of a thread, the deliveries, and the counts of
-open work.
+open work; and whether the database accepts writes.
 
-The figures feed gauges and are cached between reads of the database.
+The figures feed gauges and are cached between reads of the database, as is the outcome of the test write.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
+import structlog
 from typing_extensions import TypedDict
 
 from swarm.clock import SECOND, slack_ts_to_us
@@ -21,10 +23,9 @@ from swarm.domain.model.agents import Role
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import StepShape, steps
-from swarm.services.outbox.write_probe import Storing
 from swarm.services.rules.participants import read_roster
 from swarm.store import agents, deliveries, history
-from swarm.store.admin import open_counts
+from swarm.store.admin import open_counts, probe
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
@@ -185,3 +186,54 @@ def _gap_seconds(tx: Transaction) -> int:
 
 def _names(tx: Transaction) -> dict[str, str]:
     return {agent.id: agent.name for agent in agents.everyone(tx)}
+
+
+_WRITE_KEPT_SECONDS: Final = 5.0
+"""How long the outcome of a test write is cached."""
+
+_WRITE_PATIENCE_SECONDS: Final = 5.0
+"""How long a caller waits for a test write."""
+
+
+_log = structlog.get_logger(__name__)
+
+
+class Storing:
+    """The test write: one at a time and at most every ``kept_seconds``."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        kept_seconds: float = _WRITE_KEPT_SECONDS,
+        patience_seconds: float = _WRITE_PATIENCE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._kept_seconds = kept_seconds
+        self._patience_seconds = patience_seconds
+        self._monotonic = monotonic
+        self._problem: str | None = None
+        self._probing: asyncio.Task[None] | None = None
+        self._next_at = monotonic()
+
+    async def problem(self) -> str | None:
+        """Returns the reason why nothing can be stored; None if storing works. Returns within ``patience_seconds``."""
+        if self._probing is None and self._monotonic() >= self._next_at:
+            self._probing = asyncio.create_task(self._probe())
+        if self._probing:
+            await asyncio.wait({self._probing}, timeout=self._patience_seconds)
+        if self._probing and not self._problem:
+            return f"a write takes longer than {self._patience_seconds:g} seconds"
+        return self._problem
+
+    async def _probe(self) -> None:
+        try:
+            await self._database.write(probe.store_something)
+            self._problem = None
+        except Exception as error:  # noqa: BLE001 - after any failure nothing was stored
+            self._problem = probe.reason(error)
+            _log.warning("Nothing can be stored.", action="probe", reason=self._problem, error=str(error))
+        finally:
+            self._next_at = self._monotonic() + self._kept_seconds
+            self._probing = None

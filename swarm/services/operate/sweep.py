@@ -101,7 +101,7 @@ class _RetentionJob:
         self._walked = seen[-1][0] if len(seen) == AT_ONCE else ""
 
     async def _forget_thread(self, thread_id: str) -> None:
-        while await self._database.write(forget_thread, thread_id, self._keep_threads):
+        while await self._database.write(_forget_thread, thread_id, self._keep_threads):
             pass
 
 
@@ -117,7 +117,7 @@ def disown_idle(tx: Transaction) -> bool:
     return threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY, _DISOWN_AT_ONCE) >= _DISOWN_AT_ONCE
 
 
-def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
+def _forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     """Deletes the messages of a thread if it is still idle. The thread is then incomplete.
 
     Returns whether more may remain.
@@ -251,7 +251,7 @@ class Sweeper:
             await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
 
     async def _make_thread_due(self, thread_id: str) -> None:
-        await attempt(self._database.write(make_due, thread_id), "make_due", thread=thread_id)
+        await attempt(self._database.write(_make_due, thread_id), "make_due", thread=thread_id)
 
 
 def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
@@ -276,7 +276,7 @@ async def listen(database: Database, lease_seconds: float) -> None:
         await asyncio.sleep(until_next(LISTEN_SECONDS))
 
 
-def make_due(tx: Transaction, thread_id: str) -> None:
+def _make_due(tx: Transaction, thread_id: str) -> None:
     """Ends the expired delays of a thread's messages."""
     threads.locked(tx, thread_id)
     queues.make_due(tx, thread_id)

@@ -14,7 +14,7 @@ from typing import Final
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import IDLE, SEEN_EVERY_SECONDS, Agent, Load
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.operate.agents import Present
+from swarm.services.operate.agents import Present, read_team
 from swarm.services.rules.participants import AGENTS, began
 from swarm.store import agents
 from swarm.store.bridge.database import Database
@@ -22,9 +22,7 @@ from swarm.store.bridge.transaction import Transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
-    """One agent of the team."""
-
+class _Member:
     present: Present
     load: Load
 
@@ -36,20 +34,9 @@ class TeamDirectory:
         self._database = database
         self._operating_policy = operating_policy
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[_Member]:
         """Returns all agents, oldest first."""
         return await self._database.read(_members, self._operating_policy)
-
-
-def read_team(tx: Transaction, operating_policy: OperatingPolicy) -> list[Present]:
-    """Returns all agents and their presence, oldest first."""
-    return [
-        Present(
-            agent=agent,
-            online=agent.online(tx.now, operating_policy.offline_after_seconds, began(tx, operating_policy)),
-        )
-        for agent in agents.everyone(tx)
-    ]
 
 
 def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
@@ -62,9 +49,9 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
     return found
 
 
-def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[Member]:
+def _members(tx: Transaction, operating_policy: OperatingPolicy) -> list[_Member]:
     found = agents.loads(tx)
-    return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
+    return [_Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, operating_policy)]
 
 
 _WRITES_BEFORE_OFFLINE: Final = 3

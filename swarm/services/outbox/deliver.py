@@ -72,10 +72,6 @@ Look = Callable[[Transaction, int], list[Row]]
 _log = structlog.get_logger(__name__)
 
 
-async def _always() -> bool:
-    return True
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryLimits:
     """The limits that apply to every delivery."""
@@ -108,14 +104,14 @@ class OutboxSender:
         self._terms = DeliveryLimits(team=team, in_flight_seconds=in_flight_seconds, reactions=reactions)
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
-        self._is_certain: Callable[[], Awaitable[bool]] = _always
+        self._is_certain: Callable[[], Awaitable[bool]] | None = None
         self._lanes: _Tasks = {}  # posts, by thread
         self._reactions: _Tasks = {}  # in flight, by delivery
         self._choosing: _Tasks = {}  # the tasks that start reactions
         self._expire_at = self._rest_until = 0.0  # in the event loop's clock
 
     async def run(
-        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] = _always
+        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
         """Sends until cancelled; a call in progress may finish.
 
@@ -275,7 +271,7 @@ class OutboxSender:
             raise
 
     async def _call(self, delivery_id: str) -> None:
-        if not await self._is_certain():
+        if self._is_certain and not await self._is_certain():
             await asyncio.sleep(_UNCERTAIN_SECONDS)  # the term ends soon, or the database returns
         elif self._may_send():
             taken_at = self._clock()
@@ -283,7 +279,7 @@ class OutboxSender:
             if row and self._may_send() and self._clock() - taken_at < _STALE_SECONDS:
                 await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
             elif row:
-                await self._database.write(put_back, row)
+                await self._database.write(_put_back, row)
 
     async def _look_up(self, row: Row) -> None:
         found: Answer | None = None
@@ -325,7 +321,7 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
     elif row["updates_id"] and not _aim(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the message that it changes was never posted")
     elif row["attempts"] >= ATTEMPTS:
-        give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
+        _give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
     elif deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
         reactions.overtaken(tx, row)
         return deliveries.get(tx, delivery_id)
@@ -339,9 +335,9 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
             if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts):
                 _remember(tx, row, answer, terms.team)
         case DeliveryRefused():
-            give_up(tx, row, answer.error, terms)
+            _give_up(tx, row, answer.error, terms)
         case NotSent():
-            postpone(tx, row, answer, terms)
+            _postpone(tx, row, answer, terms)
         case InDoubt():
             # A post in flight may still arrive, so the lookup waits until the call must have ended.
             is_post = row["kind"] == DeliveryKind.POST
@@ -350,7 +346,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
             assert_never(answer)
 
 
-def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
+def _give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """Fails a delivery permanently. A lost answer is marked with ❌ in the thread, if need be later."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
@@ -365,17 +361,17 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> No
         reactions.react(tx, thread, inbox_message.ts, terms.reactions.failed, Mark.END, lasting=True)
 
 
-def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
+def _postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
     """Retries a delivery that was certainly not sent, less often with increasing age, until its time has run out."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
-        give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
+        _give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
     else:
         wait = max(answer.retry_after_seconds, min(age_seconds / 10, _BACKOFF_SECONDS[-1]))
         deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
 
 
-def put_back(tx: Transaction, row: Row) -> None:
+def _put_back(tx: Transaction, row: Row) -> None:
     """Requeues a delivery that was taken but certainly not sent, so that any process that may send can take it."""
     deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender resumed too late")
     tx.wake(deliveries.topic(DeliveryKind(row["kind"]), removes=bool(row["removes"])))
@@ -384,7 +380,7 @@ def put_back(tx: Transaction, row: Row) -> None:
 def _look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """Postpones a lookup that Slack did not answer, up to the limit of attempts."""
     if row["attempts"] + 1 >= ATTEMPTS:
-        give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
+        _give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
     else:
         deliveries.postpone_look(tx, row, _backoff(row["attempts"]))
 
@@ -412,8 +408,7 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 def _aim(tx: Transaction, row: Row) -> bool:
     """Sets the target of an update, whose timestamp is known only after posting. Returns False if never posted."""
     posted = deliveries.get(tx, row["updates_id"])
-    sent_ts = posted["sent_ts"] if posted else None
-    return sent_ts is not None and deliveries.set_target(tx, row["id"], sent_ts)
+    return bool(posted and posted["sent_ts"] and deliveries.set_target(tx, row["id"], posted["sent_ts"]))
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:

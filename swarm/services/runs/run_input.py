@@ -31,7 +31,7 @@ _TO_THE_END: Final = "~"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KnownMessages:
+class _KnownMessages:
     """The messages of a thread that an agent with a session knows from its earlier runs in that thread."""
 
     timestamps: frozenset[str] = frozenset()  # timestamps of the messages in the input of these runs
@@ -43,7 +43,7 @@ class KnownMessages:
         return is_own or said.ts in self.timestamps
 
 
-NOTHING_HEARD: Final = KnownMessages()
+NOTHING_HEARD: Final = _KnownMessages()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ def run_input(
     bot_name: str,
     client_context: Mapping[str, object],
     since: Sequence[TranscriptMessage] = (),
-    heard: KnownMessages = NOTHING_HEARD,
+    heard: _KnownMessages = NOTHING_HEARD,
     history_characters: int | None = HISTORY_CHARACTERS,
 ) -> RunInput:
     """Returns the input of the run for a trigger.
@@ -148,7 +148,7 @@ def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
 
 
 def _history(
-    trigger: Trigger, since: Sequence[TranscriptMessage], heard: KnownMessages, bot_name: str
+    trigger: Trigger, since: Sequence[TranscriptMessage], heard: _KnownMessages, bot_name: str
 ) -> tuple[InputMessage, ...]:
     """Returns the earlier messages, without deleted or empty messages."""
     new = {inbox_message.ts for inbox_message in trigger.inbox_messages}
@@ -180,7 +180,6 @@ def _said(said: TranscriptMessage, bot_name: str) -> InputMessage:
 
 
 def _without_mention(text: str, bot_name: str) -> str:
-    """Returns the text without a leading mention of the bot."""
     return re.sub(rf"^\s*@{re.escape(bot_name)}\b[\s,:]*", "", text) if bot_name else text
 
 
@@ -201,7 +200,7 @@ def _said_since(tx: Transaction, thread_id: str, ts: str) -> list[TranscriptMess
     return [message for message in found if message.kind is AuthorKind.AGENT]
 
 
-async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> KnownMessages:
+async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> _KnownMessages:
     """Returns the messages of a trigger's thread that an agent knows. Raises Unavailable.
 
     They come from the agent's last successful run in the thread. After a failed run it is unknown how much was
@@ -210,7 +209,7 @@ async def heard_before(database: Database, trigger: Trigger, agent_id: str) -> K
     return await database.read(_heard, trigger.thread.id, agent_id) if trigger.thread else NOTHING_HEARD
 
 
-def _heard(tx: Transaction, thread_id: str, agent_id: str) -> KnownMessages:
+def _heard(tx: Transaction, thread_id: str, agent_id: str) -> _KnownMessages:
     """Leaves out messages that were read from Slack only after the run started, however old they are."""
     run, thread = runs.last_heard(tx, thread_id, agent_id), threads.get(tx, thread_id)
     if run is None or thread is None:
@@ -219,4 +218,4 @@ def _heard(tx: Transaction, thread_id: str, agent_id: str) -> KnownMessages:
     last = max((inbox_message.ts for inbox_message in inbox_messages if inbox_message), default=_TO_THE_END)
     rows = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
     told = (ts for ts, row in rows.items() if ts <= last and row["stored_at"] <= run.started_at)
-    return KnownMessages(timestamps=frozenset(told), agent_id=agent_id)
+    return _KnownMessages(timestamps=frozenset(told), agent_id=agent_id)

@@ -136,7 +136,7 @@ class Recovery:
         await self._database.write(first_page_is_open, found.run)
         opened = await self._database.read(unfinished, found.run.id, self._operating_policy)
         if place and opened and opened.pages:
-            await Seals(self._database, self._slack, opened, place, may_call).seal(Closing(note=RESTARTED_TEXT))
+            await _Seals(self._database, self._slack, opened, place, may_call).seal(Closing(note=RESTARTED_TEXT))
         await self._database.write(close_pages, found.run)
 
     async def _seal(self, run_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
@@ -147,14 +147,14 @@ class Recovery:
                 await self._slack.status(place, "", works=False)
             return
         below = below_of(found.run, is_partial=True)
-        stands = place and await Seals(self._database, self._slack, found, place, may_call).seal(below)
+        stands = place and await _Seals(self._database, self._slack, found, place, may_call).seal(below)
         await self._database.write(sealed, run_id, place, NOTHING_BELOW if stands else below)
 
     async def _complete(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Completes the last message of a run whose complete answer is stored."""
         run = found.run
         text, below = run.final_text or "", run.final_closing or NOTHING_BELOW
-        is_shown = place and await Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
+        is_shown = place and await _Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
         ending = AnswerShown(
             outcome=_outcome(run),
             text=_said(found.pages, text),
@@ -218,7 +218,7 @@ def unfinished(tx: Transaction, run_id: str, operating_policy: OperatingPolicy) 
     )
 
 
-class Seals:
+class _Seals:
     """The sealing of one run's messages. The status line is cleared in the same step, before another run sets
     its own.
     """

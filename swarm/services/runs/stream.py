@@ -67,7 +67,7 @@ class Streamed(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class _Said:
     """The last call of an answer."""
 
     text: str = ""  # the last piece
@@ -153,9 +153,9 @@ class AnswerStreams:
         for field, value in {"result": result, "failed": failed}.items():
             if value is not None:
                 checked(value, field)
-        return await self._database.write(self._close, caller, run_id, Said(text=text, result=result, failed=failed))
+        return await self._database.write(self._close, caller, run_id, _Said(text=text, result=result, failed=failed))
 
-    def _close(self, tx: Transaction, caller: Caller, run_id: str, said: Said) -> Streamed:
+    def _close(self, tx: Transaction, caller: Caller, run_id: str, said: _Said) -> Streamed:
         run = own(tx, caller, run_id)
 
         def act() -> dict[str, int]:
@@ -265,7 +265,7 @@ def _check_something_said(tx: Transaction, run: Run) -> None:
 
 
 def _settle(
-    tx: Transaction, run: Run, lease: Lease, thread: Thread, said: Said, operating_policy: OperatingPolicy
+    tx: Transaction, run: Run, lease: Lease, thread: Thread, said: _Said, operating_policy: OperatingPolicy
 ) -> tuple[str, ...]:
     """Settles the work of a closed answer. Returns the ids of the settled messages. The lease must be locked."""
     settled: list[str] = []
@@ -280,7 +280,7 @@ def _settle(
     return tuple(settled)
 
 
-def _settle_task(tx: Transaction, task_id: str, said: Said, operating_policy: OperatingPolicy) -> None:
+def _settle_task(tx: Transaction, task_id: str, said: _Said, operating_policy: OperatingPolicy) -> None:
     """Ends the task with a result or a failure. With neither, the task continues."""
     task = tasks.locked(tx, task_id)
     if task is None or (said.result is None and said.failed is None):
@@ -293,7 +293,7 @@ def _settle_task(tx: Transaction, task_id: str, said: Said, operating_policy: Op
         task_ends.dead_letter(tx, task, said.failed or "", operating_policy, told=True)
 
 
-def _settle_messages(tx: Transaction, lease: Lease, said: Said) -> list[str]:
+def _settle_messages(tx: Transaction, lease: Lease, said: _Said) -> list[str]:
     """Settles all messages of the lease that still need an answer."""
     step = InboxStep.RESPOND if said.failed is None else InboxStep.BURY
     waiting = claimed_members(tx, lease)

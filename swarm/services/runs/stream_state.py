@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
+from swarm.domain.answers.agents import conversation_id
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Closed, Finished, Opened, RunStopped
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
@@ -67,7 +67,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
+class _Claim:
     """The leased work of a run, locked and checked."""
 
     lease: Lease
@@ -76,7 +76,7 @@ class Claim:
     requester: str | None = None
 
 
-def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> Claim:
+def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> _Claim:
     """Locks and returns the leased work of the run.
 
     Raises the errors of `authorize_message` and `authorize_task`, and Conflict if the answer cannot be shown.
@@ -84,7 +84,7 @@ def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> Claim:
     return _task(tx, caller, wanted.task_id) if wanted.task_id is not None else _messages(tx, caller, wanted.about)
 
 
-def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
+def begin(tx: Transaction, wanted: Wanted, claim: _Claim) -> Run:
     """Starts a run for the answer under its lease.
 
     Raises StillShown and the errors described in `AnswerStreams.open`.
@@ -216,12 +216,12 @@ def look_at(
     return run_events.after(tx, run_id, after), end
 
 
-def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> Claim:
+def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> _Claim:
     got = authorize_message(tx, caller.agent, inbox_message_id, caller.lease_token)
     if got.inbox_message.status is InboxStatus.DELEGATED:
         raise Conflict("You have delegated this message.", hint="Post the rest with slack-reply.")
     members = with_others(tx, got)
-    return Claim(
+    return _Claim(
         lease=got.lease,
         thread=got.thread,
         inbox_message_ids=tuple(inbox_message.id for inbox_message in members),
@@ -229,14 +229,14 @@ def _messages(tx: Transaction, caller: Caller, inbox_message_id: str) -> Claim:
     )
 
 
-def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
+def _task(tx: Transaction, caller: Caller, task_id: str) -> _Claim:
     got = authorize_task(tx, caller.agent, task_id, caller.lease_token)
     if got.thread is None:
         raise Conflict(
             "This task has no Slack thread, so an answer cannot be shown.",
             hint="Add the text to its result, or write to an agent with send-message.",
         )
-    return Claim(lease=got.lease, thread=got.thread, requester=got.task.requester)
+    return _Claim(lease=got.lease, thread=got.thread, requester=got.task.requester)
 
 
 def _requester(tx: Transaction, inbox_messages: Sequence[InboxMessage]) -> str | None:

@@ -51,7 +51,7 @@ ENDING_SECONDS: Final = 5.0
 _log = structlog.get_logger(__name__)
 
 
-class Removed(Exception):
+class _Removed(Exception):
     """Raised when an operator has removed an agent, which then gets no more work."""
 
 
@@ -118,7 +118,7 @@ class StreamingAgentRuns:
         """Registers an agent and gives it work whenever it is reachable, unless it is removed."""
         agent = await self._registered(one)
         while True:
-            with contextlib.suppress(Removed):
+            with contextlib.suppress(_Removed):
                 await self._serve(agent, one)
             self._runs.lose(agent.id)
             _log.warning(
@@ -129,7 +129,7 @@ class StreamingAgentRuns:
             agent = await self._returned(one)
 
     async def _serve(self, agent: Agent, one: ManagedAgent) -> None:
-        """Gives an agent work whenever it is reachable. Raises only Removed."""
+        """Gives an agent work whenever it is reachable. Raises only `_Removed`."""
         while True:
             await self._until_reachable(one)
             until = asyncio.get_running_loop().time() + HEALTH_SECONDS
@@ -154,10 +154,10 @@ class StreamingAgentRuns:
                 await wakeups.wait(AGENTS, seen, POLL_SECONDS)
 
     async def _hand_out_once(self, agent: Agent, one: ManagedAgent) -> None:
-        """Gives the agent work once. Raises only Removed."""
+        """Gives the agent work once. Raises only `_Removed`."""
         try:
             await self._hand_out(agent, one)
-        except Removed:
+        except _Removed:
             raise
         except Exception:  # noqa: BLE001 - any failure concerns this piece of work only
             _log.exception("work could not be handed out", action="converse", agent=agent.name)
@@ -192,7 +192,7 @@ class StreamingAgentRuns:
             await asyncio.sleep(AGAIN_SECONDS)  # the coordinator is stopping: no new runs start
             return
         if await self._database.read(agents.by_id, agent.id) is None:
-            raise Removed
+            raise _Removed
         limit = max(1, min(AT_ONCE, self._runs.places(agent.id, one.spec.parallel)))
         news = []
         for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=limit):

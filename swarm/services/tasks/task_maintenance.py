@@ -48,7 +48,7 @@ def to_do(tx: Transaction, operating_policy: OperatingPolicy) -> list[tuple[Care
     return [
         (settle, task_queries.settled(tx, BATCH)),
         (_cancel_orphan, task_queries.orphans(tx, BATCH)),
-        (end_delay, task_queries.delayed(tx, BATCH)),
+        (_end_delay, task_queries.delayed(tx, BATCH)),
         (end_offer, task_queries.offers_over(tx, BATCH)),
         (take_from_absent, task_queries.abandoned(tx, offline_since, BATCH)),
     ]
@@ -78,13 +78,12 @@ def settle(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> No
 
 
 def _cancel_orphan(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
-    """Cancels a subtask of a cancelled task."""
     parent = tasks.get(tx, task.parent_id) if task.parent_id else None
     if parent and parent.status is TaskStatus.CANCELLED:
         task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", operating_policy)
 
 
-def end_delay(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
+def _end_delay(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:
     """Makes a task due again after the delay of its release."""
     tasks.end_delay(tx, task)
 

@@ -16,7 +16,7 @@ _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 _LARGEST_INTEGER: Final = 2**63 - 1  # the largest integer that a database column can store
 
 
-def clean(text: str) -> str:
+def _clean(text: str) -> str:
     """Returns text that every database and encoder accepts, without unpaired surrogates and NUL characters."""
     return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
 
@@ -41,7 +41,7 @@ def objects_at(source: JsonObject, key: str) -> list[JsonObject]:
 def text_at(source: JsonObject, key: str) -> str:
     """Returns the cleaned string at ``key``, or an empty one."""
     value = source.get(key)
-    return clean(value) if isinstance(value, str) else ""
+    return _clean(value) if isinstance(value, str) else ""
 
 
 def id_at(source: JsonObject, key: str) -> str | None:

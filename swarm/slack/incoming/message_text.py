@@ -23,6 +23,7 @@ from itertools import count
 from typing import Final
 
 from swarm.domain.model.threads import AuthorKind
+from swarm.domain.text.slack_text import escape
 from swarm.slack.incoming.fields import JsonObject, count_at, is_object, object_at, objects_at, text_at
 
 _DEEPEST: Final = 8  # Slack nests four levels; a malicious payload must not exhaust the stack
@@ -44,7 +45,7 @@ def _block_pieces(holder: JsonObject, key: str = "blocks") -> list[str]:
     return _spoken(piece for block in objects_at(holder, key) for piece in _block(block))
 
 
-def label(kind: str, words: str, url: str = "") -> str:
+def _label(kind: str, words: str, url: str = "") -> str:
     """Returns a label for a part without text: ``[button: Approve] <https://…>``; empty without words."""
     return _with_link(f"[{kind}: {words}]", url) if words.strip() else ""
 
@@ -54,7 +55,7 @@ def _titled(title: str, url: str) -> str:
     return _with_link(title, url) if url else title
 
 
-def moment(seconds: str | float | None) -> str:
+def _moment(seconds: str | float | None) -> str:
     """Returns a Slack time, in seconds since 1970, as ``2026-11-22 18:30 UTC``; empty for an invalid time."""
     try:
         at = float(seconds or 0)
@@ -84,7 +85,6 @@ def _block(block: JsonObject) -> list[str]:
 
 
 def _text(holder: JsonObject, key: str = "text") -> str:
-    """Returns the text of a text object."""
     return text_at(object_at(holder, key), "text")
 
 
@@ -95,7 +95,7 @@ def _section(block: JsonObject) -> list[str]:
 
 def _image(block: JsonObject) -> str:
     title, described = _text(block, "title"), text_at(block, "alt_text")
-    return label("image", title if described in title else " – ".join(filter(None, (title, described))))
+    return _label("image", title if described in title else " – ".join(filter(None, (title, described))))
 
 
 def _element(element: JsonObject) -> str:
@@ -108,10 +108,10 @@ def _element(element: JsonObject) -> str:
     if kind == "image":
         return _image(element)
     if kind.endswith("button"):
-        return label("button", _text(element), text_at(element, "url"))
+        return _label("button", _text(element), text_at(element, "url"))
     options = ", ".join(_spoken(map(_text, objects_at(element, "options"))))
     options = _text(object_at(element, "initial_option")) or options  # the visible option
-    return label("choice", ": ".join(filter(None, (_text(element, "placeholder"), options))))
+    return _label("choice", ": ".join(filter(None, (_text(element, "placeholder"), options))))
 
 
 def _elements(block: JsonObject) -> list[str]:
@@ -120,7 +120,7 @@ def _elements(block: JsonObject) -> list[str]:
 
 def _video(block: JsonObject) -> list[str]:
     url = text_at(block, "title_url") or text_at(block, "video_url")
-    return [label("video", _text(block, "title") or text_at(block, "alt_text"), url), _text(block, "description")]
+    return [_label("video", _text(block, "title") or text_at(block, "alt_text"), url), _text(block, "description")]
 
 
 def _table(block: JsonObject) -> list[str]:
@@ -193,13 +193,13 @@ def _list(element: JsonObject, items: list[str]) -> str:
 
 
 def _link(element: JsonObject) -> str:
-    url, words = text_at(element, "url"), _escaped(text_at(element, "text"))
+    url, words = text_at(element, "url"), escape(text_at(element, "text"))
     return f"<{url}|{words}>" if words else f"<{url}>"
 
 
 def _leaf_text(element: JsonObject) -> str:
     """Returns the text, with the styles that change its meaning."""
-    words, style = _escaped(text_at(element, "text")), object_at(element, "style")
+    words, style = escape(text_at(element, "text")), object_at(element, "style")
     if not words.strip():
         return words
     if style.get("code") is True:
@@ -208,11 +208,7 @@ def _leaf_text(element: JsonObject) -> str:
 
 
 def _date(element: JsonObject) -> str:
-    return text_at(element, "fallback") or moment(count_at(element, "timestamp"))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text_at(element, "fallback") or _moment(count_at(element, "timestamp"))
 
 
 _BLOCKS: Final[dict[str, Callable[[JsonObject], list[str]]]] = {
@@ -252,27 +248,27 @@ _MARKUP = re.compile(r"[*_~`•\s]|&gt;|\[(?:image|button|choice|video|file): |\
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageText:
+class _MessageText:
     """The text of a message. ``quoted`` is the forwarded part at the end of ``text``; it may be empty."""
 
     text: str
     quoted: str = ""
 
 
-def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
+def message_words(message: JsonObject, kind: AuthorKind) -> _MessageText:
     """Returns the text of a message object. For Swarm's own posts only ``text`` counts, because their blocks add
     buttons and footers.
     """
     text = text_at(message, "text")
     if kind is AuthorKind.AGENT and text.strip():
-        return MessageText(text=text)
+        return _MessageText(text=text)
     attachments = objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
     pieces = [] if kind is AuthorKind.USER and text.strip() else _block_pieces(message)
     pieces += [piece for one in attachments if not _is_others(one) for piece in _attachment(one)]
     own = _joined(text, pieces)
     forwarded = [one for one in attachments if _is_others(one) and (one.get("is_share") is True or not own.strip())]
     quoted = _bounded([_quotation(one) for one in forwarded])
-    return MessageText(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
+    return _MessageText(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
 
 
 def _is_others(attachment: JsonObject) -> bool:
@@ -330,7 +326,7 @@ def _attachment(attachment: JsonObject) -> list[str]:
     if not any(piece.strip() for piece in told):
         told = [fallback for fallback in (text_at(attachment, "fallback"),) if fallback != _NO_PREVIEW]
     buttons = (
-        label(
+        _label(
             "button" if text_at(action, "type") == "button" else "choice",
             text_at(action, "text"),
             text_at(action, "url"),
@@ -338,8 +334,8 @@ def _attachment(attachment: JsonObject) -> list[str]:
         for action in objects_at(attachment, "actions")
     )
     footer = text_at(attachment, "footer")
-    file = label("file", text_at(attachment, "filename"))
-    pieces = [*told, file, label("image", text_at(attachment, "image_url")), *buttons]
+    file = _label("file", text_at(attachment, "filename"))
+    pieces = [*told, file, _label("image", text_at(attachment, "image_url")), *buttons]
     if not any(piece.strip() for piece in (*pieces, footer)):
         return []
     return [*pieces, " · ".join(filter(None, (footer, _time(attachment))))]
@@ -348,7 +344,7 @@ def _attachment(attachment: JsonObject) -> list[str]:
 def _time(attachment: JsonObject) -> str:
     """Returns the time of an attachment, given as a number or a timestamp."""
     ts = attachment.get("ts")
-    return moment(ts) if isinstance(ts, str | int | float) and not isinstance(ts, bool) else ""
+    return _moment(ts) if isinstance(ts, str | int | float) and not isinstance(ts, bool) else ""
 
 
 def _quotation(attachment: JsonObject) -> str:
@@ -360,6 +356,6 @@ def _quotation(attachment: JsonObject) -> str:
         inner = [object_at(holder, "message") for holder in objects_at(attachment, "message_blocks")]
         body = "\n".join(piece for message in inner for piece in _block_pieces(message))
     body = body if body.strip() else text_at(attachment, "fallback")
-    files = [label("file", text_at(file, "name")) for file in objects_at(attachment, "files")]
+    files = [_label("file", text_at(file, "name")) for file in objects_at(attachment, "files")]
     lines = [*body.splitlines(), *filter(None, files)]
     return "\n".join([head, *(f"&gt; {line}" for line in lines)])

@@ -294,7 +294,6 @@ def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
 
 
 def _refusal(code: str) -> SwarmError:
-    """Returns the error for a refused upload."""
     return Conflict(
         f"Slack does not accept the file: {code}.", hint="Describe the file's content in the thread instead."
     )

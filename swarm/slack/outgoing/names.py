@@ -22,6 +22,9 @@ from swarm.domain.model.threads import AuthorKind
 from swarm.domain.prompts.input import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
 
+FRESH_SECONDS: Final = 3600.0
+FACTS_FRESH_SECONDS: Final = 300.0
+WAIT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 60.0
 """How long to wait before asking Slack again about a lookup that got no answer."""
 
@@ -130,14 +133,7 @@ class _Lookups(Generic[T]):
         self._known[id] = _Known(value=value, fresh_until=self._patience.monotonic() + seconds, is_answer=is_answer)
 
 
-__all__ = ["FACTS_FRESH_SECONDS", "FRESH_SECONDS", "RETRY_SECONDS", "WAIT_SECONDS", "Names", "Source"]
-
-FRESH_SECONDS: Final = 3600.0
-FACTS_FRESH_SECONDS: Final = 300.0
-WAIT_SECONDS: Final = 2.0
-
-
-class Source(Protocol):
+class _Source(Protocol):
     """The source of all data; implemented by the gateway."""
 
     async def user(self, user_id: str) -> Person: ...
@@ -154,7 +150,7 @@ class Names:
     """
 
     def __init__(
-        self, source: Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
+        self, source: _Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
     ) -> None:
         self._source = source
         at_leisure = _LookupTimeouts(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)

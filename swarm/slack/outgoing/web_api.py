@@ -53,7 +53,7 @@ CALL_ERRORS: Final = (
 """All errors of a call through slack_sdk, except cancellation."""
 
 
-def failure(error: Exception) -> Failure:
+def _failure(error: Exception) -> Failure:
     """Returns the outcome for an exception in :data:`CALL_ERRORS`."""
     if isinstance(error, SlackApiError):
         return _refusal(error)
@@ -227,7 +227,7 @@ class WebApi:
         try:
             return await self._send(method, arguments)
         except CALL_ERRORS as error:
-            outcome = failure(error)
+            outcome = _failure(error)
             if isinstance(outcome, NotSent) and _is_rate_limit(error):
                 channel = arguments.get("channel")
                 self._pacing.pause(method, outcome.retry_after_seconds, channel if isinstance(channel, str) else None)

@@ -60,8 +60,8 @@ class SqliteEngine:
         hand_over: HandOver,
         *,
         watch: ClockWatch,
-        busy_timeout_seconds: float = 5.0,
-        tick_seconds: float = 1.0,
+        busy_timeout_seconds: float,
+        tick_seconds: float,
     ) -> None:
         self._path = path
         self._deliver = deliver

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
-from swarm.services.outbox.write_probe import Storing
+from swarm.services.operate.overview import Storing
 from swarm.store.admin import probe
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.sqlite_driver import sqlite3

@@ -16,7 +16,7 @@ from swarm.cli.chat.display import PlainText, answered, complaint
 from swarm.cli.chat.keys import Interrupts
 from swarm.cli.chat.opening import ChatArguments, coordinator_agents, opened
 from swarm.config import Settings, load
-from swarm.config.settings import FallbackSettings
+from swarm.config.builtin import FallbackSettings
 from swarm.domain.errors import ConfigurationError, NotFound
 from tests.contract.agui_api.scene import Place
 from tests.support.processes import free_port

@@ -6,7 +6,7 @@ import pytest
 
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryKind
 from swarm.domain.watchers import SlackCall, Watcher
-from swarm.telemetry.slack import WatchedSender
+from swarm.telemetry.setup import WatchedSender
 from tests.contract.slack.workspace import Workspace, delivery
 
 pytestmark = pytest.mark.req("OPS-06")

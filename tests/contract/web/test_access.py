@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from swarm.clock import ManualClock
 from swarm.entrypoints.agui.agui_api import AguiEntryPoint
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
-from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
+from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.web.access import Access, checked_host, checked_origin
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.builtin.agent_runs import AgentRuns

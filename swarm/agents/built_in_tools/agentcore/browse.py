@@ -27,8 +27,8 @@ from swarm.agents.built_in_tools.agentcore.page import (
     PageText,
     read_page,
 )
-from swarm.agents.built_in_tools.agentcore.sessions import AgentCoreSessions, Clients, bounded, failed
-from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.built_in_tools.agentcore.sessions import AgentCoreSessions, Clients, bounded
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed, object_schema
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.browser_client import BrowserClient

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
-from swarm.agents.built_in_tools.agentcore.sessions import AgentCoreSessions, Clients, bounded, failed
-from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.built_in_tools.agentcore.sessions import AgentCoreSessions, Clients, bounded
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed, object_schema
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
-from swarm.agents.built_in_tools.agentcore.sessions import UNKNOWN, Clients, bounded, failed, in_thread, sentence
-from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.built_in_tools.agentcore.sessions import UNKNOWN, Clients, bounded, in_thread, sentence
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed, object_schema
 
 _MOST_STORED: Final = 50_000  # characters; AWS accepts 100,000 per message
 _MOST_RECALLED: Final = 20

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import structlog
 
 from swarm.agents.built_in_tools.agentcore import AgentCoreOptions
-from swarm.agents.toolbox.tool import CallTool, ToolAnswer
+from swarm.agents.toolbox.tool import CallTool, ToolAnswer, failed
 from swarm.background import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -199,8 +199,6 @@ def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 class _AgentCoreSession(Generic[S]):
-    """A started session."""
-
     def __init__(self, client: S, calls: set[asyncio.Future[Any]]) -> None:
         self.client = client
         self._calls = calls
@@ -264,11 +262,6 @@ async def _end(
         _log.warning("a session at AWS could not be stopped", action="agentcore_stop", error=type(error).__name__)
     if calls:
         await asyncio.wait(calls)
-
-
-def failed(text: str) -> ToolAnswer:
-    """Returns a failure with its reason."""
-    return ToolAnswer(text=text, failed=True)
 
 
 def bounded(tool: str, seconds: float, work: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> CallTool:

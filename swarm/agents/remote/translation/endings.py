@@ -80,7 +80,7 @@ class Endings:
     def _finished(self, event: RunFinishedEvent) -> RunEnd:
         match event.outcome:
             case RunFinishedInterruptOutcome(interrupts=interrupts):
-                return Interrupted(asked=tuple(asked(one, self._tools.get) for one in interrupts[:_INTERRUPTS]))
+                return Interrupted(asked=tuple(_asked(one, self._tools.get) for one in interrupts[:_INTERRUPTS]))
             case RunFinishedCancelledOutcome():
                 return Cancelled()
         return Finished(result=text_in(event.result) or self._final)
@@ -107,7 +107,7 @@ def _last_words(snapshot: MessagesSnapshotEvent) -> str | None:
     return None
 
 
-def asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]) -> Asked:
+def _asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]) -> Asked:
     """Returns the questions of one interrupt. ``call_of`` finds the tool call that waits for the answer."""
     extra = interrupt.model_extra or {}
     payload = first(extra, "payload", "value", "data")

@@ -88,7 +88,7 @@ class Plans:
     def _patched(self, operations: Sequence[Any]) -> list[object]:
         items = self._items
         for operation in operations[:_ITEMS]:
-            items = patched(items, operation.path, operation.op, getattr(operation, "value", None))
+            items = _patched(items, operation.path, operation.op, getattr(operation, "value", None))
         return items
 
     def _writes_plans(self, call_id: str) -> bool:
@@ -145,7 +145,7 @@ def _plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
     )
 
 
-def patched(items: Sequence[object], path: str, operation: str, value: object) -> list[object]:
+def _patched(items: Sequence[object], path: str, operation: str, value: object) -> list[object]:
     """Returns the list after applying one JSON Patch operation to the surrounding state (RFC 6902): add, remove or
     replace.
 

@@ -123,7 +123,7 @@ class Wire:
 
     def _forced(self, kind: str, fields: Fields) -> Event | None:
         try:
-            return _EVENT.validate_python(mended(kind, fields))
+            return _EVENT.validate_python(_mended(kind, fields))
         except (ValidationError, RecursionError):
             self._complain("An event of an agent is invalid.", kind)
             return None
@@ -156,7 +156,7 @@ def _parsed(data: str) -> object:
         return None
 
 
-def mended(kind: str, fields: Fields) -> Fields:
+def _mended(kind: str, fields: Fields) -> Fields:
     """Converts an event from an older or non-conforming agent to the fields of AG-UI 1.0. May change ``fields``."""
     for name, kind_of_value in _OPTIONAL.items():
         if not isinstance(fields.get(name), kind_of_value):
