@@ -16,6 +16,7 @@ from swarm.store import agents
 from swarm.store.bridge.database import Database
 from tests.support.locks import held, somebody_waits
 from tests.support.slack import FakeSlack
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World
 
 pytestmark = pytest.mark.req("SEC-01")
@@ -53,6 +54,23 @@ async def test_a_claim_that_meets_a_rotation_waits_for_it_and_finds_nothing(
             poll = asyncio.create_task(there.poll(lea))
             await somebody_waits(database)
         assert await poll == []
+        assert (await there.inbox_message(message)).claims == 0
+
+
+async def test_a_renewal_and_a_finish_that_meet_a_rotation_do_not_wait_for_it_and_claim_nothing(
+    postgres_url: str, clock: ManualClock
+) -> None:
+    async with Database(postgres_url, clock=clock) as database:
+        there = World(database, clock)
+        lea, _ = await lea_of(there)
+        await there.says(f"{BOT} hello")
+        token = (await there.only(lea)).lease_token
+        message = await there.says(f"{BOT} hello again")
+        work = there.services.work
+        async with held(database, agents.rotate, lea.id, token_hash("another")), asyncio.timeout(PATIENCE_SECONDS):
+            assert (await work.renew(lea, [token])).notices == ()
+            ended = await work.finish(lea, [token], FinishOutcome.DISMISSED, "a test", next_limit=1)
+        assert (ended.ended, ended.triggers) == ((token,), ())
         assert (await there.inbox_message(message)).claims == 0
 
 

@@ -75,18 +75,20 @@ class McpEntryPoint:
     async def running(self) -> AsyncIterator[None]:
         """Serves calls until the context ends, in a task of its own, since the SDK's resources must be closed by the
         task that opened them."""
-        started = asyncio.Event()
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(self._serve(started), name="mcp")
-        await started.wait()
         try:
+            await asyncio.wait({serving, started}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving  # raises why it could not start
             yield
         finally:
             serving.cancel()
             await asyncio.wait({serving})
 
-    async def _serve(self, started: asyncio.Event) -> None:
+    async def _serve(self, started: asyncio.Future[None]) -> None:
         async with self._manager.run():
-            started.set()
+            started.set_result(None)
             await asyncio.Event().wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -106,7 +106,7 @@ class _RenewCall:
 
 def _renew(tx: Transaction, calls: Sequence[_RenewCall]) -> list[tuple[Renewed, list[ClaimContents]]]:
     renewed = leases.renew(tx, [(call.agent, call.tokens) for call in calls], calls[0].claim.lease_seconds)
-    return list(zip(renewed, claim(tx, [call.claim for call in calls]), strict=True))
+    return list(zip(renewed, claim(tx, [call.claim for call in calls], wait=False), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +122,7 @@ def _finish(tx: Transaction, calls: Sequence[_FinishCall]) -> list[tuple[Ended, 
         for call, result in zip(calls, results, strict=True)
         if call.claim.limit and not isinstance(result, SwarmError)
     ]
-    claimed = dict(zip(map(id, wanted), claim(tx, wanted) if wanted else (), strict=True))
+    claimed = dict(zip(map(id, wanted), claim(tx, wanted, wait=False) if wanted else (), strict=True))
     return [
         result if isinstance(result, SwarmError) else (result, claimed.get(id(call.claim), []))
         for call, result in zip(calls, results, strict=True)

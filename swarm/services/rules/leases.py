@@ -67,6 +67,8 @@ def renew(
     """Extends the leases of agents, given by their tokens, by their full duration."""
     found = leases.locked(tx, [token for _, tokens in calls for token in tokens])
     held = [_in_force(tx, agent, tokens, found) for agent, tokens in calls]
+    for (_, tokens), of_call in zip(calls, held, strict=True):
+        _count_refused(tx, tokens, of_call)
     expires_at = leases.renew(tx, [token for of_call in held for token in of_call], seconds)
     return [
         Renewed(
@@ -128,6 +130,7 @@ def finish(tx: Transaction, calls: Sequence[FinishCall]) -> list[Ended | SwarmEr
         except SwarmError as refusal:
             results.append(refusal)
             continue
+        _count_refused(tx, call.tokens, held)
         results.append(_ended(call.tokens, held))
         for token, lease in held.items():
             del found[token]  # for a later call, the lease is lost
@@ -374,18 +377,23 @@ def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lea
     """Returns the valid leases of an agent among ``tokens``, locked in a fixed order so that two callers cannot
     deadlock.
     """
-    return _in_force(tx, agent, tokens, leases.locked(tx, tokens))
+    held = _in_force(tx, agent, tokens, leases.locked(tx, tokens))
+    _count_refused(tx, tokens, held)
+    return held
 
 
 def _in_force(tx: Transaction, agent: Agent, tokens: Sequence[str], found: Mapping[str, Lease]) -> dict[str, Lease]:
-    held = {
+    return {
         token: lease
         for token in dict.fromkeys(tokens)
         if (lease := found.get(token)) and lease.agent_id == agent.id and leases.holds(lease, tx.now)
     }
+
+
+def _count_refused(tx: Transaction, tokens: Sequence[str], held: Mapping[str, Lease]) -> None:
+    """Reports the lost leases of a call, but not of a call without any change, which its caller repeats."""
     for _ in set(tokens) - held.keys():
         tx.note(LeaseRefused())
-    return held
 
 
 def _thread(tx: Transaction, inbox_message: InboxMessage) -> Thread:

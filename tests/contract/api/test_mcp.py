@@ -7,15 +7,20 @@ import json
 import logging
 import pkgutil
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import mcp_types as types
 import pytest
 from mcp_types import CallToolResult
+from swarm.entrypoints.mcp.mcp_endpoint import McpEntryPoint
 
 import tools
 from swarm.entrypoints.mcp.mcp_server import run_tool
+from swarm.entrypoints.web.identity import Identities
 from tests.support.doors import Doors, Mode, Visitor, error_of, structured
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, delete, said
 from tools.tool import Arguments, CallContext, McpTool, discover
 
@@ -374,3 +379,18 @@ async def test_the_log_set_up_is_left_alone(doors: Doors, lea: Visitor) -> None:
     await lea.uses("tray")
     assert logging.getLogger().handlers == handlers
     assert not any("rich" in type(handler).__module__ for handler in handlers)
+
+
+async def test_an_endpoint_that_cannot_start_says_why(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = doors.world.services
+    endpoint = McpEntryPoint(services, Identities(services.agents, "operator-of-the-tests"))
+
+    @asynccontextmanager
+    async def fails() -> AsyncIterator[None]:
+        raise ArithmeticError("it fails")
+        yield
+
+    monkeypatch.setattr(endpoint._manager, "run", fails)
+    with pytest.raises(ArithmeticError):
+        async with asyncio.timeout(PATIENCE_SECONDS), endpoint.running():
+            pass

@@ -107,7 +107,9 @@ async def test_a_lost_lease_is_counted_and_a_second_claim_is_no_first_wait(doors
     await doors.world.later(LEASE_SECONDS + 1)
     assert (await lea.post("/leases/renew", {"tokens": [token]}))["lost"] == [token]
     assert (await lea.post("/leases/release", {"tokens": [token]}))["lost"] == [token]
-    await lea.only()
+    tokens = [token, (await lea.only())["lease"]["token"]]
+    refused = await lea.ask("POST", "/leases/finish", json={"tokens": tokens, "outcome": "done"})
+    assert refused.json()["error"]["code"] == "unresolved", "nothing has changed, and the caller repeats it"
     seen = await doors.readings()
     assert seen.value("swarm_leases_ended_total", how="expired") == 1
     assert seen.value("swarm_leases_refused_total") == 2
