@@ -1,7 +1,8 @@
 """Child processes that leave no descendants behind. The product starts programs only through this package.
 
 Each program has a supervisor (`supervisor`), a small process between the owner and the program. `child` is the owner's
-side, and `captured` runs a program to its end and returns its output.
+side, and `captured` runs a program to its end and returns its output. `background` keeps the asyncio tasks of this
+process.
 
 **Who may act.** Only the owner (the process that called `Child.start`), over a socket that no program inherits.
 

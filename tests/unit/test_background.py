@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.background import BackgroundTasks
 from swarm.clock import until_next
+from swarm.processes.background import BackgroundTasks
 
 pytestmark = pytest.mark.req("OPS-03")
 

@@ -21,13 +21,13 @@ import structlog
 from swarm.agents.builtin.run import BuiltinRun, Stumbled, questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.remote.translation.translator import collected
-from swarm.background import BackgroundTasks
 from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.language_models import ModelUsageRecord, RunLimits, UsageOutcome, UsageRecorder
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
+from swarm.processes.background import BackgroundTasks
 
 RECORD_SECONDS: Final = 30.0
 """Attempts to store a run stop after this time if the database is unavailable."""

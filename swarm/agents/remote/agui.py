@@ -21,10 +21,10 @@ from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentRequest, whole_body
 from swarm.agents.remote.dialects import requests_of
 from swarm.agents.remote.exchange import BODY_BYTES, EVENT_BYTES, Exchange, RunDeadline, event_data
 from swarm.agents.remote.translation.translator import Translator, answer_in, collected
-from swarm.background import BackgroundTasks
 from swarm.clock import MeasuredClock
 from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, RunInput
+from swarm.processes.background import BackgroundTasks
 
 _HEALTH_SECONDS: Final = 5.0
 _FAREWELL_SECONDS: Final = 2.0

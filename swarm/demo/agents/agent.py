@@ -23,9 +23,9 @@ from typing import Any, Final
 import httpx2
 import structlog
 
-from swarm.background import BackgroundTasks
 from swarm.demo.agents.workers import Counter, Finder
 from swarm.demo.tools import Refused, Tools
+from swarm.processes.background import BackgroundTasks
 
 _JOBS: Final = (
     (re.compile(r"\bhow many lines\b|\bcount\b"), "counter", "Count the lines of code"),

@@ -37,12 +37,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.background import BackgroundTasks
 from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.text.slack_text import safe
 from swarm.entrypoints.web.errors import describe
+from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.fields import JsonObject, text_at
 from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway

@@ -16,10 +16,10 @@ from typing import Final
 
 import structlog
 
-from swarm.background import BackgroundTasks
 from swarm.clock import boottime, new_id
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
+from swarm.processes.background import BackgroundTasks
 from swarm.services.rules.locks import LEASE_SECONDS, RENEW_SECONDS, STOP_SECONDS, LockTerm, NamedLock
 from swarm.store.bridge.database import Database
 

@@ -16,12 +16,12 @@ from typing import Final, TypeVar
 
 import structlog
 
-from swarm.background import BackgroundTasks
 from swarm.domain.errors import RateLimited
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.processes.background import BackgroundTasks
 from swarm.services.inbox.claim import ClaimCall, claim
 from swarm.services.inbox.triggers import ClaimContents, Triggers, read_whole
 from swarm.services.operate.team import Presence

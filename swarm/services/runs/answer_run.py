@@ -19,7 +19,6 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from swarm.background import BackgroundTasks
 from swarm.domain.access import Me
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, NeedsInput
@@ -28,6 +27,7 @@ from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.runs import PageKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
+from swarm.processes.background import BackgroundTasks
 from swarm.services.inbox.work import Work
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.locks import LockTerm

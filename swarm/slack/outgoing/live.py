@@ -15,7 +15,6 @@ from typing import Final, TypeGuard
 
 import structlog
 
-from swarm.background import BackgroundTasks
 from swarm.clock import slack_ts_to_us
 from swarm.domain.answers.calls import (
     AcquireSlot,
@@ -50,6 +49,7 @@ from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED
+from swarm.processes.background import BackgroundTasks
 
 EVENTS_AHEAD: Final = 256
 """The maximum number of an agent's events that are queued. When the queue is full, the agent's stream is not read, and
