@@ -125,7 +125,7 @@ def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
     def heard(number: int, _frame: FrameType | None) -> None:
         nonlocal has_heard
         if has_heard or stop.is_set():
-            _end_at_once(128 + number)
+            end_at_once(128 + number)
         has_heard = True
         stop.begin(128 + number)
         with suppress(RuntimeError):  # the loop is closed already
@@ -290,7 +290,7 @@ class _ForcedExit:
         telling = threading.Thread(target=self._tell, args=(_stack_of_main_thread(),), daemon=True)
         telling.start()
         telling.join(_TELL_SECONDS)
-        _end_at_once(code)
+        end_at_once(code)
 
     def _tell(self, stack: str) -> None:
         _log.error(
@@ -298,7 +298,7 @@ class _ForcedExit:
         )
 
 
-def _end_at_once(code: int) -> None:
+def end_at_once(code: int) -> None:
     """Kills all descendants of this process, then ends the process."""
     kill_descendants()
     os._exit(code)
