@@ -7,6 +7,7 @@ import pytest
 from swarm.clock import new_id
 from swarm.domain.model.agents import Agent, Reach, Role
 from swarm.domain.model.leases import LeaseKind
+from swarm.domain.model.threads import ChannelType
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
@@ -14,12 +15,14 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.queues import QueueHead
+from swarm.store.threads import threads
+from swarm.store.threads.threads import NewThread
 from tests.store.test_task_lists import plan
-from tests.support.world import open_thread
 
 pytestmark = pytest.mark.req("LOOP-12", "LOOP-16")
 
 AGENTS, LANES, ACTIVE = 20, 5_000, 200
+PLACE = {"team": "T1", "channel": "C1", "thread_ts": "1.000100"}
 LANE: dict[str, object] = {"agent_id": "a", "lane_id": "t", "order_key": 1}
 LOOKS: dict[str, tuple[Statement, dict[str, object]]] = {
     "first heads": (queues._HEADS, {"given": [LANE], "n": 1}),
@@ -27,6 +30,10 @@ LOOKS: dict[str, tuple[Statement, dict[str, object]]] = {
     "moved heads": (queues._MOVE_HEADS, {"given": [LANE]}),
     "dropped heads": (queues._DROP_HEADS, {"given": [LANE]}),
     "exhausted heads": (queues._DROP_EXHAUSTED, {"given": [LANE]}),
+    "threads of events": (threads._LOCK_PLACES, {"given": [PLACE]}),
+    "owners": (threads._OWN, {"given": [{"id": "t", "owner_id": "a"}]}),
+    "active threads": (threads._ACTIVE, {"given": [{"id": "t"}], "now": 1}),
+    "threads to read": (threads._READ_AGAIN, {"given": [{"id": "t"}], "now": 1}),
     "tokens": (agents._VALID_TOKENS, {"given": [{"token_hash": "h"}]}),
 }
 
@@ -34,14 +41,25 @@ LOOKS: dict[str, tuple[Statement, dict[str, object]]] = {
 def fill(tx: Transaction) -> None:
     """Many lanes with due work, and some of them at work."""
     ids = [_agent(tx, number) for number in range(AGENTS)]
+    there = threads.open_all(tx, "T1", map(_thread, range(LANES)))
     for number in range(LANES):
         agents._ADD_TOKEN.run(tx, token_hash=f"token-{number}", agent_id=ids[number % AGENTS], now=tx.now)
         if number >= ACTIVE:
             queues.add(tx, [QueueHead(agent_id=ids[number % AGENTS], lane_id=f"lane-{number}", order_key=number)])
             continue
-        thread = open_thread(tx, f"{number}.000100")
+        thread = there["C1", f"{number}.000100"]
         queues.add(tx, [QueueHead(agent_id=ids[number % AGENTS], lane_id=thread.id, order_key=number)])
         leases.grant(tx, [_lease(ids[number % AGENTS], thread.id)])
+
+
+def _thread(number: int) -> NewThread:
+    return NewThread(
+        channel="C1",
+        thread_ts=f"{number}.000100",
+        channel_type=ChannelType.CHANNEL,
+        watermark_ts="0",
+        known_whole=True,
+    )
 
 
 def _agent(tx: Transaction, number: int) -> str:
@@ -73,13 +91,13 @@ def _lease(agent_id: str, thread_id: str) -> Lease:
     )
 
 
-async def test_claims_and_finishes_read_no_more_than_their_own_rows(database: Database) -> None:
+async def test_events_claims_and_finishes_read_no_more_than_their_own_rows(database: Database) -> None:
     await database.write(fill)
     if database.dialect == "postgresql":
         await database.write(Transaction.execute, "ANALYZE", {})
     for name, (statement, params) in LOOKS.items():
         how = await database.write(plan, statement, params)
-        for table in ("queue_heads", "leases", "agent_tokens"):
+        for table in ("queue_heads", "leases", "agent_tokens", "threads"):
             assert f"SCAN {table}" not in how, f"{name}: {how}"  # SQLite reads the whole table
             assert f"Seq Scan on {table}" not in how, f"{name}: {how}"  # PostgreSQL does
         assert "ix_leases_expiry" not in how, f"{name} reads all active leases: {how}"
