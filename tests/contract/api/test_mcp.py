@@ -7,9 +7,7 @@ import json
 import logging
 import pkgutil
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import mcp_types as types
 import pytest
@@ -385,10 +383,8 @@ async def test_an_endpoint_that_cannot_start_says_why(doors: Doors, monkeypatch:
     services = doors.world.services
     endpoint = McpEntryPoint(services, Identities(services.agents, "operator-of-the-tests"))
 
-    @asynccontextmanager
-    async def fails() -> AsyncIterator[None]:
+    def fails() -> NoReturn:
         raise ArithmeticError("it fails")
-        yield
 
     monkeypatch.setattr(endpoint._manager, "run", fails)
     with pytest.raises(ArithmeticError):
