@@ -171,9 +171,10 @@ class _Instruments:
         )  # fmt: skip
 
     def _work(self) -> None:
-        self.polls_waiting = Gauge(
+        self.polls_waiting = 0  # a plain number, like the counters
+        Gauge(
             "swarm_polls_waiting", "Agents' polls that are open in this process.", registry=self._registry
-        )
+        ).set_function(lambda: self.polls_waiting)
         self.triggers = self._counter("swarm_triggers_claimed_total", "Claimed triggers by kind.", "kind")
         self.trigger_wait_seconds = self._histogram(
             "swarm_trigger_wait_seconds",

@@ -114,15 +114,13 @@ class Measured:
             await self._app(scope, receive, send)
             return
         answered = RecordedSend(send)
-        waiting = self._metrics.count.polls_waiting if scope["path"] == _POLL else None
+        polls = 1 if scope["path"] == _POLL else 0
         begun = time.perf_counter()
-        if waiting:
-            waiting.inc()
+        self._metrics.count.polls_waiting += polls
         try:
             await self._app(scope, receive, answered)
         finally:
-            if waiting:
-                waiting.dec()
+            self._metrics.count.polls_waiting -= polls
             method = scope["method"] if scope["method"] in _METHODS else "(other)"
             seconds = time.perf_counter() - begun
             status = str(answered.status) if answered.began else _CLIENT_GONE

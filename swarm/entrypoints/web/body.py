@@ -32,8 +32,8 @@ async def read_body(request: Request) -> bytes:
     Raises TooLarge as soon as the limit is exceeded, RequestTimeout, and BadRequest if the client disconnects
     meanwhile.
     """
-    declared = request.headers.get("content-length", "")
-    if declared.isascii() and declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+    declared = next((value for name, value in request.scope["headers"] if name == b"content-length"), b"")
+    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise _too_large()
     body = bytearray()
     try:
