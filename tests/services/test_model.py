@@ -47,6 +47,7 @@ EVENTS = [
     "thread",
     "mention",
     "follow-up",
+    "broadcast",
     "twice",
     "early reply",
     "repeat",
@@ -349,7 +350,8 @@ class Swarm(RuleBasedStateMachine):
         elif kind == "repeat":
             await self.is_told(chosen)
         else:
-            message = replace(reply, text=f"{BOT} {text}") if kind == "mention" else reply
+            whom = {"mention": BOT, "broadcast": "swarm#all"}.get(kind, "")
+            message = replace(reply, text=f"{whom} {text}".strip())
             await asyncio.gather(*(self.is_told(message) for _ in range(2 if kind == "twice" else 1)))
 
     async def is_told(self, message: SlackMessage) -> None:
@@ -520,8 +522,11 @@ class Swarm(RuleBasedStateMachine):
         by, token = Caller(agent=run.agent, lease_token=run.trigger.lease_token), run.trigger.lease_token
         if run.trigger.kind is TriggerKind.TASK_ASSIGNED and run.task_id:
             self.tries(self.world.services.task_work.complete(by, run.task_id, "done", None))
-        elif run.trigger.kind is TriggerKind.SLACK_INBOX_MESSAGE and run.inbox_message_id:
-            self.tries(self.replies.reply(by, run.inbox_message_id, f"at last {next(self.said)}"))
+        elif run.trigger.kind is TriggerKind.SLACK_INBOX_MESSAGE:
+            for inbox_message in run.trigger.inbox_messages:
+                self.tries(self.replies.reply(by, inbox_message.id, f"at last {next(self.said)}"))
+            ended = self.world.services.work.finish(run.agent, [token], FinishOutcome.DISMISSED, "its thread is gone")
+            self.tries(ended)  # a thread whose root is deleted takes no reply
         else:
             if run.trigger.kind is TriggerKind.TASK_OFFERED and run.task_id:
                 self.tries(self.world.services.delegations.accept(by, run.task_id))

@@ -79,6 +79,17 @@ async def test_a_new_owner_that_has_a_message_already_does_not_get_it_twice(worl
     assert texts([await world.only(second)]) == [["swarm#lead hello", "swarm#all stand-up", "swarm#second take this"]]
 
 
+async def test_a_message_to_all_is_not_lost_when_the_thread_goes_back_to_its_old_owner(world: World) -> None:
+    lead, second = await two_leads(world)
+    root = await world.says("swarm#lead hello")
+    await world.says("swarm#all stand-up", thread=root)
+    await world.says("swarm#second take this", thread=root)
+    await world.says("swarm#lead take it back", thread=root)
+    assert await world.poll(second) == []
+    said = texts([await world.only(lead)])
+    assert said == [["swarm#lead hello", "swarm#all stand-up", "swarm#second take this", "swarm#lead take it back"]]
+
+
 async def test_naming_the_owner_changes_nothing(world: World) -> None:
     await two_leads(world)
     root = await world.says("swarm#second hello")

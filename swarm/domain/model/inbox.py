@@ -40,6 +40,7 @@ class InboxStatus(StrEnum):
         waiting → unread                     answer
         delegated → unread                   decline
         unread | claimed | waiting → withdrawn   withdraw
+        withdrawn → unread                   restore
         unread | claimed → dead              bury
         dead → unread                        redrive
         dead | dismissed → unread            retry
@@ -68,6 +69,7 @@ class InboxStep(StrEnum):
     ANSWER = "answer"
     DECLINE = "decline"
     WITHDRAW = "withdraw"
+    RESTORE = "restore"  # its agent becomes responsible again, after another agent's message replaced this one
     BURY = "bury"
     REDRIVE = "redrive"  # by an operator
     RETRY = "retry"  # by a person, after a run that failed or was stopped
@@ -86,6 +88,7 @@ INBOX_TRANSITIONS: Final = {
     InboxStep.ANSWER: step(_S.WAITING, to=_S.UNREAD),
     InboxStep.DECLINE: step(_S.DELEGATED, to=_S.UNREAD),
     InboxStep.WITHDRAW: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.WITHDRAWN),
+    InboxStep.RESTORE: step(_S.WITHDRAWN, to=_S.UNREAD),
     InboxStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
     InboxStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
     InboxStep.RETRY: step(_S.DEAD, _S.DISMISSED, to=_S.UNREAD),

@@ -38,6 +38,7 @@ class Ingest:
         self._rosters = rosters
         self._me = me
         self._standings = standings
+        self._limits_people = operating_policy.messages_per_minute is not None
         self._posted = PostedMessages(me, operating_policy, standings)
 
     async def handle(self, event: SlackEvent) -> None:
@@ -46,10 +47,10 @@ class Ingest:
         match event:
             case SlackMessage(author=author):
                 known = Posted(message=replace(event, author=self._standings.known(author)), roster=roster)
-                if not await self._database.write_together(self._posted.route, known):
+                if not await self._route(known):
                     settled = replace(event, author=await self._standings.settled(author))
                     final = Posted(message=settled, roster=roster, is_final=True)
-                    await self._database.write_together(self._posted.route, final)
+                    await self._route(final)
             case MessageEdited(message=SlackMessage(author=author)):
                 known_edit = _edited_by(event, self._standings.known(author))
                 if not await self._database.write(self._edited, known_edit, roster):
@@ -57,6 +58,15 @@ class Ingest:
                     await self._database.write(self._edited, settled_edit, roster, is_final=True)
             case MessageDeleted():
                 await self._database.write(self._deleted, event)
+
+    async def _route(self, posted: Posted) -> bool:
+        """With a limit of messages per person, each message has a transaction of its own: the rows of people and of
+        threads would be locked in another order by each process.
+        """
+        if self._limits_people:
+            (result,) = await self._database.write(self._posted.route, [posted])
+            return result
+        return await self._database.write_together(self._posted.route, posted)
 
     async def resume(self, message: SlackMessage) -> None:
         """Routes a message after its author is verified."""

@@ -423,22 +423,26 @@ def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMes
     return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
 
 
-def set_task(tx: Transaction, inbox_message_id: str, task_id: str) -> None:
-    """Stores the task of a message."""
+def set_task(tx: Transaction, inbox_message_id: str, task_id: str | None) -> None:
+    """Stores the task of a message; None removes it."""
     _TIE.run(tx, inbox_message_id=inbox_message_id, new_task_id=task_id)
 
 
 def readdress(
     tx: Transaction, message: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None
 ) -> None:
-    """Reassigns an unread message to another agent. If that agent already has the Slack message, withdraws this one.
+    """Reassigns an unread message to another agent. If that agent already has the Slack message, withdraws this one,
+    and restores the agent's own one if that was withdrawn.
 
     ``task_id`` becomes the task that the message follows up; None removes the previous task. A message that was claimed
     or reassigned in the meantime is unchanged.
     """
     others = of_message(tx, message.team, message.channel, message.ts)
-    if any(other.agent_id == agent_id and other.id != message.id for other in others):
-        move(tx, InboxStep.WITHDRAW, message, reason=f"{reason}; the new agent has the message already")
+    own = next((other for other in others if other.agent_id == agent_id and other.id != message.id), None)
+    if own:
+        replaced = move(tx, InboxStep.WITHDRAW, message, reason=f"{reason}; the new agent has the message already")
+        if replaced and move(tx, InboxStep.RESTORE, own, reason=reason):
+            set_task(tx, own.id, task_id)
         return
     given = _ADDRESS.run(
         tx,
