@@ -57,6 +57,16 @@ async def test_the_threads_of_a_set_are_handed_out_in_the_order_of_their_message
     assert handed_out == [[[f"@UBOT {number}"]] for number in range(6)]
 
 
+async def test_a_later_message_of_a_thread_does_not_overtake_the_other_threads_of_the_set(world: World) -> None:
+    lead = await world.lead()
+    roots = [said(f"{BOT} {number}") for number in range(4)]
+    await at_once(world, [*roots, said("more", thread_ts=roots[3].ts)])
+    handed_out = [texts(await world.poll(lead, limit=1)) for _ in range(4)]
+    assert handed_out == [[["@UBOT 0"]], [["@UBOT 1"]], [["@UBOT 2"]], [["@UBOT 3", "more"]]]
+    stored = await world.rows("SELECT order_key FROM inbox_messages ORDER BY ts")
+    assert len({row["order_key"] for row in stored}) == 5
+
+
 async def test_a_message_that_is_repeated_in_a_set_is_routed_once(world: World) -> None:
     await world.lead()
     message, other = said(f"{BOT} one"), said(f"{BOT} two")

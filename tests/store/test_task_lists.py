@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from psycopg import sql
 
 from swarm.domain.model.tasks import TaskStatus
 from swarm.store import task_queries, tasks
@@ -16,6 +19,8 @@ pytestmark = pytest.mark.req("LOOP-16")
 MANY = 3_000
 STATUS: dict[str, object] = {"status": "unassigned"}
 AGENT: dict[str, object] = {"agent_id": "a"}
+
+_BOUND = re.compile(r"%\((\w+)\)s")
 
 
 def fill(tx: Transaction) -> None:
@@ -34,10 +39,18 @@ def fill(tx: Transaction) -> None:
 
 
 def plan(tx: Transaction, statement: Statement, params: dict[str, object]) -> str:
-    """How the database would run a statement, in its own words."""
-    explain = "EXPLAIN QUERY PLAN " if tx.dialect == "sqlite" else "EXPLAIN "
-    bound = statement._for(tx.dialect).bind(params)
-    rows = look(tx, explain + statement.sql(tx.dialect), dict(bound))
+    """How the database would run a statement, in its own words. On PostgreSQL, the statement is prepared, as at work:
+    only then do the settings of the transaction decide whether its plan knows the values.
+    """
+    bound, text = dict(statement._for(tx.dialect).bind(params)), statement.sql(tx.dialect)
+    if tx.dialect == "sqlite":
+        rows = look(tx, f"EXPLAIN QUERY PLAN {text}", bound)
+    else:
+        names = list(dict.fromkeys(_BOUND.findall(text)))
+        tx.execute("PREPARE planned AS " + _BOUND.sub(lambda found: f"${names.index(found[1]) + 1}", text), {})
+        values = ", ".join(sql.Literal(bound[name]).as_string() for name in names)
+        rows = look(tx, "EXPLAIN EXECUTE planned" + (f" ({values})" if names else ""), {})
+        tx.execute("DEALLOCATE planned", {})
     return "\n".join(str(list(row.values())) for row in rows)
 
 

@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Final
 
 import psycopg
 import structlog
@@ -128,11 +127,6 @@ class _Queue:
         self._ready.put(None)
 
 
-_PLAN_ONCE: Final = "SET plan_cache_mode = force_generic_plan; SET jit = off; "
-"""Every statement finds its rows by keys, so one plan serves all values. Without the first setting PostgreSQL plans
-most statements of sets anew each time, which takes as long as to run them; compiling a plan takes far longer."""
-
-
 class PostgresEngine:
     """The engine for the migrated database at ``url``."""
 
@@ -207,7 +201,8 @@ class PostgresEngine:
         connection = self._connect(self._url)
         connection.prepared_max = 500  # more than the number of statements
         try:
-            connection.execute(limits.replace("SET LOCAL", "SET") + _PLAN_ONCE)
+            # Compiling a plan takes far longer than running it.
+            connection.execute(limits.replace("SET LOCAL", "SET") + "SET jit = off")
         except psycopg.Error as error:
             raise unavailable(error) from error
         return PostgresSession(connection)

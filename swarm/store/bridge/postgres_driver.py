@@ -125,6 +125,10 @@ BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _NOW
 COMMIT = b"COMMIT"
 ROLLBACK = b"ROLLBACK"
 _CHANNEL = f"'{CHANNEL}'".encode()
+# The statements of sets find their rows by keys, so one plan serves all values; otherwise PostgreSQL plans most of them
+# anew each time, which takes as long as to run them. Other statements read the first rows of many: a plan that does not
+# know their LIMIT reads and sorts all.
+_BEGIN_SET = b"SET LOCAL lock_timeout = %d; SET LOCAL plan_cache_mode = force_generic_plan; %b"
 
 
 class PostgresSession:
@@ -151,12 +155,12 @@ class PostgresSession:
     def begin(self, writes: bool, lock_seconds: float | None = None) -> int:
         """Begins a transaction. Returns the server's time in microseconds since 1970.
 
-        ``lock_seconds`` limits how long its statements wait for a lock, except while due times are moved; without it,
-        the connection's limit applies.
+        ``lock_seconds``, for a set, limits how long its statements wait for a lock, except while due times are moved;
+        without it, the connection's limit applies.
         """
         text = BEGIN_WRITE if writes else BEGIN_READ
         if lock_seconds is not None:
-            text = text.replace(_NOW, b"SET LOCAL lock_timeout = %d; %b" % (int(lock_seconds * 1000), _NOW))
+            text = text.replace(_NOW, _BEGIN_SET % (int(lock_seconds * 1000), _NOW))
         return self._number(text.replace(b"; ", self._limits, 1))
 
     def begin_alone(self) -> None:

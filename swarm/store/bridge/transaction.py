@@ -7,6 +7,7 @@ the transaction refuses every further statement, as PostgreSQL does, and the com
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
@@ -65,6 +66,7 @@ class Transaction:
         self.topics: dict[str, None] = {}  # an ordered set
         self.facts: list[MetricEvent] = []
         self.committed: list[Callable[[bool], None]] = []
+        self.numbers = itertools.count()  # of the messages that are added, which all have the same time
 
     @property
     def now(self) -> int:

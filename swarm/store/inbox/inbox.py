@@ -212,8 +212,10 @@ class NewInboxMessage:
 
 
 def add(tx: Transaction, wanted: Sequence[NewInboxMessage]) -> list[NewInboxMessage]:
-    """Adds unread messages, which become due in this order. Returns those that are new to their agents."""
-    keys = {new.id: order_key(tx.now) + number for number, new in enumerate(wanted)}
+    """Adds unread messages, which become due in this order, after those added earlier in the transaction. Returns those
+    that are new to their agents.
+    """
+    keys = {new.id: order_key(tx.now) + number for new, number in zip(wanted, tx.numbers, strict=False)}
     rows = [_new_row(tx, new, keys[new.id]) for new in wanted]
     ids = {row["id"] for row in _ADD.all(tx, given=rows, now=tx.now)} if rows else set()
     added = [new for new in wanted if new.id in ids]
