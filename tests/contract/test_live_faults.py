@@ -120,7 +120,7 @@ async def test_a_closing_stream_whose_connection_is_cut_is_not_repeated_without_
         took = time.monotonic() - began
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert took > 0.6, "after 0.1, 0.2 and 0.4 seconds"
+    assert took > 0.5, "after 0.1, 0.2 and 0.4 seconds, of which the look at the first call misses some"
     assert [line["call"] for line in lines if line["action"] == "stream_call"] == ["CloseStream"], "told once"
 
 

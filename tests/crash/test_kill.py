@@ -130,6 +130,7 @@ async def test_killed_between_the_post_and_the_check_mark_it_sets_the_check_mark
     await scene.reply(trigger, "half done")
     await wait_until(lambda: scene.twin.calls("reactions.add", ok=False))
     await scene.twin.until(ts, lambda seen: seen.answers)
+    await wait_until(lambda: _is_refused(scene))  # else the coordinator looks much later whether the call was made
     scene.stage.kill_coordinator()
     seen = await scene.twin.conversation(ts)
     assert (seen.answers, seen.emoji) == (("half done",), (STORED,))
@@ -157,6 +158,13 @@ def _the_wait_is_over(scene: Scene) -> None:
     """What Slack has refused for its rate may be tried again at once. The coordinator must not run."""
     with contextlib.closing(sqlite3.connect(scene.stage.home / "swarm.db")) as database, database:
         database.execute("UPDATE deliveries SET due_at = 1 WHERE due_at > 1")
+
+
+async def _is_refused(scene: Scene) -> bool:
+    """Whether a refusal of Slack is stored."""
+    with contextlib.closing(sqlite3.connect(scene.stage.home / "swarm.db")) as database:
+        query = "SELECT 1 FROM deliveries WHERE status = 'queued' AND attempts > 0"
+        return database.execute(query).fetchone() is not None
 
 
 async def _doubted(scene: Scene) -> bool:
