@@ -55,7 +55,7 @@ class Clock(Protocol):
 
 @runtime_checkable
 class MeasuredClock(Clock, Protocol):
-    """A clock that distinguishes adjustments of the time from elapsed time."""
+    """A clock that can tell elapsed time from changes to the system time."""
 
     def elapsed_us(self) -> int:
         """Returns microseconds since an arbitrary time, on a clock that cannot be set."""

@@ -156,7 +156,7 @@ async def insist_on_success(response: httpx2.Response, agent: str) -> None:
             raise GaveUp(COMPRESSED)
         ids = {"action": "agent_refused", "agent": agent, "status": response.status_code}
         _log.warning("An agent refused a request.", **ids)
-        # At debug level only: many servers repeat the request, so this may contain user messages.
+        # At debug level only: many servers echo the request in their response, so this may contain user messages.
         _log.debug("The text of an agent's refusal.", said=_REDACTOR.text(await _beginning(response)), **ids)
         raise refused(response.status_code)
     finally:

@@ -13,7 +13,13 @@ from swarm.domain.access import OPERATOR, check_callers
 from swarm.domain.answers.agents import PARALLEL_RUNS, OnRestart
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Role
-from swarm.domain.model.language_models import MODEL_TIMEOUT_SECONDS, OLLAMA_BASE_URL, Provider, guessed_provider
+from swarm.domain.model.language_models import (
+    MODEL_TIMEOUT_SECONDS,
+    OLLAMA_BASE_URL,
+    TOOL_OUTPUT_CHARACTERS,
+    Provider,
+    guessed_provider,
+)
 from swarm.domain.model.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
 
 SERVERS_CONFIG = Path("servers_config.json")
@@ -205,7 +211,7 @@ class ToolSettings(Section):
         "allowed",
     )
     output_characters: int = Field(
-        20_000, ge=500, description="maximum length of a tool's output; longer output is truncated"
+        TOOL_OUTPUT_CHARACTERS, ge=500, description="maximum length of a tool's output; longer output is truncated"
     )
     search_max_calls: int | None = Field(
         5, ge=0, description="maximum number of calls of search in one run; null: no limit"

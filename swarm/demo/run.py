@@ -128,8 +128,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
 
 
 def _trouble_of_model(line: bytes) -> str:
-    """Returns the reason, from a line of the coordinator's log, why the model does not answer. Returns an empty string
-    for other lines."""
+    """Extracts from a line of the coordinator's log why the model does not answer. Returns "" for other lines."""
     if b'"model_check"' not in line:
         return ""
     said = orjson.loads(line)

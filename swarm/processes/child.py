@@ -119,13 +119,13 @@ class Child:
         return child
 
     async def end(self) -> None:
-        """Sends SIGTERM, and SIGKILL after the grace period. Returns when no process is left. Continues after
-        cancellation."""
+        """Sends SIGTERM, and SIGKILL after the grace period. Returns when no process is left. Cancelling the
+        caller does not interrupt it."""
         self._ask(b"t")
         await self._is_over(self._grace_seconds)
 
     async def kill(self) -> None:
-        """Kills all processes. Returns when none is left. Continues after cancellation. Idempotent."""
+        """Kills all processes. Returns when none is left. Cancelling the caller does not interrupt it. Idempotent."""
         self._ask(b"k")
         await self._is_over(0.0)
 

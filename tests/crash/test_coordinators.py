@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from swarm.services.rules.locks import LEASE_SECONDS
+from swarm.services.rules.locks import TERM_SECONDS
 from swarm.slack.outgoing.pacing import POSTS_PER_CHANNEL
 from tests.crash.scene import inbox_message_of, lease_of
 from tests.support.balancer import Balancer, balancing
@@ -251,7 +251,7 @@ async def test_when_the_elected_one_is_killed_at_work_another_goes_on_within_the
         killed = team.elected()
         killed.kill_coordinator()
         team.balance()
-        await team.succeeds(killed, within_seconds=LEASE_SECONDS + 10)
+        await team.succeeds(killed, within_seconds=TERM_SECONDS + 10)
         await team.ask(4)
         await team.twin.redeliver()
         await team.everything_is_answered_once()
@@ -266,7 +266,7 @@ async def test_killed_between_a_post_and_its_mark_its_successor_does_not_post_ag
         killed = team.elected()
         killed.kill_coordinator()
         team.balance()
-        await team.succeeds(killed, within_seconds=LEASE_SECONDS + 10)
+        await team.succeeds(killed, within_seconds=TERM_SECONDS + 10)
         await team.everything_is_answered_once()
     assert len(await team.post_calls()) == 1
 
@@ -277,7 +277,7 @@ async def test_when_the_elected_one_shuts_down_another_goes_on_at_once_and_at_th
         await team.more_posts(4)
         left = team.elected()
         left.coordinator.send(signal.SIGTERM)
-        await team.succeeds(left, within_seconds=LEASE_SECONDS / 2)
+        await team.succeeds(left, within_seconds=TERM_SECONDS / 2)
         await left.coordinator.exit_code(within_seconds=HTTP_SECONDS)
         team.balance()
         await team.twin.redeliver()
@@ -292,7 +292,7 @@ async def test_an_elected_one_that_was_suspended_for_longer_than_its_lease_doubl
         suspended = team.elected()
         suspended.freeze_coordinator()
         team.balancer.drop(suspended.port)
-        successor = await team.succeeds(suspended, within_seconds=2 * LEASE_SECONDS)
+        successor = await team.succeeds(suspended, within_seconds=2 * TERM_SECONDS)
         await team.more_posts(2)  # it does the other's work
         suspended.thaw_coordinator()
         await suspended.coordinator.says("deposed")

@@ -12,7 +12,7 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.services.rules.locks import LEASE_SECONDS
+from swarm.services.rules.locks import TERM_SECONDS
 from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.scene import Scene, Trigger, both_engines, inbox_message_of, lease_of
 from tests.support.doors import Visitor, error_of
@@ -218,7 +218,7 @@ async def test_the_door_of_a_process_that_is_not_elected_takes_an_answer_that_th
         await run.until_shown(f"Line {number}.")
     elected.kill_coordinator()
     await run.call("append", text="Line 4.\n")
-    await run.until_shown("Line 0.\nLine 1.\nLine 2.\nLine 3.\nLine 4.\n", within_seconds=LEASE_SECONDS + 20)
+    await run.until_shown("Line 0.\nLine 1.\nLine 2.\nLine 3.\nLine 4.\n", within_seconds=TERM_SECONDS + 20)
     await lea.post("/leases/renew", {"tokens": [lease_of(trigger)]})
     await run.call("close", text="The end.")
     _, whole = await run.until_answered(within_seconds=30)

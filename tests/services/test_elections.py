@@ -16,7 +16,7 @@ import pytest
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.leases import LockKind
-from swarm.services.rules.locks import LEASE_SECONDS, STOP_SECONDS, Election, LockTerm
+from swarm.services.rules.locks import TERM_SECONDS, STOP_SECONDS, Election, LockTerm
 from swarm.store import locks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -52,7 +52,7 @@ class Candidate:
     name: str
     database: Flaky
     clock: ManualClock
-    lease_seconds: float = LEASE_SECONDS
+    lease_seconds: float = TERM_SECONDS
     terms: list[LockTerm] = field(default_factory=list)
     at_work: int = 0
     fails: asyncio.Event = field(default_factory=asyncio.Event)
@@ -145,7 +145,7 @@ async def bob(url: str, clock: ManualClock) -> AsyncIterator[Candidate]:
 async def test_who_is_alone_is_in_office_at_once_and_stays_as_long_as_it_can_renew_its_lease(ann: Candidate) -> None:
     async with ann.standing():
         term = await ann.elected()
-        for _ in range(int(2 * LEASE_SECONDS)):
+        for _ in range(int(2 * TERM_SECONDS)):
             await ann.renews()
         assert (term.holds(), ann.at_work, len(ann.terms)) == (True, 1, 1)
 
@@ -154,7 +154,7 @@ async def test_while_one_is_in_office_another_stands_ready(ann: Candidate, bob: 
     async with ann.standing():
         await ann.elected()
         async with bob.standing():
-            for _ in range(int(2 * LEASE_SECONDS)):
+            for _ in range(int(2 * TERM_SECONDS)):
                 await ann.renews()
                 bob.looks()
             assert not bob.terms
@@ -178,10 +178,10 @@ async def test_a_holder_that_cannot_reach_the_database_stops_before_anybody_else
         term = await ann.elected()
         async with bob.standing():
             ann.database.away = True
-            clock.advance(LEASE_SECONDS - STOP_SECONDS)
+            clock.advance(TERM_SECONDS - STOP_SECONDS)
             assert not term.holds()
             await ann.stops()
-            assert (await bob.database.write(locks.take, *OFFICE, "carol", LEASE_SECONDS)).term is None
+            assert (await bob.database.write(locks.take, *OFFICE, "carol", TERM_SECONDS)).term is None
             assert not bob.terms
             clock.advance((await ann.expires_at() - clock.now_us()) / SECOND)
             bob.looks()
@@ -206,7 +206,7 @@ async def test_a_process_that_was_suspended_does_not_go_on_beside_its_successor(
     def take_over(tx: Transaction) -> None:
         tx.fetch("SELECT key FROM locks FOR UPDATE", {})  # the other one sees time go by, and stands in vain
         clock.advance(60)
-        locks.take(tx, *OFFICE, "bob", 60 + LEASE_SECONDS, at_once=True)  # its moment is that of its beginning
+        locks.take(tx, *OFFICE, "bob", 60 + TERM_SECONDS, at_once=True)  # its moment is that of its beginning
 
     async with ann.standing():
         await ann.elected()
@@ -230,7 +230,7 @@ async def test_a_holder_that_slept_asks_the_database_before_its_next_call(
         assert await term.is_ours()
         ann.database.away = True
         clock.advance(5)
-        await bob.database.write(locks.take, *OFFICE, "bob", LEASE_SECONDS, at_once=True)
+        await bob.database.write(locks.take, *OFFICE, "bob", TERM_SECONDS, at_once=True)
         ann.database.away = False
         assert (await term.is_ours(), term.holds()) == (False, False)
 
@@ -240,7 +240,7 @@ async def test_a_holder_whose_term_the_database_calls_over_stops_before_its_time
 ) -> None:
     async with ann.standing():
         term = await ann.elected()
-        await bob.database.write(locks.take, *OFFICE, "bob", LEASE_SECONDS, at_once=True)
+        await bob.database.write(locks.take, *OFFICE, "bob", TERM_SECONDS, at_once=True)
         await ann.stops()
         assert term.seconds_left == 0
 
@@ -251,7 +251,7 @@ async def test_what_the_work_raises_ends_the_election_and_frees_the_office(ann: 
         ann.fails.set()
         with pytest.raises(ArithmeticError):
             await asyncio.wait_for(ann.task, PATIENCE_SECONDS)
-        assert (await bob.database.write(locks.take, *OFFICE, "bob", LEASE_SECONDS)).term == 2
+        assert (await bob.database.write(locks.take, *OFFICE, "bob", TERM_SECONDS)).term == 2
 
 
 @both_engines

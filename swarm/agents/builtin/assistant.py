@@ -30,7 +30,7 @@ from swarm.agents.models.troubles import label_of
 from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, failed, not_for_strangers
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.language_models import ModelUsage
+from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
@@ -125,7 +125,7 @@ class Assistant:
         limits: UsageLimits,
         usage_of: Callable[[RunUsage], ModelUsage],
         scope: SessionScope = SessionScope.USER,
-        most_characters: int = 20_000,
+        most_characters: int = TOOL_OUTPUT_CHARACTERS,
     ) -> None:
         self._model = model
         self._memory = memory

@@ -73,7 +73,7 @@ TROUBLES: Final[Mapping[str, str]] = {
     "region": f"cannot be reached: the configured region does not offer it{_OPERATOR}",
     "not_found": f"is unknown at its address, or not available to us{_OPERATOR}",
     "quota": f"refuses to answer, because our account with its provider has no credit left{_OPERATOR}",
-    "rate_limit": f"is asked too often right now{_NOW}",
+    "rate_limit": f"is receiving too many requests right now{_NOW}",
     "overloaded": f"is overloaded right now{_NOW}",
     "unavailable": f"is not available right now{_NOW}",
     "server": f"has an internal error right now{_NOW}",

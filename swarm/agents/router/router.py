@@ -49,7 +49,7 @@ from swarm.agents.router.decision import (
 from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, answered, not_for_strangers, shortened
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.language_models import ModelUsage, RunLimits
+from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 _MICRODOLLARS: Final = 1_000_000
@@ -269,7 +269,7 @@ class Router:
         wordings: FindWordings,
         limits: RunLimits,
         usage_of: Callable[[ModelResponse], ModelUsage],
-        most_characters: int = 20_000,
+        most_characters: int = TOOL_OUTPUT_CHARACTERS,
     ) -> None:
         self._model = model
         self._memory = memory

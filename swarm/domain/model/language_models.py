@@ -10,6 +10,9 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 OLLAMA_BASE_URL: Final = "http://localhost:11434"
+TOOL_OUTPUT_CHARACTERS: Final = 20_000
+"""The default maximum length of a tool's output; longer output is truncated."""
+
 MODEL_TIMEOUT_SECONDS: Final = 120.0
 
 MOST_REQUESTS: Final = 20

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from swarm.domain.json_shapes import FoundTasks, TaskShape, shape
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.tasks import MAX_TITLE_CHARACTERS, TaskStatus
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
@@ -26,7 +26,7 @@ _TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], 
 
 
 class NewTask(Input):
-    title: Annotated[str | None, Field(max_length=200, description="By default the description's first line.")] = None
+    title: Annotated[str | None, Field(max_length=MAX_TITLE_CHARACTERS, description="By default the description's first line.")] = None
     description: str
     agent: Annotated[str | None, Field(description="A worker's name or id; null to assign the task later.")] = None
     priority: Annotated[

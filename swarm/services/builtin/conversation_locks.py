@@ -2,7 +2,7 @@
 
 Who may run: the holder of the conversation's lock (`swarm.services.rules.locks`). What is guaranteed: of two runs in
 one conversation, the second starts no work before the first has been told to end. What happens on failure: a killed
-process leaves its conversations locked for at most `LEASE_SECONDS`; a run that cannot renew without the database ends.
+process leaves its conversations locked for at most `TERM_SECONDS`; a run that cannot renew without the database ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from swarm.clock import boottime, new_id
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
 from swarm.processes.background import BackgroundTasks
-from swarm.services.rules.locks import LEASE_SECONDS, RENEW_SECONDS, STOP_SECONDS, LockTerm, NamedLock
+from swarm.services.rules.locks import TERM_SECONDS, RENEW_SECONDS, STOP_SECONDS, LockTerm, NamedLock
 from swarm.store.bridge.database import Database
 
 LEAVING_SECONDS: Final = 1.0
@@ -66,7 +66,7 @@ class ConversationLocks:
         self,
         database: Database,
         *,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = TERM_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = boottime,

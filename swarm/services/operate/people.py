@@ -1,7 +1,7 @@
 """Permanently removes a person's messages and names.
 
-Who may act: the operator. What is guaranteed: the request is stored first, so that reading Slack's history brings
-nothing back; then each message is removed in its own transaction, as if deleted in Slack, and finally the person's
+Who may act: the operator. What is guaranteed: the request is stored first, so that a later read of Slack's history
+restores nothing; then each message is removed in its own transaction, as if deleted in Slack, and finally the person's
 names. What happens on failure: part of the data is removed; repeating the request removes the rest.
 """
 

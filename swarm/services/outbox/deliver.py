@@ -174,6 +174,7 @@ class OutboxSender:
 
         Late reactions expire together, once a second. Far above Slack's limits, these are most reactions.
         """
+        ending = bool(self._choosing or self._reactions)  # they may end during the look
         now = asyncio.get_running_loop().time()
         limit = self._limit_of_look(REACTIONS)
         waiting: list[Row] = []
@@ -182,25 +183,25 @@ class OutboxSender:
             if is_late and now >= self._expire_at:
                 self._expire_at = now + _LONGEST_SLEEP_SECONDS
                 await self._database.write(reactions.expire_late)
-        return self._choose(REACTIONS, reactions.due, waiting)
+        return self._choose(REACTIONS, reactions.due, waiting) or ending
 
     async def _open_removals(self) -> bool:
         """Like `_open_reactions`, for removals of reactions."""
+        ending = bool(self._choosing or self._reactions)
         limit = self._limit_of_look(REMOVALS)
         waiting = await self._database.read(reactions.removals, limit) if limit else []
-        return self._choose(REMOVALS, reactions.removals, waiting)
+        return self._choose(REMOVALS, reactions.removals, waiting) or ending
 
     def _limit_of_look(self, name: str) -> int:
         """Returns how many due rows show whether one is not in flight yet; 0 if none may start."""
         return 0 if name in self._choosing or self._rests() else len(self._reactions) + 1
 
     def _choose(self, name: str, look: Look, waiting: list[Row]) -> bool:
-        more = bool(self._choosing or self._reactions)  # they may end after the check
+        """Starts the choice if a waiting reaction is not in flight. Returns whether it did."""
         is_new = any(row["id"] not in self._reactions for row in waiting)
-        if is_new and name not in self._choosing and not self._rests():
+        if starts := is_new and name not in self._choosing and not self._rests():
             self._start(self._choosing, name, self._serve_reactions(look))
-            more = True
-        return more
+        return starts
 
     def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
         tasks[key] = asyncio.create_task(work)

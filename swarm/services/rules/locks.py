@@ -9,8 +9,8 @@ because its predecessor is gone. A *conversation* with a built-in agent is held 
 What is guaranteed: by the database's clock, a lock has at most one holder at any time. The holder measures its term
 from before the granting call, on a clock that continues while the machine sleeps, and stops `STOP_SECONDS` before the
 end of its lease; a wrong local clock can only make it stop earlier. After a missed renewal, because the process slept
-or the database was unavailable, the elected process queries the database before each call to Slack. So a replaced
-process starts no call after the next election.
+or the database was unavailable, the elected process queries the database before each call to Slack. A
+replaced process therefore starts no call to Slack once its successor is elected.
 
 What is harmless: work that outlives its term because the process was suspended. Each step of a delivery is guarded by
 its status; a sweep or the reading of a thread may be repeated. Only the rate limits are then not kept exactly.
@@ -36,7 +36,7 @@ from swarm.services.rules.guarded import attempt
 from swarm.store import locks
 from swarm.store.bridge.database import Database
 
-LEASE_SECONDS: Final = 10.0
+TERM_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0
 STOP_SECONDS: Final = 2.0
 """Without a renewal, the holder stops this long before its lease expires, to leave time for cleanup."""
@@ -108,7 +108,7 @@ class NamedLock:
         key: str,
         holder: str,
         *,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = TERM_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         stop_seconds: float = STOP_SECONDS,
         clock: Callable[[], float] = boottime,
@@ -195,7 +195,7 @@ class Election:
         role: str,
         holder: str,
         *,
-        lease_seconds: float = LEASE_SECONDS,
+        lease_seconds: float = TERM_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         clock: Callable[[], float] = boottime,
     ) -> None:

@@ -228,7 +228,7 @@ class SlackFileClient:
 
 
 class _Source:
-    """Chunks for aiohttp. Keeps their errors, which aiohttp would replace with its own."""
+    """Chunks for aiohttp. Keeps the source's errors, which aiohttp would replace with its own."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = chunks

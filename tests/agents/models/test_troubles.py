@@ -91,7 +91,7 @@ async def test_a_provider_that_says_when_to_come_back_is_quoted() -> None:
     ):
         heard = await ask(asked)
     assert heard.trouble == ModelTrouble(
-        message="The model openai:gpt-5-mini is asked too often right now; try again in 42 s.",
+        message="The model openai:gpt-5-mini is receiving too many requests right now; try again in 42 s.",
         code="rate_limit",
         model="openai:gpt-5-mini",
     )

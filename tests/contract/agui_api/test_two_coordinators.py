@@ -18,7 +18,7 @@ from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import NO_DATABASE, TAKEN, ConversationKey, ConversationLocks
-from swarm.services.rules.locks import LEASE_SECONDS
+from swarm.services.rules.locks import TERM_SECONDS
 from swarm.store import locks, tables
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
@@ -111,7 +111,7 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
     async with Database(database_url, clock=clock) as of_the_dead:
         held = await ConversationLocks(of_the_dead).take(TALK, "of the dead", patience_seconds=PATIENCE_SECONDS)
     assert held.agui_run_id == "of the dead"
-    clock.advance(LEASE_SECONDS - 1)
+    clock.advance(TERM_SECONDS - 1)
     with here.impatient(), pytest.raises(Conflict):
         await here.runs.begin(TALK, run_input())
     clock.advance(1)
@@ -170,9 +170,9 @@ async def test_a_run_that_has_lost_its_conversation_ends_and_says_why(database_u
             wim = await here.client()
             async with wim.stream(START, start()) as response:
                 await router.began()
-                clock.advance(LEASE_SECONDS)  # this process was suspended, say
+                clock.advance(TERM_SECONDS)  # this process was suspended, say
                 row = LockKind.CONVERSATION, ConversationKey(client=wim.id, agent="router", id="c1").lock_key
-                assert (await here.world.database.write(locks.take, *row, "another", LEASE_SECONDS)).term
+                assert (await here.world.database.write(locks.take, *row, "another", TERM_SECONDS)).term
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     events = [event async for event in events_of(response)]
         assert events[-1]["type"] == "RUN_ERROR"
@@ -209,7 +209,7 @@ async def test_whoever_goes_away_while_it_is_taken_leaves_it_free(database_url: 
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await taking
-        held = await ours.take(TALK, "two", patience_seconds=LEASE_SECONDS / 2)
+        held = await ours.take(TALK, "two", patience_seconds=TERM_SECONDS / 2)
         assert held.agui_run_id == "two"
 
 
