@@ -56,6 +56,9 @@ class SharedPlan(Plan):
     processes: int = 1
     """Number of coordinators; more than one requires PostgreSQL."""
 
+    pooler: str = ""
+    """The URL of a pooler in transaction mode, such as PgBouncer, in front of that PostgreSQL; serves any database."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopPlan(SharedPlan):

@@ -55,6 +55,12 @@ class _Scratch:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
         return {**kept, "SWARM_DATABASE_URL": self.url, "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
 
+    def through(self, pooler: str) -> dict[str, str]:
+        """Returns the setting that makes a coordinator use the pooler for this database; none without a pooler."""
+        if not pooler:
+            return {}
+        return {"SWARM_DATABASE_POOLER_URL": urlunsplit(urlsplit(pooler)._replace(path=urlsplit(self.url).path))}
+
 
 @asynccontextmanager
 async def scratch(database: str) -> AsyncIterator[_Scratch]:
@@ -343,6 +349,7 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
     if processes > 1 and plan.database == "sqlite":
         raise BenchError("several processes need a PostgreSQL: add --database postgresql://…")
     async with scratch(plan.database) as place:
+        environment = {**environment, **place.through(plan.pooler if isinstance(plan, SharedPlan) else "")}
         token, members = secrets.token_urlsafe(16), list[_Coordinator]()
         try:
             for number in range(processes):

@@ -26,7 +26,9 @@ _TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], 
 
 
 class NewTask(Input):
-    title: Annotated[str | None, Field(max_length=MAX_TITLE_CHARACTERS, description="By default the description's first line.")] = None
+    title: Annotated[
+        str | None, Field(max_length=MAX_TITLE_CHARACTERS, description="By default the description's first line.")
+    ] = None
     description: str
     agent: Annotated[str | None, Field(description="A worker's name or id; null to assign the task later.")] = None
     priority: Annotated[

@@ -20,7 +20,7 @@ from swarm.clock import boottime, new_id
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.model.leases import LockKind
 from swarm.processes.background import BackgroundTasks
-from swarm.services.rules.locks import TERM_SECONDS, RENEW_SECONDS, STOP_SECONDS, LockTerm, NamedLock
+from swarm.services.rules.locks import RENEW_SECONDS, STOP_SECONDS, TERM_SECONDS, LockTerm, NamedLock
 from swarm.store.bridge.database import Database
 
 LEAVING_SECONDS: Final = 1.0
