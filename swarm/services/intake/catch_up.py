@@ -3,8 +3,8 @@ sent them.
 
 What is guaranteed for each event: it is processed or set aside; otherwise no later event is processed either. A
 temporary fault (the database, the disk, memory, the network) never causes the loss of an event: everything waits and is
-retried. After `TRIES` failures of any other kind, an event is set aside, but only once the database has recorded that on
-the timeline as ``route.set_aside``, which ``explain`` and the metrics show.
+retried. After `TRIES` failures of any other kind, an event is set aside, but only once the database has recorded that
+on the timeline as ``route.set_aside``, which ``explain`` and the metrics show.
 
 Who may act: any process opens a gap (`swarm.store.threads.watermarks`) at startup, after a new connection to Slack, or
 when events may have been lost; the elected process reads the gap.

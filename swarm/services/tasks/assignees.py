@@ -139,8 +139,8 @@ def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) 
     waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
     if len(waited_for) > MAX_WAITED_FOR:
         raise Conflict(
-            f"Task {task_id} waits for more than {MAX_WAITED_FOR} other tasks, too many to check whether one of them is a "
-            "parent of the new task.",
+            f"Task {task_id} waits for more than {MAX_WAITED_FOR} other tasks, too many to check whether one of them "
+            "is a parent of the new task.",
             hint="Create it without a parent, or when fewer tasks are open.",
         )
     if not set(waited_for).isdisjoint(ancestors):
