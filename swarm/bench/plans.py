@@ -161,11 +161,14 @@ class StormPlan(SharedPlan):
     kill_every_seconds: float = 2.0
     """Approximate interval in seconds at which an agent is killed and restarted."""
 
+    kill_coordinator_every_seconds: float = 30.0
+    """Approximate interval in seconds at which a coordinator is killed and restarted; 0: never."""
+
     lease_seconds: float = 10.0
     """Seconds for which the work of a killed agent is kept from other agents."""
 
     seed: int = 20_261_121
-    """Seed of the random choices: killed agents, repeated events, delegated work."""
+    """Seed of the random choices: killed processes, repeated events, delegated work."""
 
     channels: Fixed[int] = 20
     delegated: Fixed[float] = 0.3  # of the messages

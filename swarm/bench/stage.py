@@ -130,8 +130,10 @@ class _Coordinator:
     ready_seconds = 0.0  # from the start to the first ``/readyz`` with status 200
     ready_cpu_seconds = 0.0  # processor time until then
 
-    def __init__(self, process: Child, port: int, operator_token: str, log: Path) -> None:
+    def __init__(self, process: Child, port: int, operator_token: str, log: Path, env: Mapping[str, str]) -> None:
         self.port = port
+        self._env = env
+        self._spent_cpu_seconds = 0.0  # by killed processes
         self._process = process
         self._operator_token = operator_token
         self._log = log
@@ -147,7 +149,16 @@ class _Coordinator:
         ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(port)}
         ours["SWARM_MESSAGES_PER_MINUTE"] = "0"  # one person writes many messages
         env = {**place.environment, **environment, **ours}
-        return cls(await _started(log, "swarm", "up", cwd=place.folder, env=env), port, operator_token, log)
+        return cls(await _started(log, "swarm", "up", cwd=place.folder, env=env), port, operator_token, log, env)
+
+    async def restart(self) -> None:
+        """Kills the process with SIGKILL and starts a new one on the same port. Returns when the new one is ready."""
+        self._spent_cpu_seconds = self.cpu_seconds()
+        await self._process.kill()
+        self._process.close()
+        self._process = await _started(self._log, "swarm", "up", cwd=self._log.parent, env=self._env)
+        self._started_at = time.perf_counter()
+        await self.until_ready()
 
     async def until_ready(self) -> None:
         """Waits for ``/readyz``. Raises BenchError with the end of the log if the process has ended."""
@@ -187,7 +198,7 @@ class _Coordinator:
     def cpu_seconds(self) -> float:
         """Returns the processor time since the start: user and system time from /proc."""
         fields = self._proc("stat").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return self._spent_cpu_seconds + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _proc(self, name: str) -> str:
         try:

@@ -1,5 +1,5 @@
 """``swarm bench storm``: checks that every message ends once and visibly under heavy load, with events sent twice and
-agents killed at random.
+agents and coordinators killed at random.
 
 The twin acts as Slack, without rate limits. The coordinators and all agents are separate processes. People write in
 many threads, with a limited number of open messages; leads answer or delegate, and workers complete tasks.
@@ -157,6 +157,8 @@ class _Storm:
     plan: StormPlan
     slack: Slack
     chance: random.Random
+    processes: Cluster
+    coordinator_kills: int = 0
     roots: dict[int, Asked] = field(default_factory=dict)  # the first message in each thread
     asked: list[Asked] = field(default_factory=list)
     log: Log = field(default_factory=Log)
@@ -226,6 +228,18 @@ class _Storm:
         """Whether no message has ended for so long that missing messages count as lost."""
         return time.monotonic() - self.moved_at > self.plan.patience_seconds
 
+    async def kill_coordinators(self) -> None:
+        """Kills and restarts a random coordinator now and then, until cancelled."""
+        while seconds := self.plan.kill_coordinator_every_seconds:
+            await asyncio.sleep(self.chance.uniform(0.5, 1.5) * seconds)
+            restart = asyncio.ensure_future(self.chance.choice(self.processes.members).restart())
+            self.coordinator_kills += 1
+            try:
+                await asyncio.shield(restart)
+            except asyncio.CancelledError:
+                await restart
+                raise
+
     async def until_over(self, processes: Cluster) -> None:
         """Waits until no work is left, or until nothing has happened for a long time."""
         while not self.stuck:
@@ -256,7 +270,7 @@ async def measure(plan: StormPlan, say: Say) -> list[Figure]:
         await slack.connected(plan.processes)
         leads, parts = await _parts(plan, processes)
         agents = await stack.enter_async_context(_crowd(parts, chance))
-        storm = _Storm(plan=plan, slack=slack, chance=chance)
+        storm = _Storm(plan=plan, slack=slack, chance=chance, processes=processes)
         async with processes.window() as window:
             await _pass(storm, leads, agents, processes, say)
         return [
@@ -282,21 +296,25 @@ async def _pass(storm: _Storm, leads: Sequence[str], agents: _Crowd, processes: 
     say(f"{storm.plan.messages} messages in {storm.plan.threads} threads, {storm.plan.agents} agents")
     watching = asyncio.create_task(storm.watch(say))
     killing = asyncio.create_task(agents.kill_now_and_then(storm.plan.kill_every_seconds))
+    restarting = asyncio.create_task(storm.kill_coordinators())
     speaking = asyncio.create_task(storm.speak(leads))
     try:
         while not speaking.done():
             await asyncio.wait({speaking, watching, killing}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
             agents.check()
-            if watching.done() or killing.done() or storm.stuck:
+            if watching.done() or killing.done() or storm.stuck or (restarting.done() and restarting.exception()):
                 break
         agents.calm()
         await killing
+        restarting.cancel()
+        await asyncio.wait({restarting})
         if speaking.done():
             await storm.until_over(processes)
     finally:
-        for task in (speaking, killing, watching):
+        tasks = (speaking, killing, restarting, watching)
+        for task in tasks:
             task.cancel()
-        ended = await asyncio.gather(speaking, killing, watching, return_exceptions=True)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
     if failures := [error for error in ended if isinstance(error, Exception)]:
         raise failures[0]
     await storm.look()
@@ -311,6 +329,7 @@ async def _about(storm: _Storm, agents: _Crowd, processes: Cluster, seconds: flo
         "events sent to the app": events,
         "events told twice": doubled,
         "agents killed": agents.kills,
+        "coordinators killed": storm.coordinator_kills,
         "leases that expired": await processes.expired_leases(),
         "calls of Slack": storm.log.calls,
         "messages a second": len(storm.asked) / seconds,

@@ -9,8 +9,8 @@ arrive.
 The verdict on a part compares the twin's call log with the agent's own record.
 
 The event loop lag shown is the coordinator's, from the histogram on its ``/metrics``. For comparison, the lag of the
-measuring process's loop, which also runs the twin and the agent, is shown: if that loop is late, the other figures are too
-high.
+measuring process's loop, which also runs the twin and the agent, is shown: if that loop is late, the other figures are
+too high.
 """
 
 from __future__ import annotations

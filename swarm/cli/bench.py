@@ -59,8 +59,8 @@ def _bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _Json
 
 @bench.command(name="storm")
 def _bench_storm(*, plan: _Options[StormPlan] = StormPlan(), json_file: _JsonFile = None) -> int:
-    """Put a team under stress: events are sent twice, agents are killed. The exit code is 1 if anything is lost or
-    duplicated."""
+    """Put a team under stress: events are sent twice, agents and coordinators are killed. The exit code is 1 if
+    anything is lost or duplicated."""
     from swarm.bench import figures, storm
 
     log.configure("warning")

@@ -20,6 +20,7 @@ SMALL = StormPlan(
     channels=2,
     in_flight=24,
     kill_every_seconds=1.0,
+    kill_coordinator_every_seconds=4.0,
     lease_seconds=2,
     delegated=0.5,
     work_seconds=0.5,  # so that who is killed is mostly at work
