@@ -203,7 +203,7 @@ async def test_where_too_much_is_waited_for_a_part_is_refused_rather_than_left_w
         last = await world.services.tasks.create(None, brief("Step.", depends_on=[last.id]))
     await world.services.tasks.create(None, brief("Part.", depends_on=[last.id]), parent_id=whole.id)
     last = await world.services.tasks.create(None, brief("Step.", depends_on=[last.id]))
-    with pytest.raises(Conflict, match="waits for more than 200 others"):
+    with pytest.raises(Conflict, match="waits for more than 200 other tasks"):
         await world.services.tasks.create(None, brief("Part.", depends_on=[last.id]), parent_id=whole.id)
     await world.services.tasks.create(None, brief("Step.", depends_on=[last.id]))
 
