@@ -17,6 +17,17 @@ RETRY_RUN_ACTION: Final = "swarm_retry_turn"
 FEEDBACK_ACTION: Final = "swarm_feedback"
 """``action_id`` of 👍 and 👎 below an answer; see :func:`feedback_value`."""
 
+DECIDE_ACTION: Final = "request_decide:"
+"""The beginning of the ``action_id`` of buttons that decide on a request: a `HumanDecision` follows. The value is the
+request's id.
+"""
+
+FORM_ACTION: Final = "request_form"
+"""``action_id`` of the button that opens a request's form as a modal, and ``callback_id`` of the modal."""
+
+ARGUMENTS_ACTION: Final = "request_arguments"
+"""``action_id`` of the button that shows all arguments of a tool call."""
+
 _UP: Final = "up"
 _DOWN: Final = "down"
 

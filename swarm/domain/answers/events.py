@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final, assert_never
 
 from swarm.domain.model.language_models import Door
+from swarm.domain.model.requests import FormField, HumanDecision, ToolRequest
 from swarm.domain.model.threads import STANDING_WORDS, Standing
 
 MAX_PIECE_CHARACTERS: Final = 12_000
@@ -103,42 +104,17 @@ class Warned:
     message: str
 
 
-class AnswerKind(StrEnum):
-    """The type of a form field, one per widget; unknown types become text."""
-
-    TEXT = "text"
-    TEXTAREA = "textarea"
-    NUMBER = "number"
-    URL = "url"
-    EMAIL = "email"
-    SELECT = "select"
-    MULTISELECT = "multiselect"
-    BOOLEAN = "boolean"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AskedField:
-    """One field of a form for a person."""
-
-    name: str
-    label: str = ""
-    kind: AnswerKind = AnswerKind.TEXT
-    required: bool = False
-    description: str = ""
-    options: tuple[str, ...] = ()
-    default: str = ""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """One interrupt: a question to a person whose answer the agent waits for."""
+    """One interrupt: a question to a person whose decision the agent waits for."""
 
     id: str  # the agent's id, used to resume
     prompt: str  # the question in the agent's words
     reason: str = ""
-    fields: tuple[AskedField, ...] = ()
-    tool_name: str = ""  # the tool that waits for approval, if any
-    raw: Mapping[str, object] = field(default_factory=dict)  # as sent by the agent, for the form and the resume
+    fields: tuple[FormField, ...] = ()
+    tool: ToolRequest | None = None  # the tool call that waits for approval, if any
+    decisions: tuple[HumanDecision, ...] = ()  # empty: they follow from the fields and the tool
+    raw: Mapping[str, object] = field(default_factory=dict)  # as sent by the agent, for the resume
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,11 +203,17 @@ class InputMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
-    """People's decision on one interrupt. ``values`` is None if the interrupt was dismissed."""
+    """People's decision on one interrupt.
+
+    ``values`` is what the agent's question asks for; None if it was dismissed, or if nobody decided in time.
+    """
 
     interrupt_id: str
     values: Mapping[str, object] | None
     raw: Mapping[str, object] = field(default_factory=dict)  # the interrupt's `Asked.raw`: some agents store nothing
+    decision: HumanDecision | None = None  # None: nobody has decided
+    arguments: Mapping[str, object] | None = None  # changed arguments of the tool call
+    expired: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -143,6 +143,7 @@ class NoticeKind(StrEnum):
     TASK_CANCELLED = "task_cancelled"
     TASK_RETURNED = "task_returned"  # its worker is gone, and it needs another worker
     AGENT_MESSAGE = "agent_message"
+    HUMAN_INPUT = "human_input"  # people have decided on the agent's request, or nobody did in time
 
 
 FOR_CREATORS: Final = frozenset({NoticeKind.TASK_FINISHED, NoticeKind.TASK_RETURNED})

@@ -1,5 +1,4 @@
-"""Runs and interrupts: a run is one execution of a streaming agent for one trigger; an interrupt is a question to
-people.
+"""Runs: a run is one execution of a streaming agent for one trigger.
 
 A run is ``closing`` once its result is complete: the text, the outcome and the closing blocks. Only the display in
 Slack remains, and any process can finish it. A process that crashes therefore loses the result of a ``running`` run,
@@ -32,7 +31,7 @@ class RunStatus(StrEnum):
 
     RUNNING = "running"
     CLOSING = "closing"  # the result is complete; its last message is being closed
-    WAITING = "waiting"  # waits for people's answer to an interrupt
+    WAITING = "waiting"  # waits for people's decision on its requests
     ANSWERED = "answered"
     FAILED = "failed"
     STOPPED = "stopped"  # by a person
@@ -136,41 +135,6 @@ PAGE_TRANSITIONS: Final = {
     PageStep.OPEN: step(PagePhase.OPENING, to=PagePhase.OPEN),
     PageStep.CLOSE: step(PagePhase.OPENING, PagePhase.OPEN, to=PagePhase.CLOSED),
     PageStep.REOPEN: step(PagePhase.CLOSED, to=PagePhase.OPEN),
-}
-
-
-class InterruptStatus(StrEnum):
-    """The life cycle of an interrupt.
-
-    ::
-
-        open → resolved     resolve
-        open → dismissed    dismiss
-        open → expired      expire
-        open → superseded   supersede
-    """
-
-    OPEN = "open"
-    RESOLVED = "resolved"
-    DISMISSED = "dismissed"
-    EXPIRED = "expired"
-    SUPERSEDED = "superseded"  # people wrote something else, or stopped the run
-
-
-class InterruptStep(StrEnum):
-    """The steps of an interrupt."""
-
-    RESOLVE = "resolve"
-    DISMISS = "dismiss"
-    EXPIRE = "expire"
-    SUPERSEDE = "supersede"
-
-
-INTERRUPT_TRANSITIONS: Final = {
-    InterruptStep.RESOLVE: step(InterruptStatus.OPEN, to=InterruptStatus.RESOLVED),
-    InterruptStep.DISMISS: step(InterruptStatus.OPEN, to=InterruptStatus.DISMISSED),
-    InterruptStep.EXPIRE: step(InterruptStatus.OPEN, to=InterruptStatus.EXPIRED),
-    InterruptStep.SUPERSEDE: step(InterruptStatus.OPEN, to=InterruptStatus.SUPERSEDED),
 }
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
+from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import AuthorKind, ChannelType, File, Standing, TranscriptMessage
 
@@ -26,6 +27,7 @@ class TriggerKind(StrEnum):
     TASK_CANCELLED = NoticeKind.TASK_CANCELLED.value
     TASK_RETURNED = NoticeKind.TASK_RETURNED.value
     AGENT_MESSAGE = NoticeKind.AGENT_MESSAGE.value
+    HUMAN_INPUT = NoticeKind.HUMAN_INPUT.value
 
 
 class StartedBy(StrEnum):
@@ -101,6 +103,7 @@ class Trigger:
     notice: NoticeView | None
     task: TaskView | None = None
     started_by: StartedBy = StartedBy.MEMBERS
+    requests: tuple[HumanRequest, ...] = ()  # decisions that the work has not received yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,6 +44,7 @@ class Notice:
     created_at: int
     task_id: str | None = None
     agent_message_id: str | None = None
+    request_id: str | None = None
 
 
 _notice = row_mapper(Notice)

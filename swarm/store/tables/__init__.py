@@ -8,7 +8,8 @@ derived from the enums of the domain.
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
 from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks
-from swarm.store.tables.runs import feedback, interrupts, run_events, run_messages, runs
+from swarm.store.tables.requests import audit, grants, request_answers, request_drafts, requests
+from swarm.store.tables.runs import feedback, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_usage, session_messages, sessions
 from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
@@ -27,16 +28,17 @@ __all__ = [
     "agent_messages",
     "agent_tokens",
     "agents",
+    "audit",
     "deliveries",
     "document_pieces",
     "documents",
     "early_messages",
     "feedback",
     "forgotten",
+    "grants",
     "history",
     "idempotency_keys",
     "inbox_messages",
-    "interrupts",
     "is_described",
     "lease_members",
     "leases",
@@ -46,6 +48,9 @@ __all__ = [
     "notices",
     "people",
     "queue_heads",
+    "request_answers",
+    "request_drafts",
+    "requests",
     "run_events",
     "run_messages",
     "runs",

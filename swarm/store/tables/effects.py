@@ -63,6 +63,7 @@ deliveries = Table(
     Column("mark", Text, one_of("mark", Mark)),  # for a reaction: its meaning
     # a reaction is removed, or an update replaces the Retry button with its text
     Column("removes", Boolean, nullable=False, server_default=false()),
+    Column("request_id", Text),  # the request that the message shows
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),
@@ -99,6 +100,8 @@ _expires = _open & deliveries.c.expires_at.is_not(None)
 Index("ix_deliveries_expiry", deliveries.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
 Index("ix_deliveries_task", deliveries.c.task_id)
+_of_request = deliveries.c.request_id.is_not(None)
+Index("ix_deliveries_request", deliveries.c.request_id, sqlite_where=_of_request, postgresql_where=_of_request)
 
 locks = Table(
     "locks",

@@ -1,4 +1,4 @@
-"""Runs of agents that stream their answers: messages, events, questions and feedback."""
+"""Runs of agents that stream their answers: messages, events and feedback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 from swarm.domain.answers.events import PieceKind
-from swarm.domain.model.runs import InterruptStatus, Opinion, PageKind, PagePhase, RunOutcome, RunStatus
+from swarm.domain.model.runs import Opinion, PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.store.tables.schema import metadata, one_of
 
 runs = Table(
@@ -92,22 +92,6 @@ run_events = Table(
     one_of("kind", PieceKind),
     CheckConstraint("(seq = 1) = (kind = 'opened')", name="opened_first"),
 )
-
-interrupts = Table(
-    "interrupts",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-    Column("agent_interrupt_id", Text, nullable=False),  # the agent's own id, used by a resume
-    Column("prompt", Text, nullable=False),
-    Column("payload", Text, nullable=False),  # JSON: the complete question
-    Column("status", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("ended_at", BigInteger),
-    one_of("status", InterruptStatus),
-    CheckConstraint("(ended_at IS NULL) = (status = 'open')", name="ended"),
-)
-Index("ix_interrupts_run", interrupts.c.run_id, interrupts.c.id)
 
 feedback = Table(
     "feedback",

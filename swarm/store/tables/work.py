@@ -213,6 +213,7 @@ notices = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("task_id", Text, ForeignKey("tasks.id")),
     Column("agent_message_id", Text, ForeignKey("agent_messages.id")),
+    Column("request_id", Text),  # the request whose decision the notice reports
     one_of("kind", NoticeKind),
     one_of("status", NoticeStatus),
 )

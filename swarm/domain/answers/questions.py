@@ -1,0 +1,157 @@
+"""Converts the questions of an agent's run to requests, and the decisions of people to what the agent expects.
+
+An approval in the form of AG-UI asks for the values ``approved``, ``reason`` and ``editedArgs``. People see buttons
+instead of these fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from swarm.domain.answers.events import Asked, Decided
+from swarm.domain.model.requests import (
+    MAX_PROMPT_CHARACTERS,
+    MAX_TITLE_CHARACTERS,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    NewRequest,
+    RequestStatus,
+    ToolRequest,
+)
+
+TOOL_CALL: Final = "toolCall"
+"""The key of the waiting tool call in `Asked.raw`: ``{"id", "name", "arguments"}``. A resume has to repeat this
+call.
+"""
+
+APPROVED: Final = "approved"
+REASON: Final = "reason"
+EDITED_ARGUMENTS: Final = "editedArgs"
+ANSWER: Final = "answer"
+"""The name of the only value of a question without fields."""
+
+NOBODY_DECIDED: Final = "Nobody decided in time."
+
+_OF_APPROVAL: Final = frozenset({APPROVED, REASON, EDITED_ARGUMENTS})
+_D = HumanDecision
+
+
+def request_of(asked: Asked, key: str) -> NewRequest:
+    """Returns the request for a question of a run."""
+    decisions = asked.decisions or _decisions(asked)
+    return NewRequest(
+        key=key,
+        title=_title(asked),
+        prompt=asked.prompt[:MAX_PROMPT_CHARACTERS],
+        fields=form_of(asked),
+        decisions=decisions,
+        tool=asked.tool,
+        agent_request_id=asked.id,
+        raw=asked.raw,
+    )
+
+
+def form_of(asked: Asked) -> tuple[FormField, ...]:
+    """Returns the fields that people fill in: one text field if the question has neither fields nor a tool."""
+    if is_approval(asked):
+        return tuple(field for field in asked.fields if field.name not in _OF_APPROVAL)
+    if asked.fields or asked.tool:
+        return asked.fields
+    return (FormField(name=ANSWER, label="Answer", type=FieldType.TEXTAREA, required=True),)
+
+
+def is_approval(asked: Asked) -> bool:
+    """Whether the agent expects the values of an approval."""
+    if asked.decisions:
+        return asked.tool is not None
+    return any(field.name == APPROVED and field.type is FieldType.BOOLEAN for field in asked.fields)
+
+
+def decided_of(request: HumanRequest) -> Decided:
+    """Returns the decision on a request in the form that its agent expects."""
+    answer = request.deciding
+    decision = answer.decision if answer else None
+    if request.status in (RequestStatus.EXPIRED, RequestStatus.CANCELLED, RequestStatus.OPEN):
+        decision = None
+    values: dict[str, Any] | None = dict(request.values) if request.values is not None else None
+    is_positive = request.status in (RequestStatus.APPROVED, RequestStatus.ANSWERED)
+    if _expects_approval(request):
+        values = {APPROVED: is_positive} | (values or {})
+        if is_positive and request.arguments is not None:
+            values[EDITED_ARGUMENTS] = dict(request.arguments)
+        if not is_positive:
+            values[REASON] = why_not_approved(request)
+    elif is_positive:
+        values = values or {}
+    return Decided(
+        interrupt_id=request.agent_request_id,
+        values=values,
+        raw=request.raw,
+        decision=decision,
+        arguments=request.arguments,
+        expired=request.status is RequestStatus.EXPIRED,
+    )
+
+
+def decided_by_client(asked: Asked, payload: Mapping[str, Any] | None) -> Decided:
+    """Returns the decision that a client of the AG-UI entry point sends for a question; None: dismissed."""
+    if not asked.decisions:
+        return Decided(interrupt_id=asked.id, values=payload, raw=asked.raw)
+    arguments = (payload or {}).get(EDITED_ARGUMENTS)
+    is_edited = isinstance(arguments, Mapping) and (asked.tool is None or dict(arguments) != dict(asked.tool.arguments))
+    said = (payload or {}).get(APPROVED)
+    decision = _D.REJECT if payload is None or said is not True else _D.EDIT if is_edited else _D.APPROVE
+    return Decided(
+        interrupt_id=asked.id,
+        values=payload,
+        raw=asked.raw,
+        decision=decision,
+        arguments=arguments if isinstance(arguments, Mapping) and is_edited else None,
+    )
+
+
+def why_not_approved(request: HumanRequest) -> str:
+    """Returns why a tool may not be called, for the agent's model."""
+    match request.status:
+        case RequestStatus.EXPIRED:
+            return NOBODY_DECIDED
+        case RequestStatus.CANCELLED:
+            return f"The question was withdrawn: {request.reason or 'it is no longer needed'}."
+        case _:
+            return "A person has rejected this call."
+
+
+def tool_of_call(raw: Mapping[str, object]) -> Mapping[str, Any] | None:
+    """Returns the waiting tool call among what an agent sent."""
+    call = raw.get(TOOL_CALL)
+    return call if isinstance(call, Mapping) else None
+
+
+def _expects_approval(request: HumanRequest) -> bool:
+    schema = request.raw.get("responseSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return isinstance(properties, Mapping) and APPROVED in properties
+
+
+def _decisions(asked: Asked) -> tuple[HumanDecision, ...]:
+    if not is_approval(asked):
+        return (_D.APPROVE, _D.REJECT) if asked.tool and not asked.fields else (_D.ANSWER, _D.REJECT)
+    can_edit = asked.tool is not None and any(field.name == EDITED_ARGUMENTS for field in asked.fields)
+    grants = (_D.APPROVE_THREAD, _D.APPROVE_ALWAYS) if asked.tool else ()
+    return (_D.APPROVE, *((_D.EDIT,) if can_edit else ()), _D.REJECT, *grants)
+
+
+def _title(asked: Asked) -> str:
+    """Returns a heading. A request for a tool is named after the tool, others by the first line of the question."""
+    if asked.tool:
+        return f"May I use {asked.tool.name}?"[:MAX_TITLE_CHARACTERS]
+    first = next((line.strip() for line in asked.prompt.splitlines() if line.strip()), asked.reason)
+    return (first if 0 < len(first) <= MAX_TITLE_CHARACTERS else "A question") or "A question"
+
+
+def tool_request(name: str, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> ToolRequest:
+    """Returns the tool call of a question."""
+    return ToolRequest(name=name[:MAX_TITLE_CHARACTERS], arguments=arguments, schema=schema or {})

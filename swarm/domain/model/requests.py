@@ -1,0 +1,530 @@
+"""Requests to people: forms and approvals, who may decide on them, and what was decided.
+
+Everybody who asks uses this model: interrupts of AG-UI agents, tool approvals of built-in agents, elicitations of MCP
+servers, and the tool ``request-human-input``. A request belongs to a piece of work, which waits for the decision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from swarm.domain.errors import Invalid
+from swarm.domain.model.states import step
+
+EXPIRES_SECONDS: Final = 24 * 3600
+MAX_EXPIRES_SECONDS: Final = 90 * 24 * 3600
+MAX_FIELDS: Final = 50
+MAX_OPTIONS: Final = 200
+MAX_PROMPT_CHARACTERS: Final = 10_000
+MAX_TITLE_CHARACTERS: Final = 150
+MAX_NAME_CHARACTERS: Final = 200
+MAX_TEXT_CHARACTERS: Final = 10_000
+"""The maximum length of a text that a person enters."""
+
+MAX_ARGUMENT_BYTES: Final = 256 * 1024
+MAX_NEED: Final = 20
+MAX_OPEN_PER_WORK: Final = 20
+"""The maximum number of open requests of one piece of work."""
+
+THREAD_GRANT_SECONDS: Final = 7 * 24 * 3600
+ALWAYS_GRANT_SECONDS: Final = 90 * 24 * 3600
+
+OPERATOR: Final = "operator"
+"""Stands for the operator's own decision, in place of a person's Slack user id."""
+
+
+class FieldType(StrEnum):
+    """The type of a form field, one per widget; unknown types become text."""
+
+    TEXT = "text"
+    TEXTAREA = "textarea"
+    NUMBER = "number"
+    INTEGER = "integer"
+    URL = "url"
+    EMAIL = "email"
+    SELECT = "select"
+    MULTISELECT = "multiselect"
+    BOOLEAN = "boolean"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """One choice of a select. People see the label; the asker gets the value."""
+
+    value: str
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FormField:
+    """One field of a form.
+
+    ``min`` and ``max`` limit a number, the length of a text, or the number of choices. A default is a JSON value.
+    """
+
+    name: str
+    label: str = ""
+    type: FieldType = FieldType.TEXT
+    required: bool = False
+    default: Any = None
+    placeholder: str = ""
+    description: str = ""
+    options: tuple[Option, ...] = ()
+    min: float | None = None
+    max: float | None = None
+    pattern: str | None = None  # a regular expression that a part of the text must match
+    secret: bool = False  # the value is shown to nobody but the asker
+
+    @property
+    def title(self) -> str:
+        """The label, or the name if there is none."""
+        return self.label or self.name
+
+
+def options(*values: str) -> tuple[Option, ...]:
+    """Returns options that are shown as their values."""
+    return tuple(Option(value=value) for value in values)
+
+
+class HumanDecision(StrEnum):
+    """What a person can decide."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+    EDIT = "edit"  # approve with other arguments
+    APPROVE_THREAD = "approve_thread"  # approve, and allow the tool in this thread
+    APPROVE_ALWAYS = "approve_always"  # approve, and allow the tool to this agent
+    ANSWER = "answer"  # fill in the form
+
+
+APPROVALS: Final = frozenset(HumanDecision) - {HumanDecision.REJECT}
+
+
+class RequestStatus(StrEnum):
+    """The life cycle of a request.
+
+    ::
+
+        open → approved     approve
+        open → rejected     reject
+        open → answered     answer
+        open → expired      expire
+        open → cancelled    cancel
+    """
+
+    OPEN = "open"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"  # nobody needs the decision any more
+
+
+class RequestStep(StrEnum):
+    """The steps of a request."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+    ANSWER = "answer"
+    EXPIRE = "expire"
+    CANCEL = "cancel"
+
+
+_R = RequestStatus
+
+REQUEST_TRANSITIONS: Final = {
+    RequestStep.APPROVE: step(_R.OPEN, to=_R.APPROVED),
+    RequestStep.REJECT: step(_R.OPEN, to=_R.REJECTED),
+    RequestStep.ANSWER: step(_R.OPEN, to=_R.ANSWERED),
+    RequestStep.EXPIRE: step(_R.OPEN, to=_R.EXPIRED),
+    RequestStep.CANCEL: step(_R.OPEN, to=_R.CANCELLED),
+}
+
+
+class ResumeStatus(StrEnum):
+    """How far the decision has come on its way back to the asker.
+
+    ::
+
+        none | sent | failed → sent      send
+        sent → accepted                  accept
+        sent → failed                    fail
+    """
+
+    NONE = "none"
+    SENT = "sent"  # handed out with the work: the asker's run may have begun
+    ACCEPTED = "accepted"
+    FAILED = "failed"  # the run failed; a retry sends the same decision again
+
+
+class ResumeStep(StrEnum):
+    """The steps of a decision on its way back."""
+
+    SEND = "send"
+    ACCEPT = "accept"
+    FAIL = "fail"
+
+
+_S = ResumeStatus
+
+RESUME_TRANSITIONS: Final = {
+    ResumeStep.SEND: step(_S.NONE, _S.SENT, _S.FAILED, to=_S.SENT),
+    ResumeStep.ACCEPT: step(_S.SENT, to=_S.ACCEPTED),
+    ResumeStep.FAIL: step(_S.SENT, to=_S.FAILED),
+}
+
+
+class Asker(StrEnum):
+    """How the asker waits."""
+
+    DURABLE = "durable"  # its run has ended, and continues with the decision, after any restart
+    LIVE = "live"  # a call waits in a process; when it ends, the request is cancelled
+
+
+class EntryPoint(StrEnum):
+    """Where a person decided."""
+
+    SLACK = "slack"
+    HTTP = "http"
+    CLI = "cli"
+    PAGE = "page"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionPolicy:
+    """Who may decide, and how many people have to. The operator may always decide.
+
+    ``requester``: the person for whom the agent works; ``not_requester``: everybody else in the thread's workspace.
+    """
+
+    users: tuple[str, ...] = ()  # Slack user ids
+    groups: tuple[str, ...] = ()  # ids of Slack user groups
+    requester: bool = False
+    not_requester: bool = False
+    need: int = 1  # different people who have to approve
+    veto: bool = False  # one reject ends the request
+
+    @property
+    def names_people(self) -> bool:
+        """Whether the policy lists people or groups."""
+        return bool(self.users or self.groups)
+
+
+BY_REQUESTER: Final = DecisionPolicy(requester=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolRequest:
+    """A tool call that waits for approval. ``schema`` is the JSON Schema of the arguments, empty if unknown."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the name and the arguments. A decision is valid only for this call."""
+        return tool_digest(self.name, self.arguments)
+
+
+def tool_digest(name: str, arguments: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of the canonical JSON of a tool call's name and arguments, in hexadecimal."""
+    call = orjson.dumps({"name": name, "arguments": arguments}, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return hashlib.sha256(call).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestAnswer:
+    """One person's decision. ``person`` is a Slack user id, or `OPERATOR`."""
+
+    person: str
+    decision: HumanDecision
+    at: int
+    door: EntryPoint
+    values: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any] | None = None  # changed arguments of the tool call
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decide:
+    """A person's wish to decide. No policy limits the operator's own decision."""
+
+    request_id: str
+    decision: HumanDecision
+    door: EntryPoint
+    person: str = OPERATOR  # a Slack user id
+    values: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any] | None = None
+    team: str | None = None  # the person's workspace, if Slack reports it
+
+    @property
+    def by_operator(self) -> bool:
+        return self.person == OPERATOR
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewRequest:
+    """What an agent asks people. ``key`` identifies the question: the same key is asked once."""
+
+    key: str
+    title: str
+    prompt: str = ""
+    fields: tuple[FormField, ...] = ()
+    decisions: tuple[HumanDecision, ...] = (HumanDecision.APPROVE, HumanDecision.REJECT)
+    tool: ToolRequest | None = None
+    policy: DecisionPolicy = BY_REQUESTER
+    expires_seconds: float | None = EXPIRES_SECONDS  # None: never
+    agent_request_id: str = ""  # the asker's own id, used to resume
+    raw: Mapping[str, object] = field(default_factory=dict)  # as sent by the agent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HumanRequest:
+    """A stored request with its answers."""
+
+    id: str
+    key: str
+    agent_id: str
+    agent: str  # its name
+    thread_id: str | None
+    run_id: str | None  # the run that asked; None for a polling agent
+    work_id: str  # the first inbox message, or the task, that waits
+    task_id: str | None
+    lease_token: str  # of the run that asked
+    asker: Asker
+    status: RequestStatus
+    resume: ResumeStatus
+    requester: str | None  # a Slack user id
+    title: str
+    prompt: str
+    fields: tuple[FormField, ...]
+    decisions: tuple[HumanDecision, ...]
+    tool: ToolRequest | None
+    policy: DecisionPolicy
+    agent_request_id: str
+    raw: Mapping[str, object]
+    created_at: int
+    expires_at: int | None
+    ended_at: int | None
+    reason: str | None  # why it was cancelled
+    answers: tuple[RequestAnswer, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        return self.status is RequestStatus.OPEN
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the tool call, if one waits for approval."""
+        return self.tool.digest if self.tool else None
+
+    @property
+    def deciding(self) -> RequestAnswer | None:
+        """The answer whose values and arguments count: the first approval, or the last reject of a rejected request."""
+        if self.status is RequestStatus.REJECTED:
+            return next((answer for answer in reversed(self.answers) if answer.decision is HumanDecision.REJECT), None)
+        return next((answer for answer in self.answers if answer.decision is not HumanDecision.REJECT), None)
+
+    @property
+    def values(self) -> Mapping[str, Any] | None:
+        """The values that people gave; None if there are none, or if the request was not approved or answered."""
+        if self.status not in (RequestStatus.APPROVED, RequestStatus.ANSWERED):
+            return None
+        return next((answer.values for answer in self.answers if answer.values is not None), None)
+
+    @property
+    def arguments(self) -> Mapping[str, Any] | None:
+        """The arguments that a person put in place of the tool call's; None if unchanged or not approved."""
+        if self.status is not RequestStatus.APPROVED:
+            return None
+        return next((answer.arguments for answer in self.answers if answer.arguments is not None), None)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The names of the fields whose values are shown to nobody but the asker."""
+        return frozenset(form_field.name for form_field in self.fields if form_field.secret)
+
+    def is_late(self, now: int) -> bool:
+        """Whether a decision at ``now`` comes too late."""
+        return self.expires_at is not None and now >= self.expires_at
+
+
+class GrantScope(StrEnum):
+    """Where a grant applies."""
+
+    THREAD = "thread"
+    ALWAYS = "always"
+
+
+GRANTS: Final = {
+    HumanDecision.APPROVE_THREAD: (GrantScope.THREAD, THREAD_GRANT_SECONDS),
+    HumanDecision.APPROVE_ALWAYS: (GrantScope.ALWAYS, ALWAYS_GRANT_SECONDS),
+}
+"""The scope and the duration of the grant that a decision gives."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """A permission for one tool of one agent, which people gave in advance."""
+
+    id: str
+    agent_id: str
+    agent: str  # its name
+    tool: str
+    scope: GrantScope
+    thread_id: str | None
+    request_id: str  # the request whose decision gave it
+    given_by: str  # a Slack user id, or `OPERATOR`
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    uses: int
+
+
+class AuditKind(StrEnum):
+    """The kind of a line in the audit."""
+
+    ASKED = "asked"
+    REFUSED = "refused"  # an attempt to decide that was not allowed
+    DECIDED = "decided"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    RESUMED = "resumed"  # the decision has reached the asker, or the asker failed
+    GRANTED = "granted"
+    REVOKED = "revoked"
+    USED = "used"  # a grant decided
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditLine:
+    """One line of the audit. ``outcome`` says what happened, for a decision also from where."""
+
+    seq: int
+    at: int
+    kind: AuditKind
+    request_id: str | None
+    person: str | None
+    agent_id: str | None
+    agent: str | None  # its name
+    tool: str | None
+    digest: str | None
+    outcome: str
+
+
+_STEPS: Final = {
+    HumanDecision.REJECT: RequestStep.REJECT,
+    HumanDecision.ANSWER: RequestStep.ANSWER,
+}
+
+
+def step_of(
+    policy: DecisionPolicy, answers: Sequence[RequestAnswer], eligible: frozenset[str] | None
+) -> RequestStep | None:
+    """Returns the step that a request takes with these answers; None if more people have to decide.
+
+    ``eligible`` are all who may decide; None if unknown. Rejects end a request when the approvals that it needs can no
+    longer come together, with a veto at once. The operator's decision counts at once.
+    """
+    rejected = {answer.person for answer in answers if answer.decision is HumanDecision.REJECT}
+    approved = [answer for answer in answers if answer.decision is not HumanDecision.REJECT]
+    if answers and answers[-1].person == OPERATOR:
+        return _STEPS.get(answers[-1].decision, RequestStep.APPROVE)
+    if rejected and policy.veto:
+        return RequestStep.REJECT
+    if len({answer.person for answer in approved}) >= policy.need:
+        return _STEPS.get(approved[0].decision, RequestStep.APPROVE)
+    if rejected and eligible is not None and len(eligible - rejected) < policy.need:
+        return RequestStep.REJECT
+    return None
+
+
+GroupMembers = Mapping[str, frozenset[str] | None]
+"""The members of user groups; None for a group that Slack does not show."""
+
+
+def eligible_people(policy: DecisionPolicy, requester: str | None, members: GroupMembers) -> frozenset[str] | None:
+    """Returns everybody who may decide; None if that is not a known set of people."""
+    if policy.not_requester and not policy.names_people:
+        return None
+    found = set(policy.users)
+    for group in policy.groups:
+        people = members.get(group)
+        if people is None:
+            return None
+        found |= people
+    if policy.requester and requester:
+        found.add(requester)
+    if policy.not_requester and requester:
+        found.discard(requester)
+    return frozenset(found)
+
+
+def why_not(policy: DecisionPolicy, requester: str | None, person: str, members: GroupMembers) -> str | None:
+    """Returns the reason why a person may not decide, as a sentence; None if they may. Unreadable groups permit nobody."""
+    if policy.not_requester and person == requester:
+        return "You asked for this, so somebody else has to decide."
+    if person in policy.users or (policy.requester and person == requester):
+        return None
+    if any(person in (members.get(group) or ()) for group in policy.groups):
+        return None
+    if policy.not_requester and not policy.names_people:
+        return None
+    if any(members.get(group) is None for group in policy.groups):
+        return "Slack does not say who belongs to the user group that may decide, so nobody of it can decide now."
+    return "You are not among the people who may decide this."
+
+
+def check_policy(policy: DecisionPolicy) -> None:
+    """Raises Invalid for a policy under which nobody could decide."""
+    problems: dict[str, str] = {}
+    if policy.requester and policy.not_requester:
+        problems["policy.requester"] = "not together with not_requester"
+    if not 1 <= policy.need <= MAX_NEED:
+        problems["policy.need"] = f"a number from 1 to {MAX_NEED}"
+    known = len(set(policy.users)) + policy.requester
+    if not policy.groups and not policy.not_requester and policy.need > max(known, 1):
+        problems["policy.need"] = f"at most {max(known, 1)}, because no more people may decide"
+    if problems:
+        raise Invalid(f"Nobody could decide this: {', '.join(sorted(problems))}.", fields=problems)
+
+
+def check_new(request: NewRequest) -> None:
+    """Raises Invalid for a request that people could not answer."""
+    problems: dict[str, str] = dict(_field_problems(request.fields))
+    if not request.title.strip():
+        problems["title"] = "a short text that says what is asked"
+    if not set(request.decisions) & APPROVALS:
+        problems["decisions"] = "at least one that is not 'reject'"
+    if HumanDecision.EDIT in request.decisions and request.tool is None:
+        problems["decisions"] = "'edit' only with a tool, whose arguments people can change"
+    if set(request.decisions) & GRANTS.keys() and request.tool is None:
+        problems["decisions"] = "'approve_thread' and 'approve_always' only with a tool"
+    if request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
+        problems["tool.arguments"] = f"at most {MAX_ARGUMENT_BYTES} bytes of JSON"
+    if request.expires_seconds is not None and not 1 <= request.expires_seconds <= MAX_EXPIRES_SECONDS:
+        problems["expires_seconds"] = f"from 1 to {MAX_EXPIRES_SECONDS}, or null for never"
+    if problems:
+        raise Invalid(f"This request cannot be shown: {', '.join(sorted(problems))}.", fields=problems)
+    check_policy(request.policy)
+
+
+def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
+    if len(fields) > MAX_FIELDS:
+        yield "fields", f"at most {MAX_FIELDS}"
+    names = [form_field.name for form_field in fields]
+    if len(set(names)) < len(names):
+        yield "fields", "with different names"
+    for form_field in fields:
+        if not 0 < len(form_field.name) <= MAX_NAME_CHARACTERS:
+            yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters"
+        if form_field.type in (FieldType.SELECT, FieldType.MULTISELECT):
+            if not form_field.options:
+                yield f"fields.{form_field.name}", "options to choose from"
+            elif len(form_field.options) > MAX_OPTIONS:
+                yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"

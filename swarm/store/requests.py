@@ -1,0 +1,318 @@
+"""Requests to people: their rows, their answers, and the steps of their two state machines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from pydantic import TypeAdapter
+from sqlalchemy import Text, bindparam, delete, insert, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.model.requests import (
+    REQUEST_TRANSITIONS,
+    RESUME_TRANSITIONS,
+    Asker,
+    EntryPoint,
+    HumanDecision,
+    HumanRequest,
+    NewRequest,
+    RequestAnswer,
+    RequestStatus,
+    RequestStep,
+    ResumeStatus,
+    ResumeStep,
+)
+from swarm.store import history
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    Row,
+    Statement,
+    arrive,
+    every_column,
+    given,
+    literally,
+    may,
+    row_mapper,
+)
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.retention import delete_oldest
+from swarm.store.tables import agents
+from swarm.store.tables.requests import request_answers, request_drafts, requests
+
+DECISIONS: Final = "decisions"
+"""The topic that wakes callers who wait for a decision."""
+
+_r, _a, _dr = requests.c, request_answers.c, request_drafts.c
+_QUESTION: Final = TypeAdapter(NewRequest)
+_agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
+_all = select(requests, _agent.label("agent"))
+_is_open = _r.status == literally(RequestStatus.OPEN)
+
+_ADD = Statement(
+    lambda insert: (
+        insert(requests)
+        .values(
+            every_column(
+                requests,
+                status=RequestStatus.OPEN.value,
+                resume=ResumeStatus.NONE.value,
+                created_at=bindparam("now"),
+                ended_at=None,
+                reason=None,
+            )
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_GET = Statement(_all.where(_r.id == bindparam("id")))
+_OF_KEY = Statement(_all.where(_r.key == bindparam("key")))
+_LOCK = Statement(select(_r.id).where(_r.id == bindparam("id")).with_for_update(key_share=True))
+_OF_RUN = Statement(_all.where(_r.run_id == bindparam("run_id")).order_by(_r.id))
+_given_works = given(work_id=Text)
+_OF_WORKS = Statement(_all.join(_given_works, _given_works.c.work_id == _r.work_id).order_by(_r.id))
+_OPEN_IN_THREAD = Statement(_all.where(_r.thread_id == bindparam("thread_id"), _is_open).order_by(_r.id))
+_EXPIRED = Statement(
+    _all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N)
+)
+_OPEN = Statement(_all.where(_is_open, _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N))
+_SENT = Statement(
+    _all.where(_r.resume == literally(ResumeStatus.SENT), _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N)
+)
+_BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
+_RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
+_MOVES = {
+    step: Statement(
+        update(requests)
+        .where(_r.id == bindparam("request_id"), may(_r.status, transition))
+        .values(**arrive(transition), ended_at=bindparam("now"), reason=bindparam("new_reason"))
+    )
+    for step, transition in REQUEST_TRANSITIONS.items()
+}
+_RESUMES = {
+    step: Statement(
+        update(requests)
+        .where(_r.id == bindparam("request_id"), may(_r.resume, transition), ~_is_open)
+        .values(resume=transition.target.value)
+    )
+    for step, transition in RESUME_TRANSITIONS.items()
+}
+_ANSWER = Statement(lambda insert: insert(request_answers).values(every_column(request_answers)).on_conflict_do_nothing())
+_given_ids = given(id=Text)
+_ANSWERS = Statement(
+    select(request_answers)
+    .join(_given_ids, _given_ids.c.id == _a.request_id)
+    .order_by(_a.request_id, _a.at, _a.person)
+)
+_DRAFT = Statement(select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person")))
+_DROP_DRAFT = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person")))
+_DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
+_KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
+_FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """The work that waits for a decision, and who asks."""
+
+    agent_id: str
+    thread_id: str | None
+    work_id: str
+    lease_token: str
+    inbox_message_ids: tuple[str, ...] = ()
+    task_id: str | None = None
+    run_id: str | None = None
+    requester: str | None = None
+    asker: Asker = Asker.DURABLE
+
+
+def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanRequest, bool]:
+    """Stores a request. Returns it, or the one with the same key, and whether it is new."""
+    added = _ADD.run(
+        tx,
+        id=new_id(),
+        key=new.key,
+        agent_id=waiting.agent_id,
+        thread_id=waiting.thread_id,
+        run_id=waiting.run_id,
+        work_id=waiting.work_id,
+        task_id=waiting.task_id,
+        inbox_message_ids=orjson.dumps(waiting.inbox_message_ids).decode(),
+        lease_token=waiting.lease_token,
+        asker=waiting.asker.value,
+        requester=waiting.requester,
+        tool=new.tool.name if new.tool else None,
+        digest=new.tool.digest if new.tool else None,
+        agent_request_id=new.agent_request_id,
+        payload=_QUESTION.dump_json(new).decode(),
+        expires_at=None if new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
+        now=tx.now,
+    )
+    row = _OF_KEY.first(tx, key=new.key)
+    assert row is not None  # just stored, or stored before
+    request = _with_answers(tx, [row])[0]
+    if added:
+        _record(tx, "request.ask", request)
+    return request, bool(added)
+
+
+def get(tx: Transaction, request_id: str) -> HumanRequest | None:
+    return _one(tx, _GET.first(tx, id=request_id))
+
+
+def of_key(tx: Transaction, key: str) -> HumanRequest | None:
+    """Returns the request with this key."""
+    return _one(tx, _OF_KEY.first(tx, key=key))
+
+
+def locked(tx: Transaction, request_id: str) -> HumanRequest | None:
+    """Returns a request, locked until the transaction ends."""
+    return get(tx, request_id) if _LOCK.first(tx, id=request_id) else None
+
+
+def of_run(tx: Transaction, run_id: str) -> list[HumanRequest]:
+    """Returns the requests of a run, in order."""
+    return _with_answers(tx, _OF_RUN.all(tx, run_id=run_id))
+
+
+def of_works(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[HumanRequest]]:
+    """Returns the requests of pieces of work, in order, by the id of the inbox message or task."""
+    found: dict[str, list[HumanRequest]] = {}
+    rows = _OF_WORKS.all(tx, given=[{"work_id": work_id} for work_id in sorted(set(work_ids))]) if work_ids else []
+    for request in _with_answers(tx, rows):
+        found.setdefault(request.work_id, []).append(request)
+    return found
+
+
+def undelivered(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[HumanRequest]]:
+    """Like `of_works`, only with the ended requests whose decision the asker has not accepted yet."""
+    return {
+        work_id: due
+        for work_id, found in of_works(tx, work_ids).items()
+        if (due := [one for one in found if not one.is_open and one.resume is not ResumeStatus.ACCEPTED])
+    }
+
+
+def open_in_thread(tx: Transaction, thread_id: str) -> list[HumanRequest]:
+    """Returns the open requests of a thread, in order."""
+    return _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))
+
+
+def expired(tx: Transaction, limit: int) -> list[HumanRequest]:
+    """Returns open requests whose time is over, the earliest first."""
+    return _with_answers(tx, _EXPIRED.all(tx, now=tx.now, n=limit))
+
+
+def open_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
+    """Returns open requests with ids after ``after``, in order."""
+    return _with_answers(tx, _OPEN.all(tx, after=after, n=limit))
+
+
+def sent_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
+    """Returns requests whose decision was handed out and not accepted yet, with ids after ``after``, in order."""
+    return _with_answers(tx, _SENT.all(tx, after=after, n=limit))
+
+
+def latest(tx: Transaction, status: RequestStatus | None, limit: int) -> list[HumanRequest]:
+    """Returns the newest requests, optionally with one status."""
+    return _with_answers(tx, _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit))
+
+
+def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str | None = None) -> bool:
+    """Takes a step of the state machine. Returns False if the request is not open any more."""
+    if not _MOVES[step].run(tx, request_id=request.id, now=tx.now, new_reason=reason):
+        return False
+    _DROP_DRAFTS.run(tx, request_id=request.id)
+    _record(tx, f"request.{step}", request, reason)
+    tx.wake(DECISIONS)
+    return True
+
+
+def resume(tx: Transaction, step: ResumeStep, request: HumanRequest) -> bool:
+    """Takes a step of the decision's way back. Returns False if its status does not allow it."""
+    if not _RESUMES[step].run(tx, request_id=request.id):
+        return False
+    if request.resume is not RESUME_TRANSITIONS[step].target:
+        _record(tx, f"request.{step}", request)
+    return True
+
+
+def answer(tx: Transaction, request_id: str, answered: RequestAnswer) -> bool:
+    """Stores a person's decision. Returns False if this person has decided before."""
+    payload = {"values": answered.values, "arguments": answered.arguments}
+    return bool(
+        _ANSWER.run(
+            tx,
+            request_id=request_id,
+            person=answered.person,
+            decision=answered.decision.value,
+            door=answered.door.value,
+            payload=orjson.dumps(payload, default=dict).decode(),
+            at=answered.at,
+        )
+    )
+
+
+def draft(tx: Transaction, request_id: str, person: str) -> dict[str, Any]:
+    """Returns what a person has entered on earlier pages of a form."""
+    row = _DRAFT.first(tx, request_id=request_id, person=person)
+    return dict(orjson.loads(row["payload"])) if row else {}
+
+
+def keep_draft(tx: Transaction, request_id: str, person: str, values: Mapping[str, Any]) -> None:
+    """Stores what a person has entered so far, while the request is open."""
+    request = locked(tx, request_id)
+    _DROP_DRAFT.run(tx, request_id=request_id, person=person)
+    if request and request.is_open:
+        _KEEP_DRAFT.run(tx, request_id=request_id, person=person, payload=orjson.dumps(dict(values)).decode())
+
+
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Deletes up to ``limit`` requests that ended before ``before``. Returns the number deleted."""
+    return _FORGET.run(tx, before=before, n=limit)
+
+
+def inbox_message_ids(tx: Transaction, request: HumanRequest) -> tuple[str, ...]:
+    """Returns all messages that wait for a request's decision."""
+    row = _GET.first(tx, id=request.id)
+    return tuple(orjson.loads(row["inbox_message_ids"])) if row else ()
+
+
+def _record(tx: Transaction, change: str, request: HumanRequest, reason: str | None = None) -> None:
+    history.record(
+        tx, change, request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason or request.title
+    )
+
+
+def _one(tx: Transaction, row: Row | None) -> HumanRequest | None:
+    return _with_answers(tx, [row])[0] if row else None
+
+
+def _with_answers(tx: Transaction, rows: Sequence[Row]) -> list[HumanRequest]:
+    answers: dict[str, list[RequestAnswer]] = {}
+    for row in _ANSWERS.all(tx, given=[{"id": row["id"]} for row in rows]) if rows else ():
+        answers.setdefault(row["request_id"], []).append(_answer_of(row))
+    return [_request({**row, "answers": tuple(answers.get(row["id"], ()))}) for row in rows]
+
+
+def _answer_of(row: Row) -> RequestAnswer:
+    payload = orjson.loads(row["payload"])
+    return RequestAnswer(
+        person=row["person"],
+        decision=HumanDecision(row["decision"]),
+        at=row["at"],
+        door=EntryPoint(row["door"]),
+        values=payload["values"],
+        arguments=payload["arguments"],
+    )
+
+
+_IN_PAYLOAD: Final = ("title", "prompt", "fields", "decisions", "tool", "policy", "raw")
+_mapped = row_mapper(HumanRequest)
+
+
+def _request(row: Row) -> HumanRequest:
+    question = _QUESTION.validate_json(row["payload"])
+    return _mapped({**row, **{name: getattr(question, name) for name in _IN_PAYLOAD}})

@@ -1,0 +1,127 @@
+"""Requests to people, their answers, grants, and the audit."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
+
+from swarm.domain.model.requests import (
+    Asker,
+    AuditKind,
+    EntryPoint,
+    GrantScope,
+    HumanDecision,
+    RequestStatus,
+    ResumeStatus,
+)
+from swarm.store.tables.schema import Serial, metadata, one_of
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("key", Text, nullable=False, unique=True),  # identifies the question, so that nothing is asked twice
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),  # null for a task without a thread
+    Column("run_id", Text),  # the run that asked; not a foreign key, because runs are forgotten earlier
+    Column("work_id", Text, nullable=False),  # the first inbox message, or the task, that waits
+    Column("task_id", Text, ForeignKey("tasks.id")),
+    Column("inbox_message_ids", Text, nullable=False),  # JSON list: all messages that wait
+    Column("lease_token", Text, nullable=False),  # of the run that asked
+    Column("asker", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("resume", Text, nullable=False),
+    Column("requester", Text),  # a Slack user id
+    Column("tool", Text),  # the name of the tool that waits for approval
+    Column("digest", Text),  # of its name and arguments
+    Column("agent_request_id", Text, nullable=False),  # the asker's own id, used to resume
+    Column("payload", Text, nullable=False),  # JSON: the question
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("reason", Text),  # why it was cancelled
+    one_of("asker", Asker),
+    one_of("status", RequestStatus),
+    one_of("resume", ResumeStatus),
+    CheckConstraint("(ended_at IS NULL) = (status = 'open')", name="ended"),
+    CheckConstraint("status <> 'open' OR resume = 'none'", name="decided_before_resumed"),
+)
+_is_open = requests.c.status == text("'open'")
+_is_sent = requests.c.resume == text("'sent'")
+Index("ix_requests_work", requests.c.work_id, requests.c.id)
+Index("ix_requests_run", requests.c.run_id, requests.c.id)
+Index("ix_requests_open", requests.c.id, sqlite_where=_is_open, postgresql_where=_is_open)
+Index("ix_requests_thread", requests.c.thread_id, sqlite_where=_is_open, postgresql_where=_is_open)
+Index("ix_requests_expiry", requests.c.expires_at, sqlite_where=_is_open, postgresql_where=_is_open)
+Index("ix_requests_sent", requests.c.id, sqlite_where=_is_sent, postgresql_where=_is_sent)
+_ended = requests.c.ended_at.is_not(None)
+Index("ix_requests_ended", requests.c.ended_at, sqlite_where=_ended, postgresql_where=_ended)
+
+request_answers = Table(
+    "request_answers",
+    metadata,
+    Column("request_id", Text, ForeignKey("requests.id", ondelete="CASCADE"), nullable=False),
+    Column("person", Text, nullable=False),  # a Slack user id, or "operator"
+    Column("decision", Text, nullable=False),
+    Column("door", Text, nullable=False),
+    Column("payload", Text, nullable=False),  # JSON: the values, and the changed arguments
+    Column("at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("request_id", "person"),
+    one_of("decision", HumanDecision),
+    one_of("door", EntryPoint),
+)
+
+request_drafts = Table(  # what a person has entered on earlier pages of a form
+    "request_drafts",
+    metadata,
+    Column("request_id", Text, ForeignKey("requests.id", ondelete="CASCADE"), nullable=False),
+    Column("person", Text, nullable=False),
+    Column("payload", Text, nullable=False),  # JSON: the values by field
+    PrimaryKeyConstraint("request_id", "person"),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("request_id", Text, nullable=False),  # the request whose decision gave it
+    Column("given_by", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Column("uses", Integer, nullable=False),
+    one_of("scope", GrantScope),
+    CheckConstraint("(scope = 'thread') = (thread_id IS NOT NULL)", name="thread"),
+)
+Index("ix_grants_agent", grants.c.agent_id, grants.c.tool)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", Serial, primary_key=True, autoincrement=True),
+    Column("at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("request_id", Text),  # not a foreign key, because lines are kept longer
+    Column("person", Text),
+    Column("agent_id", Text),
+    Column("tool", Text),
+    Column("digest", Text),
+    Column("outcome", Text, nullable=False),
+    one_of("kind", AuditKind),
+    sqlite_autoincrement=True,
+)
+Index("ix_audit_at", audit.c.at)
