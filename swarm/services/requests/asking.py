@@ -142,6 +142,9 @@ def ended(tx: Transaction, request_id: str) -> HumanRequest:
     request = requests.get(tx, request_id)
     assert request is not None  # it has just ended
     refresh_cards(tx, request)
+    for other in requests.of_run(tx, request.run_id) if request.run_id else ():
+        if other.is_open:  # its card says how many have been answered
+            refresh_cards(tx, other)
     agent = agents.by_id(tx, request.agent_id)
     if agent and agent.reach is Reach.POLLING:
         notices.add(
