@@ -68,7 +68,9 @@ class _Tool(_Lenient):
 
 
 class _RequestHumanInput(WritingArguments):
-    inbox_message_id: Annotated[str | None, Field(description="The inbox message that you ask about; or task_id.")] = None
+    inbox_message_id: Annotated[str | None, Field(description="The inbox message that you ask about; or task_id.")] = (
+        None
+    )
     task_id: str | None = None
     title: Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS, description="What you ask, in a few words.")]
     prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARACTERS, description="The question, with its context.")] = ""
@@ -131,6 +133,4 @@ def _field(field: _Field) -> FormField:
     return FormField(**given, type=kind, options=options)
 
 
-TOOL = McpTool(
-    name="request-human-input", arguments=_RequestHumanInput, result=Asked, run=_request_human_input
-)
+TOOL = McpTool(name="request-human-input", arguments=_RequestHumanInput, result=Asked, run=_request_human_input)

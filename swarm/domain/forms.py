@@ -19,7 +19,16 @@ from swarm.domain.model.requests import MAX_TEXT_CHARACTERS, FieldType, FormFiel
 
 _URL: Final = TypeAdapter(AnyHttpUrl)
 _EMAIL: Final = TypeAdapter(Annotated[str, StringConstraints(pattern=r"^[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+$")])
-_WORDS: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

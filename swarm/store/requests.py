@@ -90,9 +90,7 @@ _given_threads = given(thread_id=Text)
 _THREADS_WITH_OPEN = Statement(
     select(_r.thread_id).distinct().join(_given_threads, _given_threads.c.thread_id == _r.thread_id).where(_is_open)
 )
-_EXPIRED = Statement(
-    _all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N)
-)
+_EXPIRED = Statement(_all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N))
 _SENT = Statement(
     _all.where(_r.resume == literally(ResumeStatus.SENT), _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N)
 )
@@ -133,15 +131,19 @@ _RESUMES = {
     )
     for step, transition in RESUME_TRANSITIONS.items()
 }
-_ANSWER = Statement(lambda insert: insert(request_answers).values(every_column(request_answers)).on_conflict_do_nothing())
+_ANSWER = Statement(
+    lambda insert: insert(request_answers).values(every_column(request_answers)).on_conflict_do_nothing()
+)
 _given_ids = given(id=Text)
 _ANSWERS = Statement(
-    select(request_answers)
-    .join(_given_ids, _given_ids.c.id == _a.request_id)
-    .order_by(_a.request_id, _a.at, _a.person)
+    select(request_answers).join(_given_ids, _given_ids.c.id == _a.request_id).order_by(_a.request_id, _a.at, _a.person)
 )
-_DRAFT = Statement(select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person")))
-_DROP_DRAFT = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person")))
+_DRAFT = Statement(
+    select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
+)
+_DROP_DRAFT = Statement(
+    delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
+)
 _DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
 _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
 _FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"))

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.answers.events import Asked, Interrupted, RunInput
+from swarm.domain.answers.events import Asked, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import EDITED_ARGUMENTS
+from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, SwarmError
+from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
 from swarm.domain.model.leases import FinishOutcome
@@ -35,8 +37,9 @@ from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.human_requests import AskedWork
 from swarm.store import grants, requests
-from tests.support.conversing import status
-from tests.support.live import Scripted, ends, hired, playing, says
+from tests.support.conversing import press, pressed, status
+from tests.support.tasks import asked_and_handed, is_work, work_of
+from tests.support.live import Scripted, Show, ends, hired, playing, says
 from tests.support.world import BOT, World, holding
 
 D = HumanDecision
@@ -66,18 +69,21 @@ class Asking:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.key = 0
+        self.lead: Agent
 
     async def begin(self, text: str = f"{BOT} hello") -> None:
-        self.lead = await self.world.lead()
+        if not hasattr(self, "lead"):
+            self.lead = await self.world.lead()
         self.root = await self.world.says(text)
-        self.trigger = await self.world.only(self.lead)
+        self.trigger = await work_of(self.world, self.lead)
 
     async def ask(self, trigger: Trigger | None = None, *, wait: bool = False, **new: Any) -> HumanRequest:
         trigger = trigger or self.trigger
         asked = NewRequest(**({"key": "q1", "title": "May I?"} | new))
         work = (
-            AskedWork(task_id=trigger.task.id) if trigger.task else AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
+            AskedWork(task_id=trigger.task.id)
+            if trigger.task
+            else AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
         )
         return await self.world.services.requests.ask(holding(trigger, self.lead), work, asked, wait=wait)
 
@@ -132,7 +138,7 @@ async def test_the_same_question_is_asked_once_whoever_gets_the_work_later(askin
     request = await asking.ask()
     assert (await asking.ask()).id == request.id  # the answer was lost, and the call repeated
     await asking.decide(request)
-    again = next(trigger for trigger in await world.poll(asking.lead) if trigger.inbox_messages)
+    again = await work_of(world, asking.lead)
     asked = await asking.ask(again)
     assert (asked.id, asked.status) == (request.id, RequestStatus.APPROVED)
     assert await status(world, asking.root) is InboxStatus.CLAIMED
@@ -141,11 +147,11 @@ async def test_the_same_question_is_asked_once_whoever_gets_the_work_later(askin
 async def test_another_question_about_the_same_work_waits_again(asking: Asking, world: World) -> None:
     first = await asking.ask()
     await asking.decide(first)
-    again = next(trigger for trigger in await world.poll(asking.lead) if trigger.inbox_messages)
+    again = await work_of(world, asking.lead)
     second = await asking.ask(again, key="q2")
     assert (await asking.now(first)).resume is ResumeStatus.ACCEPTED
     await asking.decide(second)
-    third = next(trigger for trigger in await world.poll(asking.lead) if trigger.inbox_messages)
+    third = await work_of(world, asking.lead)
     assert [one.id for one in third.requests] == [second.id]
 
 
@@ -321,7 +327,7 @@ async def test_of_two_people_at_once_one_decides_and_the_other_is_told_who(askin
     assert all("already" in words for words in refused)
     (answer,) = [one for one in approved[0].answers if one.decision is D.APPROVE]
     assert any(f"<@{answer.person}>" in words for words in refused if "decided already" in words)
-    triggers = [trigger for trigger in await world.poll(asking.lead) if trigger.inbox_messages]
+    triggers = [trigger for trigger in await world.poll(asking.lead) if is_work(trigger)]
     assert len(triggers) == 1
 
 
@@ -356,7 +362,7 @@ async def test_a_click_after_the_end_is_late_also_before_the_sweep(asking: Askin
 async def test_expiry_resumes_the_work_as_expired(asking: Asking, world: World) -> None:
     request = await asking.ask(expires_seconds=60)
     await world.later(61)
-    again = next(trigger for trigger in await world.poll(asking.lead) if trigger.inbox_messages)
+    again = await work_of(world, asking.lead)
     assert [one.status for one in again.requests] == [RequestStatus.EXPIRED]
     assert await asking.audit() == ["asked", "expired"]
     assert request.expires_at
@@ -386,7 +392,10 @@ async def test_invalid_values_name_their_fields_and_change_nothing(asking: Askin
 
 @pytest.mark.req("HITL-04")
 async def test_arguments_are_edited_within_the_tools_schema(asking: Asking) -> None:
-    schema = {"type": "object", "properties": {"branch": {"type": "string", "maxLength": 10}, "force": {"type": "boolean"}}}
+    schema = {
+        "type": "object",
+        "properties": {"branch": {"type": "string", "maxLength": 10}, "force": {"type": "boolean"}},
+    }
     tool = replace(PUSH, schema=schema)
     request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT, D.REJECT))
     with pytest.raises(Invalid) as refused:
@@ -449,10 +458,6 @@ async def test_the_run_continues_as_expired_not_as_rejected(world: World) -> Non
 
 @pytest.mark.req("HITL-06")
 async def test_a_retry_after_a_failed_resume_sends_the_same_decision_and_says_so(world: World) -> None:
-    from swarm.domain.answers.events import Failed
-    from swarm.domain.button_actions import RETRY_RUN_ACTION
-    from tests.support.conversing import press, pressed
-
     ada, asking = Scripted(says("Pushed.")), Asking(world)
     ada.scripts += [ends(APPROVAL), ends(Failed(message="the disk is full"))]
     async with playing(world, hired("ada", ada)) as show:
@@ -474,9 +479,8 @@ async def test_a_retry_after_a_failed_resume_sends_the_same_decision_and_says_so
 async def test_a_bundle_waits_and_goes_on_as_one_and_newer_messages_come_apart(world: World) -> None:
     ada, asking = Scripted(says("Pushed.")), Asking(world)
     ada.scripts.append(ends(APPROVAL))
-    root = await world.says("swarm#ada one")
-    second = await world.says("swarm#ada two", thread=root)
     async with playing(world, hired("ada", ada)) as show:
+        root, second = await bundled(world, show)
         (run,) = await show.over(root)
         (request,) = await world.database.read(requests.of_run, run.id)
         assert {await status(world, one) for one in (root, second)} == {InboxStatus.WAITING}
@@ -511,9 +515,8 @@ async def test_stop_withdraws_what_is_open_and_stops_what_waits(world: World) ->
 async def test_a_deleted_message_withdraws_its_request_and_frees_the_rest_of_its_bundle(world: World) -> None:
     ada, asking = Scripted(says("Done.")), Asking(world)
     ada.scripts.append(ends(APPROVAL))
-    root = await world.says("swarm#ada one")
-    second = await world.says("swarm#ada two", thread=root)
     async with playing(world, hired("ada", ada)) as show:
+        root, second = await bundled(world, show)
         (run,) = await show.over(root)
         (request,) = await world.database.read(requests.of_run, run.id)
         await world.ingest.handle(MessageDeleted(channel=root.channel, ts=root.ts, thread_ts=None, event_id="E1"))
@@ -526,12 +529,7 @@ async def test_a_deleted_message_withdraws_its_request_and_frees_the_rest_of_its
 
 async def test_a_cancelled_task_withdraws_its_request(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
-    await world.says(f"{BOT} count")
-    trigger = await world.only(lead)
-    caller = holding(trigger, lead)
-    from tests.support.tasks import handed
-
-    task_id = await handed(world, caller, trigger, worker)
+    task_id = (await asked_and_handed(world, lead, worker)).task_id
     asking = Asking(world)
     asking.lead = worker
     request = await asking.ask(await world.only(worker))
@@ -637,13 +635,22 @@ async def test_the_decision_goes_with_the_work_to_another_agent(asking: Asking, 
     await world.services.agents.revoke(asking.lead.id)
     await asking.decide(request)
     await world.sweep()
-    (again,) = [trigger for trigger in await world.poll(other) if trigger.inbox_messages]
+    (again,) = [trigger for trigger in await world.poll(other) if is_work(trigger)]
     assert [one.id for one in again.requests] == [request.id]
     assert "What people have decided" in again.prompt
     await world.services.work.finish(other, [again.lease_token], FinishOutcome.DISMISSED, "not mine")
 
 
 # Helpers
+
+
+async def bundled(world: World, show: Show) -> tuple[SlackMessage, SlackMessage]:
+    """Two messages of one thread that one run gets."""
+    await show.stop()
+    root = await world.says("swarm#ada one")
+    second = await world.says("swarm#ada two", thread=root)
+    show.begin()
+    return root, second
 
 
 async def resumed(world: World, act: Any) -> list[RunInput]:

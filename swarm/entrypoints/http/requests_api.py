@@ -58,9 +58,9 @@ class DecisionInput(Input):
             "operator decides, whom no policy limits.",
         ),
     ] = None  # fmt: skip
-    door: Annotated[
-        EntryPoint, Field(description="Where the person decided, for the audit: http, cli or page.")
-    ] = EntryPoint.HTTP
+    door: Annotated[EntryPoint, Field(description="Where the person decided, for the audit: http, cli or page.")] = (
+        EntryPoint.HTTP
+    )
 
 
 class Withdrawal(Input):

@@ -55,9 +55,7 @@ class Posted:
 class PostedMessages:
     """The routing of posted messages in one workspace."""
 
-    def __init__(
-        self, me: Me, operating_policy: OperatingPolicy, standings: Standings, groups: UserGroups
-    ) -> None:
+    def __init__(self, me: Me, operating_policy: OperatingPolicy, standings: Standings, groups: UserGroups) -> None:
         self._groups = groups
         self.decisions = Decisions(me, operating_policy)
         self._me = me

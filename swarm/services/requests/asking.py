@@ -98,9 +98,7 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
     """Approves a request by a permission given in advance."""
-    answer = RequestAnswer(
-        person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK
-    )
+    answer = RequestAnswer(person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK)
     requests.answer(tx, request.id, answer)
     requests.move(tx, RequestStep.APPROVE, request, f"by a grant of {grant.given_by}")
     where = "in this thread" if grant.scope is GrantScope.THREAD else "always"

@@ -146,9 +146,7 @@ class Decisions:
         return None
 
 
-def _shown(
-    tx: Transaction, request_id: str, person: str, place: Place | None
-) -> tuple[HumanRequest, dict[str, Any]]:
+def _shown(tx: Transaction, request_id: str, person: str, place: Place | None) -> tuple[HumanRequest, dict[str, Any]]:
     request = requests.get(tx, request_id)
     if request is None or (place and not _is_card_of(tx, request, place)):
         raise NotFound(_UNKNOWN)

@@ -46,9 +46,7 @@ class AskedWork:
     def __post_init__(self) -> None:
         if (self.inbox_message_id is None) == (self.task_id is None):
             problem = "exactly one of these"
-            raise Invalid(
-                "Name the work that you ask about.", fields={"inbox_message_id": problem, "task_id": problem}
-            )
+            raise Invalid("Name the work that you ask about.", fields={"inbox_message_id": problem, "task_id": problem})
 
 
 class HumanRequests:
@@ -130,9 +128,7 @@ def key_of(**asked: object) -> str:
     return tool_digest("request-human-input", asked)
 
 
-def _waiting(
-    tx: Transaction, caller: Caller, hold: AuthorizedMessage | AuthorizedTask, asker: Asker
-) -> Waiting:
+def _waiting(tx: Transaction, caller: Caller, hold: AuthorizedMessage | AuthorizedTask, asker: Asker) -> Waiting:
     if isinstance(hold, AuthorizedTask):
         if hold.task.status not in (TaskStatus.IN_PROGRESS, TaskStatus.WAITING):
             raise Conflict(f"This task is {hold.task.status}, so nothing can be asked about it.")

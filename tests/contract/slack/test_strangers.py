@@ -47,7 +47,9 @@ class Desk:
     async def open(self, operating_policy: OperatingPolicy, *, wait_seconds: float = 5) -> None:
         me = await self._gateway.identify()
         standings = Standings(self._database, self._names, me, wait_seconds=wait_seconds)
-        ingest = Ingest(self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, NO_GROUPS)
+        ingest = Ingest(
+            self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, NO_GROUPS
+        )
         buttons = Buttons(self._database, operating_policy, standings, me.team)
         self.services = Services.over(self._database, self._names, me, operating_policy, self._gateway.files)
         self.verifier = Verifier(self._database, ingest, standings)
