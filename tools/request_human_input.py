@@ -101,9 +101,8 @@ class Asked(TypedDict):
 
 
 async def _request_human_input(call: CallContext, said: _RequestHumanInput) -> Asked:
-    """Ask people for a decision, with a form or the approval of a tool call. They see it as a card in the Slack thread.
-    Your work then waits: end your run. When people have decided, the work comes to you again with their decision. Asking
-    the same again asks nobody twice.
+    """Ask people for a decision, with a form or the approval of a tool call. They see it as a card in the thread. Your
+    work then waits, so end your run: the work comes again with their decision. The same question is asked only once.
     """
     work = AskedWork(inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None)
     request = await call.services.requests.ask(call, work, _new(said), wait=said.wait)

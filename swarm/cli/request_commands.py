@@ -122,9 +122,9 @@ def _revoke_grant(grant_id: str) -> None:
     _out.print(f"The grant {grant_id} is revoked.")
 
 
-def audit(*, since: str | None = None, limit: int = 500, as_json: Annotated[bool, Parameter(name="--json")] = False) -> (
-    None
-):  # fmt: skip
+def audit(
+    *, since: str | None = None, limit: int = 500, as_json: Annotated[bool, Parameter(name="--json")] = False
+) -> None:
     """Show who asked for what, who decided from where, and what came of it, oldest first.
 
     Parameters

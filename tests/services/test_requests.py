@@ -38,8 +38,8 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.human_requests import AskedWork
 from swarm.store import grants, requests
 from tests.support.conversing import press, pressed, status
-from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.live import Scripted, Show, ends, hired, playing, says
+from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.world import BOT, World, holding
 
 D = HumanDecision
@@ -75,7 +75,8 @@ class Asking:
         if not hasattr(self, "lead"):
             self.lead = await self.world.lead()
         self.root = await self.world.says(text)
-        self.trigger = await work_of(self.world, self.lead)
+        found = [trigger for trigger in await self.world.poll(self.lead) if is_work(trigger)]
+        (self.trigger,) = [one for one in found if one.inbox_messages[0].ts == self.root.ts]
 
     async def ask(self, trigger: Trigger | None = None, *, wait: bool = False, **new: Any) -> HumanRequest:
         trigger = trigger or self.trigger

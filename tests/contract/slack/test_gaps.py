@@ -11,8 +11,8 @@ import pytest
 
 from swarm.domain.model.agents import Role
 from swarm.domain.model.leases import FinishOutcome
-from swarm.domain.ports import NO_GROUPS
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake import event_watchdog as hearing_module
 from swarm.services.intake.backfill import Backfill

@@ -14,8 +14,8 @@ from swarm.domain.access import ChannelPolicy, External
 from swarm.domain.button_actions import STOP_TASK_ACTION
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
-from swarm.domain.ports import NO_GROUPS
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
