@@ -343,7 +343,7 @@ def test_given_values_are_listed_by_their_labels_and_secrets_are_not() -> None:
 
 @pytest.mark.req("HITL-04")
 def test_changed_arguments_are_shown_with_old_and_new_values_without_secrets() -> None:
-    new = {"to": "test", "password": "hunter3hunter3", "added": True}
+    new = {"to": "test", "same": 1, "password": "hunter3hunter3", "added": True}
     tool = deploy(to="live", same=1, password="hunter2hunter2", gone=None)
     text = words(card(ended_request(_R.APPROVED, answer("U1", _D.EDIT, arguments=new), tool=tool)))
     assert 'to: "live" → "test"\n' in text
