@@ -14,6 +14,7 @@ from swarm.domain.access import ChannelPolicy
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
 from swarm.domain.prompts.input import HISTORY_CHARACTERS
 
 MESSAGES_PER_MINUTE: Final = 20
@@ -53,6 +54,7 @@ class Policies:
     messages_per_minute: int | None = None  # messages that reach agents, per person over all channels; None: no limit
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
+    decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""
@@ -127,6 +129,7 @@ class OperatingPolicy:
         messages_per_minute: int | None = None,
         channels: Mapping[str, ChannelPolicy] | None = None,
         everywhere: ChannelPolicy | None = None,
+        decisions: tuple[DecisionRule, ...] = (),
     ) -> None:
         """Without a ``book``, creates one with the given policies; see `Policies`."""
         policies = Policies(
@@ -136,6 +139,7 @@ class OperatingPolicy:
             messages_per_minute=messages_per_minute,
             channels=channels or {},
             everywhere=everywhere or ChannelPolicy(),
+            decisions=decisions,
         )
         for name, value in (
             ("offline_after_seconds", offline_after_seconds),
@@ -164,6 +168,13 @@ class OperatingPolicy:
     def messages_per_minute(self) -> int | None:
         """The limit on one person's messages that reach agents per minute; None: no limit."""
         return self.book.current.messages_per_minute
+
+    def decision_policy(
+        self, agent: str, channel: str | None, tool: str | None, asked: DecisionPolicy = BY_REQUESTER
+    ) -> DecisionPolicy:
+        """Returns who decides on a request: the operator's rule, or what the agent ``asked`` for."""
+        rules = self.book.current.decisions
+        return next((rule.policy for rule in rules if rule.applies(agent, channel, tool)), asked)
 
     def policy(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel."""

@@ -46,6 +46,14 @@ class PersonLookup(Protocol):
         ...
 
 
+class UserGroups(Protocol):
+    """The lookup of user groups in Slack."""
+
+    async def group_members(self, group_id: str) -> frozenset[str] | None:
+        """Returns the user ids of a group's members; None if Slack does not tell them now. Never fails."""
+        ...
+
+
 class SlackSender(Protocol):
     """The sender of deliveries, with one call for each."""
 

@@ -95,6 +95,11 @@ _BY_STATUS = Statement(
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
+_OF_REQUEST = Statement(
+    select(deliveries)
+    .where(_d.request_id == bindparam("request_id"), _d.kind == literally(DeliveryKind.POST), _d.request_id.is_not(None))
+    .order_by(_d.seq)
+)
 _BY_IDEMPOTENCY_KEY = Statement(select(deliveries).where(_d.idempotency_key == bindparam("idempotency_key")))
 _RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(idempotency_key=None))
 # A delivery that was not sent yet gets the new text directly, instead of a second delivery.
@@ -176,6 +181,7 @@ class DeliveryColumns(TypedDict, total=False):
     stops_task_id: str | None
     stops_run_id: str | None
     person: str | None  # the only user who sees a post
+    request_id: str | None  # the request that the message shows
     removes: bool  # removes a reaction, or replaces the Retry button with the text of an update
 
 
@@ -345,6 +351,11 @@ def of_inbox_message(tx: Transaction, inbox_message_id: str) -> list[Row]:
 def of_task(tx: Transaction, task_id: str) -> list[Row]:
     """Returns all deliveries about a task, in order."""
     return _OF_TASK.all(tx, task_id=task_id)
+
+
+def of_request(tx: Transaction, request_id: str) -> list[Row]:
+    """Returns the posts that show a request, in order."""
+    return _OF_REQUEST.all(tx, request_id=request_id)
 
 
 def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:

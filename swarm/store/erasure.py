@@ -22,7 +22,8 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
 from swarm.store.tables.agents import agent_messages
 from swarm.store.tables.effects import deliveries, history
-from swarm.store.tables.runs import interrupts, run_events, run_messages
+from swarm.store.tables.requests import request_answers, requests
+from swarm.store.tables.runs import run_events, run_messages
 from swarm.store.tables.sessions import session_messages
 from swarm.store.tables.threads import thread_messages
 from swarm.store.tables.work import inbox_messages, notices, tasks
@@ -37,6 +38,7 @@ _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thre
 _thread: Final[BindParameter[str]] = bindparam("of_thread")
 _ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # leaves out a text that is still being written
 _ended_runs = select(_t.id).where(_ended)
+_requests_there = select(requests.c.id).where(requests.c.thread_id == _thread)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
     _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
@@ -53,10 +55,10 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     (_t.outcome_note, _ended),
     (run_messages.c.text, run_messages.c.run_id.in_(_ended_runs)),
     (run_events.c.payload, run_events.c.run_id.in_(_ended_runs)),
-    (interrupts.c.prompt, interrupts.c.run_id.in_(_ended_runs)),
-    (interrupts.c.payload, interrupts.c.run_id.in_(_ended_runs)),
+    (requests.c.payload, requests.c.thread_id == _thread),
+    (request_answers.c.payload, request_answers.c.request_id.in_(_requests_there)),
 )
-_JSON: Final = frozenset({run_events.c.payload, interrupts.c.payload})
+_JSON: Final = frozenset({run_events.c.payload, requests.c.payload, request_answers.c.payload})
 _part: Final[BindParameter[str]] = bindparam("part")
 
 
@@ -275,10 +277,13 @@ _FORGET_ANSWER: Final = Statement(
     update(runs).where(_t.id == bindparam("of_run")).values(final_text=None, final_closing=None)
 )
 _FORGET_EVENTS: Final = Statement(delete(run_events).where(run_events.c.run_id == bindparam("of_run")))
-_FORGET_ASKED: Final = Statement(
-    update(interrupts).where(interrupts.c.run_id == bindparam("of_run"), interrupts.c.ended_at.is_not(None))
-    .values(prompt="", payload='{"id":"","prompt":""}')
-)  # fmt: skip
+_asked_by = (requests.c.run_id == bindparam("of_run")) & requests.c.ended_at.is_not(None)
+_FORGET_ASKED: Final = Statement(update(requests).where(_asked_by).values(payload='{"key":"","title":""}'))
+_FORGET_ANSWERS: Final = Statement(
+    update(request_answers)
+    .where(request_answers.c.request_id.in_(select(requests.c.id).where(_asked_by)))
+    .values(payload='{"values":null,"arguments":null}')
+)
 _GONE_POSTS: Final = Statement(
     select(_tm.team, _tm.channel, _tm.thread_ts, _tm.ts).where(
         _tm.deleted_at >= bindparam("since"), _tm.author_kind == literally(AuthorKind.AGENT)
@@ -313,7 +318,8 @@ def last_deleted(tx: Transaction) -> int:
 
 def _forget_run(tx: Transaction, run: Row) -> int:
     erased = _FORGET_ANSWER.run(tx, of_run=run["id"])
-    erased += _FORGET_EVENTS.run(tx, of_run=run["id"]) + _FORGET_ASKED.run(tx, of_run=run["id"])
+    for statement in (_FORGET_EVENTS, _FORGET_ASKED, _FORGET_ANSWERS):
+        erased += statement.run(tx, of_run=run["id"])
     sources = [run["task_id"]] if run["task_id"] else from_json(run["inbox_message_ids"])
     return erased + sum(_forget_source(tx, source, is_kept=True, run=run["agui_run_id"]) for source in sources)
 

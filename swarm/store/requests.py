@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import orjson
 from pydantic import TypeAdapter
-from sqlalchemy import Text, bindparam, delete, insert, select, update
+from sqlalchemy import Text, bindparam, delete, exists, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
     REQUEST_TRANSITIONS,
     RESUME_TRANSITIONS,
@@ -25,6 +26,7 @@ from swarm.domain.model.requests import (
     ResumeStatus,
     ResumeStep,
 )
+from swarm.domain.model.runs import RunStatus
 from swarm.store import history
 from swarm.store.bridge.statements import (
     AT_MOST_N,
@@ -41,10 +43,13 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest
 from swarm.store.tables import agents
 from swarm.store.tables.requests import request_answers, request_drafts, requests
+from swarm.store.tables.runs import runs
+from swarm.store.tables.work import inbox_messages, leases, tasks
 
 DECISIONS: Final = "decisions"
 """The topic that wakes callers who wait for a decision."""
 
+_UNDER_WAY: Final = (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING)
 _r, _a, _dr = requests.c, request_answers.c, request_drafts.c
 _QUESTION: Final = TypeAdapter(NewRequest)
 _agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
@@ -77,9 +82,27 @@ _OPEN_IN_THREAD = Statement(_all.where(_r.thread_id == bindparam("thread_id"), _
 _EXPIRED = Statement(
     _all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N)
 )
-_OPEN = Statement(_all.where(_is_open, _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N))
 _SENT = Statement(
     _all.where(_r.resume == literally(ResumeStatus.SENT), _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N)
+)
+_stopped_run = exists().where(
+    runs.c.id == _r.run_id, runs.c.ended_at.is_not(None), runs.c.status != literally(RunStatus.ANSWERED)
+)
+_task_is_over = exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_not(None))
+_message_is_over = exists().where(
+    inbox_messages.c.id == _r.work_id,
+    inbox_messages.c.status.not_in([literally(status) for status in sorted(_UNDER_WAY)]),
+)
+_lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
+    leases.c.token == _r.lease_token, leases.c.ended_at.is_(None)
+)
+_WITHOUT_WORK = Statement(
+    _all.where(
+        _is_open,
+        or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over),
+    )
+    .order_by(_r.id)
+    .limit(AT_MOST_N)
 )
 _BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
 _RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
@@ -205,9 +228,9 @@ def expired(tx: Transaction, limit: int) -> list[HumanRequest]:
     return _with_answers(tx, _EXPIRED.all(tx, now=tx.now, n=limit))
 
 
-def open_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
-    """Returns open requests with ids after ``after``, in order."""
-    return _with_answers(tx, _OPEN.all(tx, after=after, n=limit))
+def without_work(tx: Transaction, limit: int) -> list[HumanRequest]:
+    """Returns open requests whose work has ended in another way, or whose waiting call has ended."""
+    return _with_answers(tx, _WITHOUT_WORK.all(tx, n=limit))
 
 
 def sent_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
@@ -274,12 +297,6 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
     return _FORGET.run(tx, before=before, n=limit)
 
 
-def inbox_message_ids(tx: Transaction, request: HumanRequest) -> tuple[str, ...]:
-    """Returns all messages that wait for a request's decision."""
-    row = _GET.first(tx, id=request.id)
-    return tuple(orjson.loads(row["inbox_message_ids"])) if row else ()
-
-
 def _record(tx: Transaction, change: str, request: HumanRequest, reason: str | None = None) -> None:
     history.record(
         tx, change, request.id, thread_id=request.thread_id, agent_id=request.agent_id, reason=reason or request.title
@@ -315,4 +332,5 @@ _mapped = row_mapper(HumanRequest)
 
 def _request(row: Row) -> HumanRequest:
     question = _QUESTION.validate_json(row["payload"])
-    return _mapped({**row, **{name: getattr(question, name) for name in _IN_PAYLOAD}})
+    ids = tuple(orjson.loads(row["inbox_message_ids"]))
+    return _mapped({**row, "inbox_message_ids": ids, **{name: getattr(question, name) for name in _IN_PAYLOAD}})

@@ -170,8 +170,8 @@ def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
             return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=wording.stopped(by))
-        case NeedsInput(asked=asked):
-            return Closing(note=wording.questions(asked), footer=True)
+        case NeedsInput():  # the question is a message of its own
+            return Closing(note=wording.ASKS, footer=True) if is_partial else NOTHING_BELOW
         case _:
             assert_never(outcome)
 

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.model.requests import (
+    BY_REQUESTER,
     MAX_PROMPT_CHARACTERS,
     MAX_TITLE_CHARACTERS,
+    DecisionPolicy,
     FieldType,
     FormField,
     HumanDecision,
@@ -39,7 +41,7 @@ _OF_APPROVAL: Final = frozenset({APPROVED, REASON, EDITED_ARGUMENTS})
 _D = HumanDecision
 
 
-def request_of(asked: Asked, key: str) -> NewRequest:
+def request_of(asked: Asked, key: str, policy: DecisionPolicy = BY_REQUESTER) -> NewRequest:
     """Returns the request for a question of a run."""
     decisions = asked.decisions or _decisions(asked)
     return NewRequest(
@@ -49,6 +51,7 @@ def request_of(asked: Asked, key: str) -> NewRequest:
         fields=form_of(asked),
         decisions=decisions,
         tool=asked.tool,
+        policy=policy,
         agent_request_id=asked.id,
         raw=asked.raw,
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from swarm.domain.answers.events import AnswerKind, Asked, AskedField
 from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import safe
 
 THINKING: Final = "is thinking…"
 EMPTY: Final = "it finished without an answer"
+ASKS: Final = "✋ It waits for a decision, see below."
 CANCELLED: Final = "it was cancelled by the agent"
 
 MAX_NOTE_CHARACTERS: Final = 2_900
@@ -47,26 +46,6 @@ def doing(step: str) -> str:
 def label(name: str) -> str:
     """Returns a name for a card or a status line: one line, without pings."""
     return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"
-
-
-def questions(asked: Sequence[Asked]) -> str:
-    """Returns the agent's questions to people as text."""
-    return _cut("\n\n".join(_question(one) for one in asked), MAX_NOTE_CHARACTERS)
-
-
-def _question(asked: Asked) -> str:
-    question = safe(asked.prompt or asked.reason or "The agent waits for an answer.")
-    tool = f"It wants to use `{asked.tool_name.replace('`', ' ')}`." if asked.tool_name else ""
-    return "\n".join(filter(None, [f"✋ {question}", safe(tool), *(_field(field) for field in asked.fields)]))
-
-
-def _field(field: AskedField) -> str:
-    hints = [field.description, f"one of {', '.join(field.options)}" if field.options else ""]
-    if field.kind is AnswerKind.BOOLEAN:
-        hints.append("yes or no")
-    details = "; ".join(hint for hint in hints if hint)
-    name = safe(field.label or field.name)
-    return f"• {name}{' (required)' if field.required else ''}{': ' + safe(details) if details else ''}"
 
 
 def _clause(reason: str) -> str:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import orjson
@@ -220,6 +221,26 @@ BY_REQUESTER: Final = DecisionPolicy(requester=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionRule:
+    """The operator's policy for the requests of an agent, in a channel, for a tool; None: any. Patterns as in file
+    names.
+    """
+
+    policy: DecisionPolicy
+    agent: str | None = None
+    channel: str | None = None
+    tool: str | None = None
+
+    def applies(self, agent: str, channel: str | None, tool: str | None) -> bool:
+        """Whether the rule is about such a request."""
+        return (
+            (self.agent is None or fnmatchcase(agent, self.agent))
+            and (self.channel is None or channel == self.channel)
+            and (self.tool is None or (tool is not None and fnmatchcase(tool, self.tool)))
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRequest:
     """A tool call that waits for approval. ``schema`` is the JSON Schema of the arguments, empty if unknown."""
 
@@ -296,6 +317,7 @@ class HumanRequest:
     run_id: str | None  # the run that asked; None for a polling agent
     work_id: str  # the first inbox message, or the task, that waits
     task_id: str | None
+    inbox_message_ids: tuple[str, ...]  # all messages that wait
     lease_token: str  # of the run that asked
     asker: Asker
     status: RequestStatus

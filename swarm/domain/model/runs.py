@@ -26,7 +26,6 @@ class RunStatus(StrEnum):
         running | closing → abandoned           abandon
         waiting → answered                      resume
         waiting → superseded                    supersede
-        waiting → failed                        expire
     """
 
     RUNNING = "running"
@@ -35,7 +34,7 @@ class RunStatus(StrEnum):
     ANSWERED = "answered"
     FAILED = "failed"
     STOPPED = "stopped"  # by a person
-    SUPERSEDED = "superseded"  # people wrote something else instead of answering
+    SUPERSEDED = "superseded"  # its questions were withdrawn, so it will not continue
     ABANDONED = "abandoned"  # its process died, and another run replaces it
 
 
@@ -50,7 +49,6 @@ class RunStep(StrEnum):
     ABANDON = "abandon"
     RESUME = "resume"  # people have decided, and another run continues
     SUPERSEDE = "supersede"
-    EXPIRE = "expire"  # no answer in time
 
 
 _T = RunStatus
@@ -75,7 +73,6 @@ RUN_TRANSITIONS: Final = {
     RunStep.ABANDON: step(_T.RUNNING, _T.CLOSING, to=_T.ABANDONED),
     RunStep.RESUME: step(_T.WAITING, to=_T.ANSWERED),
     RunStep.SUPERSEDE: step(_T.WAITING, to=_T.SUPERSEDED),
-    RunStep.EXPIRE: step(_T.WAITING, to=_T.FAILED),
 }
 
 

@@ -14,11 +14,10 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.roster import Roster
-from swarm.store import task_queries, tasks
+from swarm.store import requests, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.runs import runs
 from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
@@ -159,11 +158,14 @@ def concerned(tx: Transaction, inbox_message: InboxMessage) -> tuple[str | None,
 def answer(tx: Transaction, thread_ids: Collection[str]) -> None:
     """Makes all tasks and messages that wait for an answer in these threads due again, whichever agents own them now.
 
-    The threads must be locked.
+    Work that waits for the decision on a request is not answered by a message. The threads must be locked.
     """
     for thread_id in threads.awaiting_answer(tx, thread_ids):
+        asking = requests.open_in_thread(tx, thread_id)
+        undecided = {work_id for request in asking for work_id in (request.task_id, *request.inbox_message_ids)}
         for task in task_queries.waiting_in_thread(tx, thread_id):
-            tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
+            if task.id not in undecided:
+                tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
         for inbox_message in inbox.waiting_in_thread(tx, thread_id):
-            inbox.move(tx, InboxStep.ANSWER, inbox_message, reason="somebody answered in the thread")
-        runs.supersede_waiting(tx, thread_id)
+            if inbox_message.id not in undecided:
+                inbox.move(tx, InboxStep.ANSWER, inbox_message, reason="somebody answered in the thread")

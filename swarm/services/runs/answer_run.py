@@ -29,13 +29,14 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.processes.background import BackgroundTasks
 from swarm.services.inbox.work import Work
+from swarm.services.requests.asking import ask_of_run
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.locks import LockTerm
 from swarm.services.runs.run_ends import end_run, offer_stop, outcome_of
 from swarm.services.runs.run_recovery import Recovery
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.runs import interrupts, run_pages, runs
+from swarm.store.runs import run_pages, runs
 
 T = TypeVar("T")
 
@@ -180,7 +181,7 @@ class AnswerRun:
         showing = self._run_context.stage.answer(
             place,
             mentionable=opening.mentionable,
-            record=RunRecord(self._run_context.database, self.run_id),
+            record=RunRecord(self._run_context.database, self.run_id, self._run_context.operating_policy),
             may_call=self.may_call,
             pages=opening.sealed_pages,
         )
@@ -253,9 +254,10 @@ async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector
 class RunRecord:
     """The messages of one run, recorded in the database for recovery. Raises AnswerLost once the run has ended."""
 
-    def __init__(self, database: Database, run_id: str) -> None:
+    def __init__(self, database: Database, run_id: str, operating_policy: OperatingPolicy) -> None:
         self._database = database
         self._run_id = run_id
+        self._operating_policy = operating_policy
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
         """Records a message before the call to Slack that creates it."""
@@ -274,7 +276,7 @@ class RunRecord:
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
         """Records the end before the last call. After that, any process can complete the answer."""
-        if not await self._database.write(_closing, self._run_id, call, outcome):
+        if not await self._database.write(_closing, self._run_id, call, outcome, self._operating_policy):
             raise AnswerLost
 
     async def ended(self, page: int, text: str) -> None:
@@ -302,11 +304,14 @@ def _began(tx: Transaction, run_id: str, page: int, ts: str) -> bool:
     return _is_running(tx, run_id)
 
 
-def _closing(tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome) -> bool:
+def _closing(
+    tx: Transaction, run_id: str, call: Last, outcome: AnswerOutcome, operating_policy: OperatingPolicy
+) -> bool:
     known, note = outcome_of(outcome)
     if runs.closing(tx, run_id, text=call.text, closing=call.closing, outcome=known, note=note):
-        if isinstance(outcome, NeedsInput):
-            interrupts.add(tx, run_id, outcome.asked)
+        run = runs.get(tx, run_id)
+        if run and isinstance(outcome, NeedsInput):
+            ask_of_run(tx, run, outcome.asked, operating_policy)
         return True
     run = runs.get(tx, run_id)  # a repeated call finds a closing run
     return run is not None and run.outcome is known and run.ended_at is None

@@ -31,16 +31,16 @@ from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.requests.asking import ask_of_run, release_run
 from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, end_if_resolved, give_back, lose
 from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
-from swarm.services.rules.task_threads import answered_before
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
 from swarm.store import deliveries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.runs import interrupts, run_pages, runs
+from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
@@ -152,8 +152,9 @@ def end_run(
     _end(tx, run, ending, in_time=holds or polls)
     if polls:
         tx.wake(runs.RUNS)  # a run that waits for this answer to end may start
-    if thread and holds and isinstance(ending.outcome, NeedsInput):
-        answered_before(tx, thread, run.agent_id)
+    if holds and isinstance(ending.outcome, NeedsInput):
+        ask_of_run(tx, run, ending.outcome.asked, operating_policy)
+        release_run(tx, run)  # people may have decided on questions that were shown before the end
     if thread and place:
         show_settled(tx, run, thread, operating_policy)
         _remember_pages(tx, run, thread, place)
@@ -306,8 +307,6 @@ def _end(tx: Transaction, run: Run, ending: AnswerShown, *, in_time: bool) -> No
         runs.end(tx, run.id, RunStep.ABANDON, "its lease was lost")
         return
     runs.end(tx, run.id, known.step, note)
-    if isinstance(ending.outcome, NeedsInput) and not interrupts.of_run(tx, run.id):
-        interrupts.add(tx, run.id, ending.outcome.asked)
 
 
 def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss) -> AnswerOutcome | None:

@@ -138,6 +138,7 @@ def add(
     text: str | None = None,
     task_id: str | None = None,
     agent_message_id: str | None = None,
+    request_id: str | None = None,
 ) -> None:
     """Adds a notice and wakes the agent."""
     notice_id = new_id()
@@ -152,6 +153,7 @@ def add(
         text=text,
         task_id=task_id,
         agent_message_id=agent_message_id,
+        request_id=request_id,
         now=tx.now,
     )
     history.record(tx, f"notice.{kind}", notice_id, thread_id=thread_id, agent_id=agent_id)

@@ -1,1 +1,1 @@
-"""Runs of agents that stream their answers: rows, events, pages and interrupts."""
+"""Runs of agents that stream their answers: rows, events and pages."""

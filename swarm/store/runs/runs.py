@@ -15,12 +15,12 @@ from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, ex
 
 from swarm.clock import new_id
 from swarm.domain.answers.calls import Closing
+from swarm.domain.model.requests import RequestStatus
 from swarm.domain.model.runs import (
     RECEIVED,
     RETRYABLE,
     RUN_TRANSITIONS,
     UNFINISHED,
-    InterruptStep,
     RunOutcome,
     RunStatus,
     RunStep,
@@ -31,8 +31,7 @@ from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, literall
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import closing_of, closing_text
 from swarm.store.retention import delete_oldest
-from swarm.store.runs import interrupts
-from swarm.store.tables import runs, threads
+from swarm.store.tables import requests, runs, threads
 from swarm.store.tables.work import tasks
 
 RUNS: Final = "runs"
@@ -116,12 +115,6 @@ _LAST_HEARD = Statement(
     .order_by(_t.id.desc())
     .limit(1)
 )
-_WAITING_IN_THREAD = Statement(
-    select(runs)
-    .where(_t.thread_id == bindparam("thread_id"), _t.status == literally(RunStatus.WAITING))
-    .order_by(_t.id)
-)
-
 
 def _request_stop(column: ColumnElement[Any]) -> Statement:
     """Returns the update that requests a stop. Only a running run can be stopped; after that, only its end remains to
@@ -158,6 +151,7 @@ _can_be_stopped: Final = or_(
     exists().where(
         tasks.c.thread_id == _h.id, tasks.c.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])
     ),
+    exists().where(requests.c.thread_id == _h.id, requests.c.status == literally(RequestStatus.OPEN)),
 )
 _STOPPABLE_IN_THREAD = Statement(select(_h.id).where(_h.id == bindparam("thread_id"), _can_be_stopped))
 _LATEST_STOPPABLE = Statement(
@@ -319,7 +313,8 @@ def stops_wanted(tx: Transaction) -> list[str]:
 
 
 def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
-    """Returns whether people can stop anything in a thread: an unfinished run, or a task of an agent."""
+    """Returns whether people can stop anything in a thread: an unfinished run, a task of an agent, or an
+    open request."""
     return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
 
 
@@ -337,15 +332,6 @@ def retry(tx: Transaction, run: Run, by: str) -> bool:
     if marked:
         history.record(tx, "turn.retry", run.id, thread_id=run.thread_id, agent_id=run.agent_id, reason=f"by <@{by}>")
     return marked
-
-
-def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
-    """Ends the waiting runs of a thread in which people wrote something other than a decision. Returns these runs."""
-    waiting = [_run(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
-    superseded = [run for run in waiting if _step(tx, RunStep.SUPERSEDE, run.id, None)]
-    for run in superseded:
-        interrupts.end_all(tx, run.id, InterruptStep.SUPERSEDE)
-    return superseded
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

@@ -1,0 +1,85 @@
+"""The sentences about requests: for notifications, for error messages, and for the prompts of agents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from swarm.clock import to_iso
+from swarm.domain.model.requests import (
+    OPERATOR,
+    HumanDecision,
+    HumanRequest,
+    RequestStatus,
+    ResumeStatus,
+)
+from swarm.domain.text.slack_text import safe
+
+HIDDEN: Final = "••••••"
+"""Stands for the value of a secret field."""
+
+_DID: Final = {
+    HumanDecision.APPROVE: "approved",
+    HumanDecision.APPROVE_THREAD: "approved for this thread",
+    HumanDecision.APPROVE_ALWAYS: "approved for always",
+    HumanDecision.EDIT: "approved with changed arguments",
+    HumanDecision.REJECT: "rejected",
+    HumanDecision.ANSWER: "answered",
+}
+
+
+def card_text(request: HumanRequest) -> str:
+    """Returns the text of a request for notifications and for the thread's transcript."""
+    outcome = "" if request.is_open else f" ({outcome_text(request)})"
+    return f"✋ {safe(request.title)}{safe(outcome)}"
+
+
+def outcome_text(request: HumanRequest) -> str:
+    """Returns how a request ended, as a sentence without a full stop. People are given by their ids."""
+    match request.status:
+        case RequestStatus.OPEN:
+            return "nobody has decided yet"
+        case RequestStatus.EXPIRED:
+            return "nobody decided in time"
+        case RequestStatus.CANCELLED:
+            return f"withdrawn: {request.reason or 'it is no longer needed'}"
+    people = ", ".join(
+        f"{_DID[answer.decision]} by {person_text(answer.person)}"
+        for answer in request.answers
+        if (answer.decision is HumanDecision.REJECT) == (request.status is RequestStatus.REJECTED)
+    )
+    at = f" at {to_iso(request.ended_at)}" if request.ended_at else ""
+    return f"{people or request.status.value}{at}"
+
+
+def person_text(person: str) -> str:
+    """Returns a person as a mention, or the operator in words."""
+    return "the operator" if person == OPERATOR else f"<@{person}>"
+
+
+def shown_values(request: HumanRequest) -> Mapping[str, Any]:
+    """Returns the values that people gave, without those of secret fields."""
+    return {name: HIDDEN if name in request.secrets else value for name, value in (request.values or {}).items()}
+
+
+def decision_lines(request: HumanRequest) -> list[str]:
+    """Returns a decision for an agent's prompt. All texts of people are JSON strings, so that they stay data."""
+    lines = [f"request: {request.id}", f"question: {_data(request.title)}", f"status: {request.status}"]
+    if request.tool:
+        lines.append(f"tool: {_data(request.tool.name)}, digest {request.tool.digest}")
+        arguments = request.arguments if request.arguments is not None else request.tool.arguments
+        lines.append(f"arguments: {_data(dict(arguments))}")
+    if request.values is not None:
+        lines.append(f"values: {_data(dict(request.values))}")
+    if request.status is RequestStatus.CANCELLED and request.reason:
+        lines.append(f"reason: {_data(request.reason)}")
+    for answer in request.answers:
+        lines.append(f"decision: {answer.decision} by {_data(answer.person)} at {to_iso(answer.at)}")
+    if request.resume is not ResumeStatus.NONE:
+        lines.append("note: this decision was handed out before, so its effects may have begun")
+    return lines
+
+
+def _data(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

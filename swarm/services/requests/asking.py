@@ -1,0 +1,242 @@
+"""Asks people, and lets the work go on after the decision.
+
+Guarantee: a question with the same key is asked once, and the work is due again when none of its requests is open. A
+grant decides at once, without a card.
+
+Lock order: the thread, the lease, the task, the messages, the run, then the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from swarm.domain.answers.events import Asked
+from swarm.domain.answers.questions import request_of
+from swarm.domain.errors import Conflict
+from swarm.domain.model.agents import Reach
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
+from swarm.domain.model.requests import (
+    MAX_OPEN_PER_WORK,
+    AuditKind,
+    EntryPoint,
+    Grant,
+    GrantScope,
+    HumanDecision,
+    HumanRequest,
+    NewRequest,
+    RequestAnswer,
+    RequestStep,
+    ResumeStatus,
+    ResumeStep,
+    check_new,
+)
+from swarm.domain.model.runs import RunStep
+from swarm.domain.model.tasks import TaskStatus, TaskStep
+from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.request_texts import card_text, outcome_text
+from swarm.services.rules.system_messages import show_stopped
+from swarm.store import agents, deliveries, grants, requests, tasks
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, notices
+from swarm.store.requests import Waiting
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
+
+_DECIDED: Final = "people have decided"
+
+
+def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
+    """Asks people, unless the same was asked before: then the existing request is returned.
+
+    Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work.
+    """
+    before = requests.of_key(tx, new.key)
+    if before:
+        return before
+    check_new(new)
+    earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
+    if sum(request.is_open for request in earlier) >= MAX_OPEN_PER_WORK:
+        raise Conflict(f"This work has {MAX_OPEN_PER_WORK} open requests.", hint="Wait until people have decided.")
+    for request in earlier:  # the run that asks has received these decisions
+        if request.lease_token != waiting.lease_token and requests.resume(tx, ResumeStep.ACCEPT, request):
+            grants.note(tx, AuditKind.RESUMED, "accepted", request)
+    request, is_new = requests.add(tx, new, waiting)
+    if is_new:
+        grants.note(tx, AuditKind.ASKED, request.title, request)
+        grant = grants.use(tx, request.agent_id, new.tool.name, request.thread_id) if new.tool else None
+        if grant:
+            _approve_by(tx, request, grant)
+        else:
+            _post_card(tx, request)
+    return requests.get(tx, request.id) or request
+
+
+def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_policy: OperatingPolicy) -> None:
+    """Asks the questions of a run of the coordinator. A repeated call asks nothing twice."""
+    work_ids = (run.task_id,) if run.task_id else run.inbox_message_ids
+    thread = threads.get(tx, run.thread_id) if run.thread_id else None
+    agent = agents.names(tx).get(run.agent_id, "")
+    waiting = Waiting(
+        agent_id=run.agent_id,
+        thread_id=run.thread_id,
+        work_id=work_ids[0] if work_ids and work_ids[0] else run.trigger_id,
+        lease_token=run.lease_token,
+        inbox_message_ids=run.inbox_message_ids,
+        task_id=run.task_id,
+        run_id=run.id,
+        requester=run.requester,
+    )
+    for question in asked:
+        tool = question.tool.name if question.tool else None
+        policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool)
+        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), waiting)
+
+
+def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
+    """Approves a request by a permission given in advance."""
+    answer = RequestAnswer(
+        person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK
+    )
+    requests.answer(tx, request.id, answer)
+    requests.move(tx, RequestStep.APPROVE, request, f"by a grant of {grant.given_by}")
+    where = "in this thread" if grant.scope is GrantScope.THREAD else "always"
+    grants.note(tx, AuditKind.USED, f"grant {grant.id} ({where})", request, person=grant.given_by)
+
+
+def _post_card(tx: Transaction, request: HumanRequest) -> None:
+    thread = threads.get(tx, request.thread_id) if request.thread_id else None
+    if thread:
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=card_text(request),
+            idempotency_key=f"request:{request.id}",
+            agent_id=request.agent_id,
+            request_id=request.id,
+        )
+
+
+def refresh_cards(tx: Transaction, request: HumanRequest) -> None:
+    """Brings every card of a request up to date. The sender draws each from the request's row."""
+    thread = threads.get(tx, request.thread_id) if request.thread_id else None
+    for card in deliveries.of_request(tx, request.id) if thread else ():
+        assert thread is not None
+        deliveries.add(
+            tx,
+            DeliveryKind.UPDATE,
+            thread,
+            text=card_text(request),
+            agent_id=request.agent_id,
+            updates_id=card["id"],
+            request_id=request.id,
+        )
+
+
+def ended(tx: Transaction, request_id: str) -> HumanRequest:
+    """Tells everybody that a request has ended: its cards, its asker, and its work, which may go on."""
+    request = requests.get(tx, request_id)
+    assert request is not None  # it has just ended
+    refresh_cards(tx, request)
+    agent = agents.by_id(tx, request.agent_id)
+    if agent and agent.reach is Reach.POLLING:
+        notices.add(
+            tx,
+            NoticeKind.HUMAN_INPUT,
+            request.agent_id,
+            thread_id=request.thread_id,
+            inbox_message_id=None if request.task_id else request.work_id,
+            task_id=request.task_id,
+            actor=request.deciding.person if request.deciding else None,
+            text=outcome_text(request),
+            request_id=request.id,
+        )
+    release(tx, request, _DECIDED)
+    return request
+
+
+def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
+    """Makes the work of a request due again if none of its requests is open. The thread and the task are locked."""
+    found = requests.of_works(tx, [request.work_id]).get(request.work_id, [])
+    if any(one.is_open for one in found):
+        return
+    task = tasks.locked(tx, request.task_id) if request.task_id else None
+    if task and task.status is TaskStatus.WAITING:
+        tasks.move(tx, TaskStep.ANSWER, task, reason=reason)
+    for inbox_message_id in sorted(request.inbox_message_ids):
+        inbox_message = inbox.locked(tx, inbox_message_id)
+        if inbox_message and inbox_message.status is InboxStatus.WAITING:
+            inbox.move(tx, InboxStep.ANSWER, inbox_message, reason=reason)
+    if request.run_id:
+        runs.end(tx, request.run_id, RunStep.RESUME)
+
+
+def release_run(tx: Transaction, run: Run) -> None:
+    """Makes the work of a waiting run due again if all its requests have ended already."""
+    found = requests.of_run(tx, run.id)
+    if found and not any(request.is_open for request in found):
+        release(tx, found[-1], _DECIDED)
+
+
+def lock_work(tx: Transaction, request_id: str) -> HumanRequest | None:
+    """Locks the thread and the task of a request, then the request, and returns it."""
+    found = requests.get(tx, request_id)
+    if found is None:
+        return None
+    if found.thread_id:
+        threads.locked(tx, found.thread_id)
+    if found.task_id:
+        tasks.locked(tx, found.task_id)
+    return requests.locked(tx, request_id)
+
+
+def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | None = None) -> bool:
+    """Withdraws an open request. Its work stays as it is. Returns False if the request has ended."""
+    if not requests.move(tx, RequestStep.CANCEL, request, reason):
+        return False
+    grants.note(tx, AuditKind.CANCELLED, reason, request, person=person)
+    if request.run_id and not any(one.is_open for one in requests.of_run(tx, request.run_id)):
+        runs.end(tx, request.run_id, RunStep.SUPERSEDE)
+    now = requests.get(tx, request.id)
+    assert now is not None  # just changed
+    refresh_cards(tx, now)
+    return True
+
+
+def stop_waiting(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> int:
+    """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
+
+    Returns the number of requests. Tasks are cancelled by the caller.
+    """
+    found = requests.open_in_thread(tx, thread.id)
+    for run_id in sorted({request.run_id for request in found if request.run_id}):
+        runs.end(tx, run_id, RunStep.STOP, f"stopped by <@{person}>")
+    for request in found:
+        cancel(tx, request, f"stopped by <@{person}>", person)
+    for inbox_message_id in sorted({one for request in found for one in request.inbox_message_ids}):
+        inbox_message = inbox.locked(tx, inbox_message_id)
+        if inbox_message and inbox_message.status is InboxStatus.WAITING:
+            inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=f"stopped by <@{person}>")
+            show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
+    return len(found)
+
+
+def note_accepted(tx: Transaction, request: HumanRequest) -> None:
+    """Records whether the asker has received a decision, by what became of its work."""
+    task = tasks.get(tx, request.task_id) if request.task_id else None
+    inbox_message = None if request.task_id else inbox.get(tx, request.work_id)
+    status = task.status if task else inbox_message.status if inbox_message else None
+    if status in (InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING):
+        return
+    has_failed = status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
+    step = ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT
+    if request.resume is ResumeStatus.SENT and requests.resume(tx, step, request):
+        grants.note(tx, AuditKind.RESUMED, "failed" if has_failed else "accepted", request)
+        if has_failed:
+            now = requests.get(tx, request.id)
+            assert now is not None  # just changed
+            refresh_cards(tx, now)

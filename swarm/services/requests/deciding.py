@@ -1,0 +1,255 @@
+"""Decides on requests. Every entry point decides here: Slack, the API, the terminal.
+
+Who may act: the people whom the request's policy names, checked against the stored record at the moment of the
+decision, and the operator. Guarantee: one decision counts, whoever presses first, however often and wherever; the next
+person is told who it was. Refused attempts change nothing but the audit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from swarm.clock import to_iso
+from swarm.domain.access import denial
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError
+from swarm.domain.forms import fill
+from swarm.domain.model.requests import (
+    GRANTS,
+    OPERATOR,
+    AuditKind,
+    Decide,
+    GroupMembers,
+    HumanDecision,
+    HumanRequest,
+    RequestAnswer,
+    RequestStatus,
+    RequestStep,
+    eligible_people,
+    step_of,
+    why_not,
+)
+from swarm.domain.model.threads import Author
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import UserGroups
+from swarm.domain.request_texts import outcome_text, person_text
+from swarm.domain.schema_forms import argument_fields, argument_problem, edited
+from swarm.services.requests.asking import ended, lock_work, refresh_cards
+from swarm.services.rules.participants import Standings
+from swarm.services.rules.system_messages import why_refused
+from swarm.store import deliveries, grants, requests
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.threads import threads
+
+Place = tuple[str, str]
+"""The channel and the timestamp of the message with the pressed button."""
+
+_UNKNOWN: Final = "There is no such request. It may have been deleted."
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+_log = structlog.get_logger(__name__)
+
+
+class Decisions:
+    """The decisions of people. Methods return after the commit; an error means that nothing has changed but the audit.
+
+    ``standings`` verifies people in Slack; None: a process without Slack, in which only the operator decides.
+    """
+
+    def __init__(
+        self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups, standings: Standings
+    ) -> None:
+        self._database = database
+        self._operating_policy = operating_policy
+        self._groups = groups
+        self._standings = standings
+
+    async def show(
+        self, request_id: str, person: str, place: Place | None = None
+    ) -> tuple[HumanRequest, dict[str, Any]]:
+        """Returns a request, and what the person has entered so far. Raises NotFound, also in another place."""
+        return await self._database.read(_shown, request_id, person, place)
+
+    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
+        """Stores what a person has entered on a page of the form."""
+        await self._database.write(requests.keep_draft, request_id, person, values)
+
+    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
+        """Records an attempt with values that no button or form of ours sends."""
+        await self._database.write(_note_attempt, person, request_id[:200], outcome)
+
+    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
+        """Stores a person's decision. Returns the request, which is still open if more people have to decide.
+
+        Raises NotFound, Conflict if it is decided already (with who and when) or too late, Forbidden for who may not
+        decide, and Invalid with the names of the fields.
+        """
+        request, _ = await self.show(wish.request_id, wish.person, place)
+        person = None if wish.by_operator else await self._standings.presser(wish.person, wish.team)
+        groups = dict.fromkeys(request.policy.groups) if person else {}
+        found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
+        members = dict(zip(groups, found, strict=True))
+        result = await self._database.write(self._decide, wish, person, members)
+        if isinstance(result, SwarmError):
+            raise result
+        _log.info("A person has decided.", action="decide", request=result.id, status=result.status.value)
+        return result
+
+    def _decide(
+        self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
+    ) -> HumanRequest | SwarmError:
+        request = lock_work(tx, wish.request_id)
+        if request is None:
+            return NotFound(_UNKNOWN)
+        refusal = self._refusal(tx, request, wish, person, members)
+        if refusal is None:
+            checked = _checked(request, wish)
+            if isinstance(checked, RequestAnswer):
+                return _stored(tx, request, checked, members)
+            refusal = checked
+        if not isinstance(refusal, Invalid):  # a slip in a form is no attempt
+            grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
+        return refusal
+
+    def _refusal(
+        self, tx: Transaction, request: HumanRequest, wish: Decide, person: Author | None, members: GroupMembers
+    ) -> SwarmError | None:
+        """Returns why this decision is not possible now, whatever its values."""
+        if not request.is_open:
+            return Conflict(f"This is decided already: {outcome_text(request)}.")
+        if request.is_late(tx.now):
+            return Conflict("This is too late: the time to decide is over.")
+        thread = threads.get(tx, request.thread_id) if request.thread_id else None
+        if person:
+            policy = self._operating_policy.policy(thread.channel) if thread else None
+            if policy and denial(person, policy):
+                return Forbidden(f"You may not do that here. {why_refused(person)}")
+            reason = why_not(request.policy, request.requester, person.id, members)
+            if reason:
+                return Forbidden(reason)
+        if wish.decision not in request.decisions:
+            return Invalid(
+                f"This request does not allow to {wish.decision.replace('_', ' ')}.",
+                fields={"decision": f"one of {', '.join(request.decisions)}"},
+            )
+        if any(answer.person == wish.person for answer in request.answers):
+            return Conflict("You have decided already; somebody else has to decide as well.")
+        return None
+
+
+def _shown(
+    tx: Transaction, request_id: str, person: str, place: Place | None
+) -> tuple[HumanRequest, dict[str, Any]]:
+    request = requests.get(tx, request_id)
+    if request is None or (place and not _is_card_of(tx, request, place)):
+        raise NotFound(_UNKNOWN)
+    return request, requests.draft(tx, request_id, person)
+
+
+def _is_card_of(tx: Transaction, request: HumanRequest, place: Place) -> bool:
+    """Whether a message may show a request: one of its cards, or a card whose timestamp is not known yet."""
+    channel, ts = place
+    cards = deliveries.of_request(tx, request.id)
+    return any(card["channel"] == channel and card["sent_ts"] in (ts, None) for card in cards)
+
+
+def _note_attempt(tx: Transaction, person: str, request_id: str, outcome: str) -> None:
+    request = requests.get(tx, request_id)
+    grants.note(tx, AuditKind.REFUSED, outcome[:500], request, person=person, request_id=request_id)
+
+
+def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
+    """Returns the answer with typed values, or what is wrong with them."""
+    values: Mapping[str, Any] | None = None
+    arguments: Mapping[str, Any] | None = None
+    # The first person's values stand, and the others approve them.
+    if wish.decision is not HumanDecision.REJECT and request.fields and not _has_values(request):
+        filled = fill(request.fields, wish.values or _NOTHING)
+        if filled.problems:
+            return _invalid(filled.problems)
+        values = filled.values
+    if wish.decision is HumanDecision.EDIT:
+        edits = _edited(request, wish.arguments or _NOTHING)
+        if isinstance(edits, SwarmError):
+            return edits
+        arguments = edits
+    elif wish.arguments is not None and request.tool and dict(wish.arguments) != dict(request.tool.arguments):
+        return Conflict(
+            "These are not the arguments that were shown, so nothing was approved.",
+            hint="Decide 'edit' to change the arguments.",
+        )
+    return RequestAnswer(
+        person=wish.person, decision=wish.decision, at=0, door=wish.door, values=values, arguments=arguments
+    )
+
+
+def _has_values(request: HumanRequest) -> bool:
+    return any(answer.values is not None for answer in request.answers)
+
+
+def _edited(request: HumanRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:
+    assert request.tool is not None  # checked when the request was asked
+    fields = argument_fields(request.tool)
+    filled = fill(fields, given)
+    if filled.problems:
+        return _invalid(filled.problems)
+    try:
+        arguments = edited(request.tool, filled.values)
+    except ValueError as wrong:
+        name, _, problem = str(wrong).partition(": ")
+        return _invalid({name: problem})
+    problem_of = argument_problem(request.tool, arguments)
+    return _invalid(dict([problem_of])) if problem_of else arguments
+
+
+def _invalid(problems: Mapping[str, str]) -> Invalid:
+    return Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
+
+
+def _stored(
+    tx: Transaction, request: HumanRequest, answer: RequestAnswer, members: GroupMembers
+) -> HumanRequest | SwarmError:
+    """Stores an answer that is allowed and valid, and what follows from it."""
+    answer = RequestAnswer(
+        person=answer.person, decision=answer.decision, at=tx.now, door=answer.door,
+        values=answer.values, arguments=answer.arguments,
+    )  # fmt: skip
+    if not requests.answer(tx, request.id, answer):
+        return Conflict("You have decided already.")
+    eligible = eligible_people(request.policy, request.requester, members)
+    step = step_of(request.policy, (*request.answers, answer), eligible)
+    grants.note(tx, AuditKind.DECIDED, f"{answer.decision} by {answer.door}", request, person=answer.person)
+    if step is None:
+        now = requests.get(tx, request.id)
+        assert now is not None  # locked
+        refresh_cards(tx, now)
+        return now
+    who = "the operator" if answer.person == OPERATOR else person_text(answer.person)
+    if not requests.move(tx, step, request, f"{answer.decision} by {who} at {to_iso(tx.now)}"):
+        return Conflict("This has been decided in the meantime.")
+    over = ended(tx, request.id)
+    _give_grant(tx, over, answer)
+    return over
+
+
+def _give_grant(tx: Transaction, request: HumanRequest, answer: RequestAnswer) -> None:
+    if request.status is not RequestStatus.APPROVED or request.tool is None or answer.decision not in GRANTS:
+        return
+    scope, seconds = GRANTS[answer.decision]
+    if scope.value == "thread" and request.thread_id is None:
+        return
+    grant = grants.give(tx, request, scope, seconds, answer.person)
+    until = f"until {to_iso(grant.expires_at)}" if grant.expires_at else "for ever"
+    grants.note(tx, AuditKind.GRANTED, f"grant {grant.id} ({scope}, {until})", request, person=answer.person)
+
+
+def expire(tx: Transaction, request_id: str) -> None:
+    """Ends a request whose time is over; its work goes on without a decision."""
+    request = lock_work(tx, request_id)
+    if request and request.is_open and request.is_late(tx.now) and requests.move(tx, RequestStep.EXPIRE, request):
+        grants.note(tx, AuditKind.EXPIRED, "nobody decided in time", request)
+        ended(tx, request_id)
