@@ -63,9 +63,7 @@ class _Recorder:
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
-    def store(
-        self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str = ""
-    ) -> asyncio.Task[bool]:
+    def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str = "") -> asyncio.Task[bool]:
         """Stores a run in its session and records its usage. The task returns whether the session has it."""
         storing = self._storing.start(self._stored(run, block, continues), "store a run")
         self.await_end(run.session_id, storing)

@@ -4,8 +4,8 @@ Who may decide, and how people are asked, is the matter of whoever runs the agen
 waiting calls are in the session, and any later run of the conversation settles them, in this or another process:
 
 - an approved call is made once. The session gets a note that the tool has begun before it begins, and its result
-  afterwards. If the process ends in between, nobody knows whether the tool has run: the note stays as the result, so the
-  model reads that the call may have run, and the tool is not called again.
+  afterwards. If the process ends in between, nobody knows whether the tool has run: the note stays as the result, so
+  the model reads that the call may have run, and the tool is not called again.
 - a rejected, expired or withdrawn call is not made, and the model reads why.
 - a decision on a call that does not wait, or on other arguments than the stored ones, does nothing.
 - a new message in place of a decision closes the waiting calls, so that a later decision does nothing.
@@ -36,7 +36,7 @@ from swarm.domain.model.requests import (
     ToolRequest,
     tool_digest,
 )
-from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, WaitingTurn, plain
+from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, WaitingTurn, plain
 
 DECISIONS: Final = (
     HumanDecision.APPROVE,
@@ -49,8 +49,8 @@ TOOL_CALL_REASON: Final = "tool_call"
 """The reason of a question about a tool call, as in AG-UI."""
 
 _MAY_HAVE_RUN: Final = (
-    "People approved this call and the tool began, but it is not known how it ended: it may or may not have been carried "
-    "out. Find that out before you call it again, or tell them."
+    "People approved this call and the tool began, but it is not known how it ended: it may or may not have been "
+    "carried out. Find that out before you call it again, or tell them."
 )
 _SOMETHING_ELSE: Final = "It was not called: people wrote something else instead of approving it."
 _REJECTED: Final = "It was not called: a person has rejected this call."
@@ -92,7 +92,9 @@ def ask(run: BuiltinRun, tool: Tool, arguments: Mapping[str, Any], call_id: str)
             f"They may have {MAX_ARGUMENT_BYTES} bytes."
         )
     if len(run.waiting) >= MAX_OPEN_PER_WORK:
-        return failed(f"{tool.name} was not called: {MAX_OPEN_PER_WORK} calls already wait for approval. Call it later.")
+        return failed(
+            f"{tool.name} was not called: {MAX_OPEN_PER_WORK} calls wait for approval already."
+        )
     call = SessionMessage(
         role=MessageRole.TOOL_USE,
         call_id=call_id,
@@ -118,7 +120,7 @@ def question_of(call: SessionMessage, tool: Tool | None = None) -> Asked:
     )
 
 
-async def settle(run: BuiltinRun, memory: Memory, tools: Sequence[Tool], *, most_characters: int) -> Settled:
+async def settle(run: BuiltinRun, memory: CallMemory, tools: Sequence[Tool], *, most_characters: int) -> Settled:
     """Settles the waiting calls of the run's conversation: makes approved calls, and closes the others.
 
     Raises Unavailable without the database, before any tool has begun.
@@ -147,7 +149,7 @@ class _Settling:
     """The settling of one run's calls."""
 
     run: BuiltinRun
-    memory: Memory
+    memory: CallMemory
     turn: WaitingTurn
     tools: Mapping[str, Tool]
     most_characters: int

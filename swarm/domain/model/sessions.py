@@ -2,10 +2,10 @@
 
 A session grows by blocks, one per run: the input, the tool calls with their results, and the answer. A complete block
 is stored when its run has ended, so no tool call lacks its result, except calls that wait for people's approval: their
-results are added when people have decided, and the run that continues takes over the block. Several runs that answer the same Slack message are
-attempts: a run sees none of the other attempts, and the run that answers replaces them. The older part of a long
-session is summarised; from then on the agent gets the summary instead. The original messages stay, including all
-attempts.
+results are added when people have decided, and the run that continues takes over the block. Several runs that answer
+the same Slack message are attempts: a run sees none of the other attempts, and the run that answers replaces them. The
+older part of a long session is summarised; from then on the agent gets the summary instead. The original messages stay,
+including all attempts.
 
 Compaction never separates a tool call from its result: both are summarised, or both are kept. They are paired by call
 id. Some models restart the numbering of calls in each run, so a result belongs to the last call with its id that has no
@@ -90,7 +90,32 @@ Summarise = Callable[[str, Sequence[SessionMessage]], Awaitable[str]]
 """Summarises messages of a session, given by its id. May raise any error; the session then stays unchanged."""
 
 
-class Memory(Protocol):
+class CallMemory(Protocol):
+    """The tool calls in the sessions of one agent that wait for people's approval."""
+
+    async def waiting_turn(
+        self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()
+    ) -> WaitingTurn | None:
+        """Returns the last run that asked people in this conversation to approve tool calls, also if it does not wait
+        any more; None if there is none.
+
+        With ``call_ids``, only a run that asked for one of these calls.
+        """
+        ...
+
+    async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
+        """Adds results to waiting calls of a run, in one transaction. Returns the ids of the calls that still waited.
+
+        A call is settled once, whoever tries it how often: a result for a call that does not wait is ignored.
+        """
+        ...
+
+    async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
+        """Stores the result of a tool that has run, in place of the result from `settle_calls`."""
+        ...
+
+
+class Memory(CallMemory, Protocol):
     """The sessions of one agent. Every method raises Unavailable while the database is unavailable."""
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
@@ -146,27 +171,6 @@ class Memory(Protocol):
         ``continues`` is the run whose waiting tool calls this run has settled. Unless this run broke off, the messages
         of both become the messages of this run. Nothing is stored if the other run's messages have been erased.
         """
-        ...
-
-    async def waiting_turn(
-        self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()
-    ) -> WaitingTurn | None:
-        """Returns the last run that asked people in this conversation to approve tool calls, also if it does not wait
-        any more; None if there is none.
-
-        With ``call_ids``, only a run that asked for one of these calls.
-        """
-        ...
-
-    async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
-        """Adds results to waiting calls of a run, in one transaction. Returns the ids of the calls that still waited.
-
-        A call is settled once, whoever tries it how often: a result for a call that does not wait is ignored.
-        """
-        ...
-
-    async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
-        """Stores the result of a tool that has run, in place of the result from `settle_calls`."""
         ...
 
     async def compact_session(self, session_id: str) -> bool:

@@ -2,8 +2,9 @@
 
 Who may act: any process. A writer locks the session's row first, so that positions are unique and the messages of one
 run are adjacent. Stored messages never change, except for the note that a tool has begun, which its result replaces.
-Another attempt may replace messages; replaced messages are no longer shown to the agent. Which attempt is newer is known from the runs (`swarm.store.runs.attempts`), not from the order of
-arrival, because a deposed process may write late.
+Another attempt may replace messages; replaced messages are no longer shown to the agent. Which attempt is newer is
+known from the runs (`swarm.store.runs.attempts`), not from the order of arrival, because a deposed process may write
+late.
 
 Guarantee: a summary covers exactly the messages that were read to create it. It is stored only if, in the meantime,
 none of these messages was replaced, no other summary was stored, and the session was not deleted and recreated

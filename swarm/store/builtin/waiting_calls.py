@@ -36,9 +36,7 @@ _MARKED: Final = Statement(
     .limit(AT_MOST_N)
 )
 _CHANGE: Final = Statement(
-    update(session_messages)
-    .where(_of_session, _m.position == bindparam("at"))
-    .values(content=bindparam("new_content"))
+    update(session_messages).where(_of_session, _m.position == bindparam("at")).values(content=bindparam("new_content"))
 )
 
 
@@ -54,9 +52,7 @@ def turn(
     return None
 
 
-def settle(
-    tx: Transaction, agent: str, session_id: str, run: str, results: Sequence[SessionMessage]
-) -> frozenset[str]:
+def settle(tx: Transaction, agent: str, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
     """Adds results to a run's waiting calls. Returns the ids of the calls that were settled now."""
     sessions.lock(tx, agent, session_id)
     rows = sessions.rows_of_run(tx, agent, session_id, run)

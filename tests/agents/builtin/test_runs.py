@@ -82,6 +82,7 @@ class Stubborn(Forgetful):
         *,
         run_id: str = "",
         has_answered: bool = True,
+        continues: str = "",
     ) -> None:
         self.tried.set()
         if self.times:
