@@ -155,6 +155,12 @@ def to_iso(moment_us: int) -> str:
     return (_EPOCH + timedelta(microseconds=moment_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def from_iso(text: str) -> int:
+    """Parses an ISO 8601 time to microseconds; UTC without an offset. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * SECOND)
+
+
 def us_to_slack_ts(moment_us: int) -> str:
     """Returns a time in microseconds in Slack's format for timestamps, for example ``1700000000.000100``."""
     return f"{moment_us // SECOND}.{moment_us % SECOND:06d}"

@@ -130,10 +130,10 @@ def build(
     """Wires entry points, services, database, Slack and built-in agents."""
     gateway, watcher = slack.gateway, telemetry.watcher
     operating_policy = settings_mapping.operating_policy(settings)
-    services = _services(settings, database, slack, me, operating_policy)
-    rosters = Rosters(database, operating_policy)
     standings = Standings(database, slack.names, me)
-    ingest = Ingest(database, rosters, me, operating_policy, standings)
+    services = _services(settings, database, slack, me, operating_policy, standings)
+    rosters = Rosters(database, operating_policy)
+    ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
     streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
     reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
@@ -168,7 +168,12 @@ def build(
 
 
 def _services(
-    settings: Settings, database: Database, slack: _Slack, me: Me, operating_policy: OperatingPolicy
+    settings: Settings,
+    database: Database,
+    slack: _Slack,
+    me: Me,
+    operating_policy: OperatingPolicy,
+    standings: Standings,
 ) -> Services:
     return Services.over(
         database,
@@ -178,6 +183,8 @@ def _services(
         slack.gateway.files,
         file_cap_bytes=settings.files.cap_bytes,
         forget_name=slack.names.forget,
+        groups=slack.names,
+        standings=standings,
     )
 
 

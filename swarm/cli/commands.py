@@ -29,6 +29,9 @@ app.command(slack)
 for command in (
     "operator_commands:agents",
     "operator_commands:tasks",
+    "request_commands:requests",
+    "request_commands:grants",
+    "request_commands:audit",
     "bench:bench",
     "conformance:conformance",
     "chat:chat",

@@ -93,7 +93,7 @@ def reload() -> None:
     Channels, channel_defaults, agents.default, agents.dm and reactions change at once. Everything else needs a restart.
     """
     try:
-        done = _operate("POST", "/reload")
+        done = operate("POST", "/reload")
     except ConfigurationError as error:  # the settings are also read here, to find the coordinator
         raise ConfigurationError(error.message, hint=error.hint or SETTINGS_KEPT) from error
     _out.print(f"changed: {', '.join(done['changed']) or 'nothing'}", soft_wrap=True)
@@ -124,7 +124,7 @@ def _add_agent(
     capability
         A capability in one word; may be given several times.
     """
-    added = _operate(
+    added = operate(
         "POST",
         "/agents",
         json={"name": name, "role": role.value, "description": description, "capabilities": capability or []},
@@ -137,7 +137,7 @@ def _add_agent(
 def _list_agents() -> None:
     """Show all agents and whether they are online."""
     table = Table("name", "role", "reached by", "status", "description", "id")
-    for agent in _operate("GET", "/agents")["agents"]:
+    for agent in operate("GET", "/agents")["agents"]:
         description = line_for_terminal(agent["description"])
         table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
     _out.print(table)
@@ -146,13 +146,13 @@ def _list_agents() -> None:
 @agents.command(name="rotate")
 def _rotate_agent(name: str) -> None:
     """Replace an agent's token; the old token becomes invalid at once."""
-    sys.stdout.write(for_terminal(_operate("POST", f"/agents/{name}/rotate")["token"]) + "\n")
+    sys.stdout.write(for_terminal(operate("POST", f"/agents/{name}/rotate")["token"]) + "\n")
 
 
 @agents.command(name="revoke")
 def _revoke_agent(name: str) -> None:
     """Remove an agent. Its token becomes invalid at once, and its work goes to the default lead."""
-    answer = _operate("DELETE", f"/agents/{name}")
+    answer = operate("DELETE", f"/agents/{name}")
     _out.print(f"{name} is removed.")
     for warning in (answer or {}).get("warnings", ()):
         _out.print(line_for_terminal(warning))
@@ -166,7 +166,7 @@ def explain(message: str) -> None:
     message
         A message's link, CHANNEL:TS, or the id of an inbox message or of a task.
     """
-    found = _operate("GET", "/explain", params={"message": message})
+    found = operate("GET", "/explain", params={"message": message})
     owner = f", thread of {found['owner']}" if found["owner"] else ""
     _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
     _print_steps(found["routing"])
@@ -198,7 +198,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
     """
     query = {"limit": limit} | ({"status": status.value} if status else {})
     table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
-    for task in _operate("GET", "/tasks", params=query)["tasks"]:
+    for task in operate("GET", "/tasks", params=query)["tasks"]:
         share = f" ({task['percent']} %)" if task["percent"] is not None else ""
         table.add_row(
             task["id"],
@@ -214,7 +214,7 @@ def _list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
 @tasks.command(name="show")
 def _show_task(task_id: str) -> None:
     """Show one task with its description and result."""
-    task = _operate("GET", f"/tasks/{task_id}")
+    task = operate("GET", f"/tasks/{task_id}")
     _out.print(f"{line_for_terminal(task['title'])}: {task['status']}", style="bold")
     for name in (
         "id", "agent", "created_by", "requester", "priority", "attempts", "parent_id", "created_at", "ended_at",
@@ -231,14 +231,14 @@ def _show_task(task_id: str) -> None:
 @tasks.command(name="cancel")
 def _cancel_task(task_id: str, *, reason: str = "") -> None:
     """Cancel a task that has not ended; its agent and its thread are notified."""
-    task = _operate("POST", f"/tasks/{task_id}/cancel", json={"reason": reason})
+    task = operate("POST", f"/tasks/{task_id}/cancel", json={"reason": reason})
     _out.print(f"“{task['title']}” is cancelled.")
 
 
 @tasks.command(name="redrive")
 def _redrive_task(task_id: str) -> None:
     """Bring back a dead task, with its attempts set to zero."""
-    task = _operate("POST", f"/tasks/{task_id}/redrive")
+    task = operate("POST", f"/tasks/{task_id}/redrive")
     _out.print(f"“{task['title']}” is {task['status']} again.")
 
 
@@ -249,7 +249,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
         _out.print(f"  {step['at']}  {step['change']}{who}{why}", soft_wrap=True)
 
 
-def _operate(method: str, path: str, **options: Any) -> Any:
+def operate(method: str, path: str, **options: Any) -> Any:
     """Sends a request to the running coordinator. Commands never bypass it to change the database."""
     settings = load()
     with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:

@@ -19,7 +19,16 @@ from swarm.domain.model.requests import MAX_TEXT_CHARACTERS, FieldType, FormFiel
 
 _URL: Final = TypeAdapter(AnyHttpUrl)
 _EMAIL: Final = TypeAdapter(Annotated[str, StringConstraints(pattern=r"^[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+$")])
-_WORDS: Final = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +46,7 @@ class _Wrong(ValueError):
 def fill(fields: Sequence[FormField], given: Mapping[str, Any]) -> FilledForm:
     """Converts and checks the values of a form. Absent and empty values of optional fields are left out."""
     values: dict[str, Any] = {}
-    problems = {name: "there is no such field" for name in given.keys() - {one.name for one in fields}}
+    problems = dict.fromkeys(given.keys() - {one.name for one in fields}, "there is no such field")
     for form_field in fields:
         try:
             value = _value(form_field, given.get(form_field.name))

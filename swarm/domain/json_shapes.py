@@ -18,6 +18,7 @@ from typing_extensions import TypedDict, is_typeddict
 from swarm.clock import to_iso
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.triggers import Tray
+from swarm.domain.request_shapes import RequestShape, request_shape
 from swarm.domain.text.slack_text import preview
 
 _Shape = TypeVar("_Shape")
@@ -69,6 +70,8 @@ def _reader(key: str, views: tuple[type, ...], parts: tuple[str, ...] = (), firs
 def _conversion(hint: Any) -> _Convert | None:
     """Returns the conversion of a value to JSON; None if the value is already JSON."""
     inner = get_args(hint)
+    if hint is RequestShape:
+        return lambda request: request_shape(request, for_asker=True)
     if is_typeddict(hint):
         return partial(shape, hint)
     if get_origin(hint) is list:
@@ -234,6 +237,7 @@ class TriggerShape(TypedDict):
     inbox_messages: list[InboxMessageShape]
     task: TaskShape | None
     notice: NoticeShape | None
+    requests: list[RequestShape]
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})

@@ -5,7 +5,7 @@ tests.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from swarm.domain.access import Person
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
@@ -52,6 +52,23 @@ class UserGroups(Protocol):
     async def group_members(self, group_id: str) -> frozenset[str] | None:
         """Returns the user ids of a group's members; None if Slack does not tell them now. Never fails."""
         ...
+
+    def known_members(self, group_id: str) -> frozenset[str] | None:
+        """Returns the members if they are known now; otherwise None, and they are looked up for later calls."""
+        ...
+
+
+class NoGroups:
+    """A workspace without user groups."""
+
+    async def group_members(self, group_id: str) -> frozenset[str] | None:
+        return None
+
+    def known_members(self, group_id: str) -> frozenset[str] | None:
+        return None
+
+
+NO_GROUPS: Final = NoGroups()
 
 
 class SlackSender(Protocol):

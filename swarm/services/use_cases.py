@@ -9,7 +9,7 @@ from typing import Self
 from swarm.domain.access import Me
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.ports import Directory, SlackFiles
+from swarm.domain.ports import NO_GROUPS, Directory, SlackFiles, UserGroups
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
@@ -23,7 +23,10 @@ from swarm.services.operate.messages import Messages
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
 from swarm.services.operate.team import Presence, TeamDirectory
+from swarm.services.requests.deciding import Decisions
+from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules.credentials import AgentTokenCache
+from swarm.services.rules.participants import Standings
 from swarm.services.rules.reply import Replies
 from swarm.services.runs.stream import AnswerStreams
 from swarm.services.tasks.delegate import Delegations
@@ -55,6 +58,8 @@ class Services:
     overview: Overview
     model_usage: ModelUsageLog
     people: PersonalData
+    requests: HumanRequests
+    decisions: Decisions
 
     @classmethod
     def over(
@@ -67,6 +72,8 @@ class Services:
         *,
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
         forget_name: Callable[[str], None] = lambda person: None,
+        groups: UserGroups = NO_GROUPS,
+        standings: Standings | None = None,
     ) -> Self:
         """Creates all use cases on one database, for the swarm's bot in Slack."""
         triggers = Triggers(directory, me, operating_policy)
@@ -93,4 +100,6 @@ class Services:
             overview=Overview(database),
             model_usage=ModelUsageLog(database),
             people=PersonalData(database, operating_policy, directory, forget_name),
+            requests=HumanRequests(database, operating_policy),
+            decisions=Decisions(database, operating_policy, groups, standings),
         )

@@ -33,8 +33,11 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "files.info": ("files:read",),
     "reactions.add": ("reactions:write",),
     "reactions.remove": ("reactions:write",),
+    "usergroups.users.list": ("usergroups:read",),
     "users.conversations": _READ_CONVERSATIONS,
     "users.info": ("users:read",),
+    "views.open": (),
+    "views.update": (),
 }
 
 EVENT_SCOPES: Final[dict[str, str]] = {
@@ -70,6 +73,7 @@ WHY: Final[dict[str, str]] = {
     "mpim:history": "Receive direct messages between several people and the bot.",
     "mpim:read": "Show agents the name of such a conversation.",
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
+    "usergroups:read": "Let the members of a user group decide on agents' requests.",
     "users:read": "Show agents people's and bots' names instead of ids.",
     "users:read.email": "Show agents people's e-mail addresses, in channels that share them.",
 }

@@ -97,7 +97,9 @@ _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _OF_REQUEST = Statement(
     select(deliveries)
-    .where(_d.request_id == bindparam("request_id"), _d.kind == literally(DeliveryKind.POST), _d.request_id.is_not(None))
+    .where(
+        _d.request_id == bindparam("request_id"), _d.kind == literally(DeliveryKind.POST), _d.request_id.is_not(None)
+    )
     .order_by(_d.seq)
 )
 _BY_IDEMPOTENCY_KEY = Statement(select(deliveries).where(_d.idempotency_key == bindparam("idempotency_key")))
@@ -367,7 +369,7 @@ def delivery(row: Row) -> Delivery:
     """Converts a row to a delivery for the sender."""
     below = below_of(row["closing"])
     shown = {"closing": below.closing, "place": below.place} if below else {"closing": None, "place": None}
-    return _delivery({**row, **shown})
+    return _delivery({**row, **shown, "request": row.get("request")})
 
 
 _delivery = row_mapper(Delivery, "answers_ts")

@@ -29,9 +29,7 @@ _FOR = Statement(
 )
 _USE = Statement(update(grants).where(_g.id == bindparam("grant_id"), _is_valid).values(uses=_g.uses + 1))
 _REVOKE = Statement(
-    update(grants)
-    .where(_g.id == bindparam("grant_id"), _g.revoked_at.is_(None))
-    .values(revoked_at=bindparam("now"))
+    update(grants).where(_g.id == bindparam("grant_id"), _g.revoked_at.is_(None)).values(revoked_at=bindparam("now"))
 )
 _GET = Statement(_all.where(_g.id == bindparam("id")))
 _VALID = Statement(_all.where(_is_valid).order_by(_g.id.desc()).limit(AT_MOST_N))
@@ -48,9 +46,7 @@ _grant = row_mapper(Grant)
 _line = row_mapper(AuditLine)
 
 
-def give(
-    tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: float | None, given_by: str
-) -> Grant:
+def give(tx: Transaction, request: HumanRequest, scope: GrantScope, seconds: float | None, given_by: str) -> Grant:
     """Stores a permission for the tool of an approved request."""
     assert request.tool is not None  # checked when the request was asked
     grant_id = new_id()

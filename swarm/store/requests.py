@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 from pydantic import TypeAdapter
-from sqlalchemy import Text, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import Text, bindparam, delete, exists, func, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import InboxStatus
@@ -53,7 +53,14 @@ _UNDER_WAY: Final = (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITIN
 _r, _a, _dr = requests.c, request_answers.c, request_drafts.c
 _QUESTION: Final = TypeAdapter(NewRequest)
 _agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
-_all = select(requests, _agent.label("agent"))
+_other = requests.alias("other")
+_of_same_run = select(func.count()).select_from(_other).where(_other.c.run_id == _r.run_id)
+_all = select(
+    requests,
+    _agent.label("agent"),
+    _of_same_run.scalar_subquery().label("run_total"),
+    _of_same_run.where(_other.c.ended_at.is_not(None)).scalar_subquery().label("run_ended"),
+)
 _is_open = _r.status == literally(RequestStatus.OPEN)
 
 _ADD = Statement(
@@ -79,9 +86,11 @@ _OF_RUN = Statement(_all.where(_r.run_id == bindparam("run_id")).order_by(_r.id)
 _given_works = given(work_id=Text)
 _OF_WORKS = Statement(_all.join(_given_works, _given_works.c.work_id == _r.work_id).order_by(_r.id))
 _OPEN_IN_THREAD = Statement(_all.where(_r.thread_id == bindparam("thread_id"), _is_open).order_by(_r.id))
-_EXPIRED = Statement(
-    _all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N)
+_given_threads = given(thread_id=Text)
+_THREADS_WITH_OPEN = Statement(
+    select(_r.thread_id).distinct().join(_given_threads, _given_threads.c.thread_id == _r.thread_id).where(_is_open)
 )
+_EXPIRED = Statement(_all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N))
 _SENT = Statement(
     _all.where(_r.resume == literally(ResumeStatus.SENT), _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N)
 )
@@ -122,15 +131,19 @@ _RESUMES = {
     )
     for step, transition in RESUME_TRANSITIONS.items()
 }
-_ANSWER = Statement(lambda insert: insert(request_answers).values(every_column(request_answers)).on_conflict_do_nothing())
+_ANSWER = Statement(
+    lambda insert: insert(request_answers).values(every_column(request_answers)).on_conflict_do_nothing()
+)
 _given_ids = given(id=Text)
 _ANSWERS = Statement(
-    select(request_answers)
-    .join(_given_ids, _given_ids.c.id == _a.request_id)
-    .order_by(_a.request_id, _a.at, _a.person)
+    select(request_answers).join(_given_ids, _given_ids.c.id == _a.request_id).order_by(_a.request_id, _a.at, _a.person)
 )
-_DRAFT = Statement(select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person")))
-_DROP_DRAFT = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person")))
+_DRAFT = Statement(
+    select(_dr.payload).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
+)
+_DROP_DRAFT = Statement(
+    delete(request_drafts).where(_dr.request_id == bindparam("request_id"), _dr.person == bindparam("person"))
+)
 _DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
 _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
 _FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"))
@@ -221,6 +234,12 @@ def undelivered(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[Hu
 def open_in_thread(tx: Transaction, thread_id: str) -> list[HumanRequest]:
     """Returns the open requests of a thread, in order."""
     return _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))
+
+
+def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
+    """Returns those of the threads that have open requests."""
+    rows = [{"thread_id": thread_id} for thread_id in sorted(thread_ids)]
+    return {row["thread_id"] for row in _THREADS_WITH_OPEN.all(tx, given=rows)} if rows else set()
 
 
 def expired(tx: Transaction, limit: int) -> list[HumanRequest]:

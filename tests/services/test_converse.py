@@ -20,11 +20,12 @@ from swarm.domain.answers.events import (
 )
 from swarm.domain.model.deliveries import DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.runs import InterruptStatus, RunStatus
+from swarm.domain.model.requests import RequestStatus
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.prompts.input import ChannelFacts
-from swarm.store.runs import interrupts
+from swarm.store import requests
 from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, said
@@ -306,34 +307,35 @@ async def test_a_question_leaves_the_run_and_its_message_waiting(world: World) -
         root = await world.says(f"{BOT} deploy")
         (run,) = await show.over(root)
         (shown,) = show.live.of(root)
-        assert "May I?" in shown.closing.note
+        assert shown.closing.note == "✋ It waits for a decision, see below."
         assert (run.status, await status(world, root)) == (RunStatus.WAITING, InboxStatus.WAITING)
-        (asked,) = await world.database.read(interrupts.of_run, run.id)
-        assert (asked.asked.prompt, asked.status) == ("May I?", InterruptStatus.OPEN)
+        (asked,) = await world.database.read(requests.of_run, run.id)
+        assert (asked.prompt, asked.status) == ("May I?", RequestStatus.OPEN)
         assert await leases_open(world) == 0
 
 
 @pytest.mark.both_engines
-@pytest.mark.req("STREAM-03", "LOOP-12")
-async def test_the_next_message_supersedes_the_question_and_runs_with_both(world: World) -> None:
+@pytest.mark.req("STREAM-03", "HITL-02", "LOOP-12")
+async def test_the_next_message_answers_the_question_and_the_run_continues_with_it(world: World) -> None:
     ada = Scripted()
     ada.scripts.append(ends(TextDelta(text="I could deploy.", message_id="1"), QUESTION))
     async with playing(world, hired("ada", ada)) as show:
         root = await world.says(f"{BOT} deploy")
         (waiting,) = await show.over(root)
         answer = await world.says("yes, to dev", thread=root)
-        _, again = await show.over(root, 2)
+        await show.over(root, 2)
         (before, after) = await show.runs(root)
-        (asked,) = await world.database.read(interrupts.of_run, waiting.id)
-    assert (before.status, after.status) == (RunStatus.SUPERSEDED, RunStatus.ANSWERED)
-    assert asked.status is InterruptStatus.SUPERSEDED
-    assert texts_of(ada.inputs[1]) == ["deploy", "yes, to dev"]
-    assert again.ended_at
-    assert {await status(world, message) for message in (root, answer)} == {InboxStatus.RESPONDED}
+        (asked,) = await world.database.read(requests.of_run, waiting.id)
+    assert (before.status, after.status) == (RunStatus.ANSWERED, RunStatus.ANSWERED)
+    assert (asked.status, asked.values) == (RequestStatus.ANSWERED, {"answer": "yes, to dev"})
+    (decided,) = ada.inputs[1].decided
+    assert (decided.interrupt_id, decided.values) == ("i1", {"answer": "yes, to dev"})
+    assert await status(world, root) is InboxStatus.RESPONDED
+    assert await world.inbox_messages(answer) == []
 
 
-@pytest.mark.req("STREAM-03", "LOOP-12")
-async def test_a_question_that_people_have_answered_before_it_was_asked_waits_for_nobody(world: World) -> None:
+@pytest.mark.req("STREAM-03", "HITL-02", "LOOP-12")
+async def test_a_message_from_before_the_question_is_no_answer_to_it(world: World) -> None:
     go_on = asyncio.Event()
 
     async def script(run: RunInput) -> Events:
@@ -350,8 +352,10 @@ async def test_a_question_that_people_have_answered_before_it_was_asked_waits_fo
         go_on.set()
         await show.over(root, 2)
         (before, after) = await show.runs(root)
-    assert (before.status, after.status) == (RunStatus.SUPERSEDED, RunStatus.ANSWERED)
-    assert texts_of(ada.inputs[1]) == ["deploy", "to dev, please"]
+        (asked,) = await world.database.read(requests.of_run, before.id)
+    assert (before.status, after.status, asked.status) == (RunStatus.WAITING, RunStatus.ANSWERED, RequestStatus.OPEN)
+    assert texts_of(ada.inputs[1]) == ["to dev, please"]
+    assert ada.inputs[1].decided == ()
 
 
 async def shown_of(show: object, root: SlackMessage) -> object:

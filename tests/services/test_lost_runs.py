@@ -255,7 +255,7 @@ async def test_no_run_begins_beside_a_message_that_does_not_say_yet_that_it_was_
 async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_sealed(world: World) -> None:
     """A process slept between its last look at the office and the call."""
     run = await running(world)
-    record = RunRecord(world.database, run.run.id)
+    record = RunRecord(world.database, run.run.id, world.operating_policy)
     await record.beginning(1, is_post=False)
     lost = show(world, hired("lead", Scripted()))
     await lost.recovery.bring_to_end(run.run.id, lost.term.is_ours, counts=True)

@@ -37,7 +37,9 @@ class Operator:
         self.book = self.world.operating_policy.book
         self.rosters = Rosters(world.database, self.world.operating_policy)  # which keeps what it has read for a second
         self.reloader = Reloader(settings, self.book, self.rosters, read=self.read)
-        self.ingest = Ingest(world.database, self.rosters, ME, self.world.operating_policy, self.world.standings)
+        self.ingest = Ingest(
+            world.database, self.rosters, ME, self.world.operating_policy, self.world.standings, world.slack
+        )
 
     def written(self, yaml: str) -> None:
         (self._folder / "swarm.yaml").write_text(yaml, encoding="utf-8")

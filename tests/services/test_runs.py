@@ -9,11 +9,8 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.answers.calls import AnswerTarget, Closing, TaskDisplay
-from swarm.domain.answers.events import AnswerKind, Asked, AskedField
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.runs import (
-    InterruptStatus,
-    InterruptStep,
     PageKind,
     PagePhase,
     RunOutcome,
@@ -25,21 +22,13 @@ from swarm.store import deliveries, history
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import delivery
-from swarm.store.runs import interrupts, run_pages, runs
+from swarm.store.runs import run_pages, runs
 from swarm.store.threads import threads
 from tests.services.test_retention import DAY, count
 from tests.support.runs import asked, begin, begun, now, place_of
 from tests.support.world import BOT, World
 
 CLOSING = Closing(note="The agent fell silent.", retry=True, footer=True)
-QUESTION = Asked(
-    id="approve-1",
-    prompt="May I?",
-    fields=(AskedField(name="env", kind=AnswerKind.SELECT, options=("dev", "prod"), required=True),),
-    tool_name="deploy",
-    raw={"reason": "tool_call", "n": [1, 2.5, None]},
-)
-
 pytestmark = pytest.mark.req("STREAM-10")
 
 
@@ -178,41 +167,6 @@ async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_ha
     assert (second.page, second.kind, second.phase) == (2, PageKind.POST, PagePhase.OPENING)
 
 
-# What it asks
-
-
-@pytest.mark.both_engines
-async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
-    run = await waiting(world)
-    (interrupt,) = await world.database.read(interrupts.of_run, run.id)
-    assert interrupt.asked == QUESTION
-    assert interrupt.status is InterruptStatus.OPEN
-    assert await world.database.read(interrupts.get, interrupt.id) == interrupt
-
-
-@pytest.mark.both_engines
-async def test_an_interrupt_ends_once(world: World) -> None:
-    run = await waiting(world)
-    (interrupt,) = await world.database.read(interrupts.of_run, run.id)
-    ended = await asyncio.gather(
-        *(world.database.write(interrupts.end, interrupt.id, InterruptStep.RESOLVE) for _ in range(4))
-    )
-    assert sorted(ended) == [False, False, False, True]
-    assert not await world.database.write(interrupts.end, interrupt.id, InterruptStep.EXPIRE)
-
-
-async def test_what_waits_in_a_thread_is_superseded_with_what_it_asked(world: World) -> None:
-    run = await waiting(world)
-    _, elsewhere = await asked(world, await world.lead("other"), "swarm#other hello")
-    superseded = await world.database.write(runs.supersede_waiting, run.thread_id or "")
-    assert [one.id for one in superseded] == [run.id]
-    assert (await now(world, run)).status is RunStatus.SUPERSEDED
-    (interrupt,) = await world.database.read(interrupts.of_run, run.id)
-    assert interrupt.status is InterruptStatus.SUPERSEDED
-    assert (await now(world, elsewhere)).status is RunStatus.RUNNING
-    assert await world.database.write(runs.supersede_waiting, run.thread_id or "") == []
-
-
 # What is queued for Slack
 
 
@@ -273,13 +227,13 @@ async def test_runs_are_forgotten_ninety_days_after_their_end_with_all_that_belo
     world.clock.advance(91 * DAY)
     await world.sweeper.tidy()
     assert await count(world, "runs") == 1  # it still waits for people
-    await world.database.write(runs.supersede_waiting, run.thread_id or "")
+    await world.database.write(runs.end, run.id, RunStep.SUPERSEDE)
     world.clock.advance(90 * DAY)
     await world.sweeper.tidy()
     assert await count(world, "runs") == 1
     world.clock.advance(1)
     await world.sweeper.tidy()
-    assert [await count(world, table) for table in ("runs", "run_messages", "interrupts")] == [0, 0, 0]
+    assert [await count(world, table) for table in ("runs", "run_messages")] == [0, 0]
 
 
 # Helpers
@@ -293,7 +247,6 @@ async def close(world: World, run_id: str, outcome: RunOutcome = RunOutcome.FAIL
 
 async def waiting(world: World) -> runs.Run:
     _, run = await asked(world, await world.lead())
-    await world.database.write(interrupts.add, run.id, [QUESTION])
     await close(world, run.id, RunOutcome.WAITING)
     await world.database.write(runs.end, run.id, RunOutcome.WAITING.step)
     return await now(world, run)

@@ -58,6 +58,7 @@ class FakeSlack:
     persons: dict[str, Person | None] = field(default_factory=dict)  # who are no members; None: Slack does not say
     persons_asked: list[str] = field(default_factory=list)
     emails: dict[str, str] = field(default_factory=dict)  # by user
+    groups: dict[str, frozenset[str]] = field(default_factory=dict)  # members by group; Slack does not show others
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
     @property
@@ -134,6 +135,12 @@ class FakeSlack:
 
     def known_names(self, wanted: Mapping[str, AuthorKind]) -> dict[str, str]:
         return {}  # each name is asked for, so that a test can hold a lookup up
+
+    async def group_members(self, group_id: str) -> frozenset[str] | None:
+        return self.groups.get(group_id)
+
+    def known_members(self, group_id: str) -> frozenset[str] | None:
+        return self.groups.get(group_id)
 
     async def channel_name(self, channel_id: str) -> str:
         return CHANNELS.get(channel_id, channel_id)

@@ -125,9 +125,17 @@ class World:
 
     def __post_init__(self) -> None:
         rosters = Rosters(self.database, self.operating_policy, kept_seconds=0)
-        self.services = Services.over(self.database, self.slack, ME, self.operating_policy, self.files)
         self.standings = Standings(self.database, self.slack, ME, clock=self.clock)
-        self.ingest = Ingest(self.database, rosters, ME, self.operating_policy, self.standings)
+        self.services = Services.over(
+            self.database,
+            self.slack,
+            ME,
+            self.operating_policy,
+            self.files,
+            groups=self.slack,
+            standings=self.standings,
+        )
+        self.ingest = Ingest(self.database, rosters, ME, self.operating_policy, self.standings, self.slack)
         self.verifier = Verifier(self.database, self.ingest, self.standings)
         self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME.team)
         self.turn_control = RunControl(self.database, self.operating_policy, ME.team, self.standings)

@@ -17,7 +17,9 @@ from swarm.slack.outgoing import files, gateway, pacing, streams, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
 
-METHOD = re.compile(r"(agents|apps|auth|bots|chat|conversations|reactions|users|files|views|team|assistant)(\.\w+)+")
+METHOD = re.compile(
+    r"(agents|apps|auth|bots|chat|conversations|reactions|usergroups|users|files|views|team|assistant)(\.\w+)+"
+)
 
 
 def methods_in(module: ModuleType) -> set[str]:
@@ -50,6 +52,7 @@ def test_the_scopes_are_those_of_the_methods_and_events() -> None:
         "mpim:history",
         "mpim:read",
         "reactions:write",
+        "usergroups:read",
         "users:read",
     ]
 

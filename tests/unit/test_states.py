@@ -20,12 +20,17 @@ from swarm.domain.model.inbox import (
     NoticeStatus,
     NoticeStep,
 )
+from swarm.domain.model.requests import (
+    REQUEST_TRANSITIONS,
+    RESUME_TRANSITIONS,
+    RequestStatus,
+    RequestStep,
+    ResumeStatus,
+    ResumeStep,
+)
 from swarm.domain.model.runs import (
-    INTERRUPT_TRANSITIONS,
     PAGE_TRANSITIONS,
     RUN_TRANSITIONS,
-    InterruptStatus,
-    InterruptStep,
     PagePhase,
     PageStep,
     RunStatus,
@@ -34,10 +39,10 @@ from swarm.domain.model.runs import (
 from swarm.domain.model.states import Transition
 from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
 from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ContextState, ContextStep
-from swarm.store import deliveries, tables, tasks
+from swarm.store import deliveries, requests, tables, tasks
 from swarm.store.bridge.statements import Statement
 from swarm.store.inbox import inbox, notices
-from swarm.store.runs import interrupts, run_pages, runs
+from swarm.store.runs import run_pages, runs
 from swarm.store.threads import threads
 
 Edges = set[tuple[str, str, str]]  # source, step, target
@@ -114,21 +119,21 @@ MACHINES = {
         column="phase",
         updates=run_pages._MOVES,
     ),
-    "interrupt": Machine(
-        states=InterruptStatus,
-        steps=InterruptStep,
-        transitions=INTERRUPT_TRANSITIONS,
-        table=tables.interrupts,
+    "request": Machine(
+        states=RequestStatus,
+        steps=RequestStep,
+        transitions=REQUEST_TRANSITIONS,
+        table=tables.requests,
         column="status",
-        updates=interrupts._MOVES,
+        updates=requests._MOVES,
     ),
-    "interrupts of a run": Machine(
-        states=InterruptStatus,
-        steps=InterruptStep,
-        transitions=INTERRUPT_TRANSITIONS,
-        table=tables.interrupts,
-        column="status",
-        updates=interrupts._MOVES_OF_RUN,
+    "decision on its way back": Machine(
+        states=ResumeStatus,
+        steps=ResumeStep,
+        transitions=RESUME_TRANSITIONS,
+        table=tables.requests,
+        column="resume",
+        updates=requests._RESUMES,
     ),
 }
 

@@ -100,13 +100,9 @@ def _create_requests() -> None:
             _listed("status", ("open", "approved", "rejected", "answered", "expired", "cancelled")),
             name=op.f("ck_requests_status"),
         ),
-        sa.CheckConstraint(
-            _listed("resume", ("none", "sent", "accepted", "failed")), name=op.f("ck_requests_resume")
-        ),
+        sa.CheckConstraint(_listed("resume", ("none", "sent", "accepted", "failed")), name=op.f("ck_requests_resume")),
         sa.CheckConstraint("(ended_at IS NULL) = (status = 'open')", name=op.f("ck_requests_ended")),
-        sa.CheckConstraint(
-            "status <> 'open' OR resume = 'none'", name=op.f("ck_requests_decided_before_resumed")
-        ),
+        sa.CheckConstraint("status <> 'open' OR resume = 'none'", name=op.f("ck_requests_decided_before_resumed")),
     )
     op.create_index("ix_requests_work", "requests", ["work_id", "id"])
     op.create_index("ix_requests_run", "requests", ["run_id", "id"])

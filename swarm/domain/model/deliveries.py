@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.states import step
 
 METADATA_EVENT_TYPE: Final = "swarm_delivery"
@@ -108,6 +109,7 @@ class Delivery:
     closing: Closing | None = None  # for a post or an update: the blocks below it; requires `place`
     place: AnswerTarget | None = None  # place and reader, for the buttons and the footer of `closing`
     removes: bool = False  # removes a reaction; an update replaces the Retry button with `text`
+    request: HumanRequest | None = None  # for a post or an update: the request that the message shows
 
 
 # The results of one call, as a closed set that is matched exhaustively.

@@ -335,6 +335,8 @@ class HumanRequest:
     expires_at: int | None
     ended_at: int | None
     reason: str | None  # why it was cancelled
+    run_total: int  # the number of requests of the run; 0 without a run
+    run_ended: int  # how many of them have ended
     answers: tuple[RequestAnswer, ...] = ()
 
     @property
@@ -488,7 +490,10 @@ def eligible_people(policy: DecisionPolicy, requester: str | None, members: Grou
 
 
 def why_not(policy: DecisionPolicy, requester: str | None, person: str, members: GroupMembers) -> str | None:
-    """Returns the reason why a person may not decide, as a sentence; None if they may. Unreadable groups permit nobody."""
+    """Returns the reason why a person may not decide, as a sentence; None if they may.
+
+    A group that Slack does not show permits nobody.
+    """
     if policy.not_requester and person == requester:
         return "You asked for this, so somebody else has to decide."
     if person in policy.users or (policy.requester and person == requester):

@@ -143,6 +143,7 @@ class PromptInput:
     notice_channel: str | None = None  # the internal channel of agent_message; None: direct
     task: TaskView | None = None
     requester_name: str | None = None  # the person who requested the task
+    decisions: tuple[str, ...] = ()  # what people have decided on the agent's requests, each as lines
 
     @property
     def delegated_id(self) -> str | None:

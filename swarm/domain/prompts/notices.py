@@ -99,6 +99,15 @@ NOTICES: Final[Mapping[str, _NoticeWords]] = {
         ways_in_thread=("- `slack-reply` (task_id, message) tells people, if no other worker will answer them.",),
         tail="That was a notice. It is settled when the task has an agent again or is cancelled.",
     ),
+    NoticeKind.HUMAN_INPUT: _NoticeWords(
+        what="People have decided on what you asked, or nobody did in time. The decision is below.",
+        lease=_BESIDE_WORK,
+        ways=(
+            "If your work waits for it, the work comes to you again with the decision. If you wait for it within your "
+            "run, continue now.",
+        ),
+        tail="That was a notice: there is nothing to answer.",
+    ),
     NoticeKind.AGENT_MESSAGE: _NoticeWords(
         what="Another agent wrote to you. Nobody in Slack sees the message or your reply.",
         lease=_OWN,

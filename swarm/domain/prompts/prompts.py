@@ -77,6 +77,7 @@ def render(prompt: PromptInput, marker: str) -> str:
         *sentences.how_to_settle(prompt),
         sentences.how_to_read(marker),
         *sentences.about_strangers(prompt),
+        *_decisions(prompt, marker),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),
         *_history(prompt, marker),
@@ -94,6 +95,14 @@ def _news(prompt: PromptInput, marker: str) -> list[str]:
     if prompt.kind == INBOX_TRIGGER:
         return [*messages, *task, *outcomes]
     return [*task, *outcomes, *messages] if prompt.kind == TASK_TRIGGER else [*outcomes, *messages, *task]
+
+
+def _decisions(prompt: PromptInput, marker: str) -> list[str]:
+    """Returns what people have decided on the agent's requests. Values are JSON, which people have entered."""
+    if not prompt.decisions:
+        return []
+    fences = [fenced("decision", harmless(decision), marker) for decision in prompt.decisions]
+    return ["What people have decided about what you asked for this work. Continue with exactly that:", *fences]
 
 
 def _shown(prompt: PromptInput) -> tuple[InboxMessageView, ...]:

@@ -27,6 +27,7 @@ from swarm.entrypoints.http.files_api import file_router
 from swarm.entrypoints.http.health import Readiness, health_router
 from swarm.entrypoints.http.operator_api import Reload, operator_router
 from swarm.entrypoints.http.polling_api import HotRoutes
+from swarm.entrypoints.http.requests_api import request_router
 from swarm.entrypoints.http.runs_api import run_router
 from swarm.entrypoints.http.tasks_api import task_router
 from swarm.entrypoints.web import openapi
@@ -110,6 +111,7 @@ def create_app(
         agent_router(services, identities, warnings),
         file_router(services, identities),
         operator_router(services, identities, reload),
+        request_router(services, identities),
         run_router(services.model_usage, identities),
         task_router(services, identities),
         health_router(services.overview, readiness),

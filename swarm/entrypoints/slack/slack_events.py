@@ -41,6 +41,7 @@ from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.text.slack_text import safe
+from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.fields import JsonObject, text_at
@@ -98,7 +99,8 @@ class SlackEntryPoint:
 
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
     :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
-    under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button.
+    under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button;
+    ``requests`` receives what people do about requests, before ``press``.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class SlackEntryPoint:
         press: Press = ignore_press,
         *,
         stopped: Stopped | None = None,
+        requests: RequestDoor | None = None,
         hearing: _EventMonitor | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
@@ -124,7 +127,7 @@ class SlackEntryPoint:
         self._closing = False
         self._running = BackgroundTasks()
         self._hearing = hearing
-        self.bolt = _bolt_app(gateway, handle, press, stopped, hearing)
+        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, requests, hearing))
 
     @property
     def connected(self) -> bool:
@@ -210,9 +213,7 @@ class SlackEntryPoint:
         return to_starlette_response(await self.bolt.async_dispatch(bolt_request))
 
 
-def _bolt_app(
-    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: _EventMonitor | None
-) -> AsyncApp:
+def _bolt_app(gateway: Gateway, events: _Events) -> AsyncApp:
     app = AsyncApp(
         # Without a name, Bolt searches the stack for one. Bolt sets the level of the logger of this name.
         name=_BOLT_LOGGER,
@@ -225,7 +226,7 @@ def _bolt_app(
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
-    app.use(_Events(gateway, handle, press, stopped, hearing))
+    app.use(events)
     return app
 
 
@@ -263,12 +264,19 @@ class _Events(AsyncMiddleware):
     """
 
     def __init__(
-        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: _EventMonitor | None
+        self,
+        gateway: Gateway,
+        handle: Handle,
+        press: Press,
+        stopped: Stopped | None,
+        requests: RequestDoor | None,
+        hearing: _EventMonitor | None,
     ) -> None:
         self._gateway = gateway
         self._handle = handle
         self._press = press
         self._stopped = stopped
+        self._requests = requests
         self._hearing = hearing
 
     async def async_process(
@@ -276,6 +284,9 @@ class _Events(AsyncMiddleware):
     ) -> BoltResponse:
         if "command" in req.body:
             return _without_command(text_at(req.body, "command"))
+        answer = await self._requests.handle(req.body) if self._requests else None
+        if answer:
+            return answer
         press = button_pressed(req.body)
         if press:
             return await self._pressed(press)

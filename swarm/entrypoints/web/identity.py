@@ -113,6 +113,15 @@ class Identities:
             return who
         raise Forbidden("This route is for the operator and for leads.", hint="Workers use the MCP tools.")
 
+    async def agent_or_operator(self, scope: Scope) -> Agent | None:
+        """Returns the calling agent, or None for the operator. Raises Unauthorized, or Forbidden for other callers."""
+        who = await self._who(scope)
+        if who is Office.OPERATOR:
+            return None
+        if isinstance(who, Agent):
+            return who
+        raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token.")
+
     async def client(self, scope: Scope) -> Client:
         """Returns the client of built-in agents: an agent or the operator. Raises Unauthorized, or Forbidden for other
         callers.

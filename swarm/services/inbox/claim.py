@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from operator import itemgetter
 from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, NoticeStep, bundle, order_key
 from swarm.domain.model.leases import LEASE_SECONDS, LeaseKind, new_token
+from swarm.domain.model.requests import HumanRequest, ResumeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.services.inbox.triggers import ClaimContents, Claimed, read_whole
 from swarm.services.rules.task_threads import follow_up
-from swarm.store import agents, tasks
+from swarm.store import agents, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
@@ -70,16 +72,17 @@ def lease_due(tx: Transaction, calls: Sequence[ClaimCall], *, wait: bool = True)
     chosen = _choose(tx, calls, wait)
     lanes = [what.lane for due in chosen for what in due if isinstance(what, QueueHead)]
     messages, first_tasks = inbox.due_of_lanes(tx, lanes), tasks.first_due(tx, lanes)
+    decided = _decided(tx, messages.values(), first_tasks.values())
     planned: list[list[Claimed]] = []
     for call, due in zip(calls, chosen, strict=True):
         plans = (
             _plan_notice(tx, call, what)
             if isinstance(what, Notice)
-            else _plan_lane(tx, call, what.lane_id, messages.get(what.lane, []), first_tasks.get(what.lane))
+            else _plan_lane(tx, call, what.lane_id, messages.get(what.lane, []), first_tasks.get(what.lane), decided)
             for what in due
         )
         planned.append([plan for plan in plans if plan])
-    granted = _grant(tx, [plan for plans in planned for plan in plans])
+    granted = _grant(tx, [plan for plans in planned for plan in plans], decided)
     _refresh_heads(tx, lanes, granted.values(), messages, first_tasks)
     claimed = [[granted[plan.lease.token] for plan in plans if plan.lease.token in granted] for plans in planned]
     for call, due, got in zip(calls, chosen, claimed, strict=True):
@@ -154,7 +157,12 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
 
 
 def _plan_lane(
-    tx: Transaction, call: ClaimCall, lane_id: str, due: list[InboxMessage], task: Task | None
+    tx: Transaction,
+    call: ClaimCall,
+    lane_id: str,
+    due: list[InboxMessage],
+    task: Task | None,
+    decided: Mapping[str, list[HumanRequest]],
 ) -> Claimed | None:
     """Returns a claim of the first work in a lane: a task, or the due messages. Returns None if nothing is due.
 
@@ -165,9 +173,28 @@ def _plan_lane(
         return Claimed(lease=lease, task=task)
     if not due:
         return None
-    wanted = due[: bundle([inbox_message.attempts for inbox_message in due])]
+    wanted = _together(due[: bundle([inbox_message.attempts for inbox_message in due])], decided)
     lease = _lease(tx, call, LeaseKind.WORK, lane_id, wanted[0].id, wanted[0].attempts)
     return Claimed(lease=lease, inbox_messages=tuple(wanted))
+
+
+def _together(due: Sequence[InboxMessage], decided: Mapping[str, list[HumanRequest]]) -> Sequence[InboxMessage]:
+    """Returns the messages for one run. Messages that waited for a decision are not mixed with others, because their
+    run continues an earlier one, which does not take new messages.
+    """
+    if due[0].id in decided:
+        asked = {id for request in decided[due[0].id] for id in request.inbox_message_ids}
+        return [message for message in due if message.id in asked or message is due[0]]
+    return list(takewhile(lambda message: message.id not in decided, due))
+
+
+def _decided(
+    tx: Transaction, messages: Iterable[Sequence[InboxMessage]], first_tasks: Iterable[Task]
+) -> dict[str, list[HumanRequest]]:
+    """Returns the decisions that due work has not received yet. Work that was never claimed has asked nothing."""
+    ids = {message.id for due in messages for message in due if message.claims}
+    ids |= {task.id for task in first_tasks if task.claims}
+    return requests.undelivered(tx, ids) if ids else {}
 
 
 def _lease(
@@ -193,7 +220,9 @@ def _lease(
     )
 
 
-def _grant(tx: Transaction, planned: Sequence[Claimed]) -> dict[str, Claimed]:
+def _grant(
+    tx: Transaction, planned: Sequence[Claimed], decided: Mapping[str, list[HumanRequest]]
+) -> dict[str, Claimed]:
     """Stores the leases and puts the work under them. Returns the claims that got their work, by token.
 
     The leases are stored first, because their partial unique index is the lock of a thread. A lease that got no work is
@@ -211,6 +240,7 @@ def _grant(tx: Transaction, planned: Sequence[Claimed]) -> dict[str, Claimed]:
         task = tasks.claim(tx, plan.task, token) if plan.task else None
         if plan.notice or task or token in messages:
             granted[token] = replace(plan, task=task, inbox_messages=tuple(messages.get(token, ())))
+    _with_decisions(tx, granted, decided)
     leases.take_back(tx, held - granted.keys())
     leases.join(tx, [(token, message.id) for token, members in messages.items() for message in members])
     for claimed in granted.values():
@@ -218,6 +248,19 @@ def _grant(tx: Transaction, planned: Sequence[Claimed]) -> dict[str, Claimed]:
             for inbox_message in inbox.unread_of_lane(tx, claimed.lease.agent_id, claimed.task.lane_id):
                 follow_up(tx, claimed.task, inbox_message)
     return granted
+
+
+def _with_decisions(tx: Transaction, granted: dict[str, Claimed], decided: Mapping[str, list[HumanRequest]]) -> None:
+    """Adds the decisions of people that the work has not received yet, and records that they are handed out."""
+    for token, claimed in granted.items():
+        due = decided.get(claimed.lease.trigger_id, []) if claimed.notice is None else []
+        for request in due:
+            requests.resume(tx, ResumeStep.SEND, request)
+        if claimed.notice and claimed.notice.request_id:
+            told = requests.get(tx, claimed.notice.request_id)
+            due = [told] if told else []
+        if due:
+            granted[token] = replace(claimed, requests=tuple(due))
 
 
 def _refresh_heads(

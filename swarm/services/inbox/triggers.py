@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import (
     STRANGERS,
@@ -29,6 +30,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
+from swarm.domain.request_texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_ids, preview, readable
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
@@ -53,6 +55,7 @@ class Claimed:
     inbox_messages: tuple[InboxMessage, ...] = ()
     task: Task | None = None
     notice: Notice | None = None
+    requests: tuple[HumanRequest, ...] = ()  # decisions that the work gets with this claim
 
     @property
     def kind(self) -> TriggerKind:
@@ -270,6 +273,7 @@ class Triggers:
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
+            decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(
             id=claim.lease.trigger_id,
@@ -287,6 +291,7 @@ class Triggers:
             notice=notice,
             task=whole.task,
             started_by=whole.started_by,
+            requests=claim.requests,
         )
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:

@@ -14,6 +14,7 @@ from swarm.domain.access import Me
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.threads import Author, MessageDeleted, MessageEdited, SlackEvent, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, RoutingOutcome, names_swarm
 from swarm.services.intake.decisions import Routing
@@ -32,14 +33,20 @@ class Ingest:
     """The processing of Slack events. Methods return after the commit; an error means that nothing was stored."""
 
     def __init__(
-        self, database: Database, rosters: Rosters, me: Me, operating_policy: OperatingPolicy, standings: Standings
+        self,
+        database: Database,
+        rosters: Rosters,
+        me: Me,
+        operating_policy: OperatingPolicy,
+        standings: Standings,
+        groups: UserGroups,
     ) -> None:
         self._database = database
         self._rosters = rosters
         self._me = me
         self._standings = standings
         self._limits_people = operating_policy.messages_per_minute is not None
-        self._posted = PostedMessages(me, operating_policy, standings)
+        self._posted = PostedMessages(me, operating_policy, standings, groups)
 
     async def handle(self, event: SlackEvent) -> None:
         """Stores and routes one event. A repeated event changes nothing."""

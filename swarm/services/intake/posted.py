@@ -19,14 +19,16 @@ from typing import Final
 from swarm.domain.access import Me, standing_in
 from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
+from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
-from swarm.services.rules.system_messages import show_stored, tell_refused, tell_routed
+from swarm.services.rules.system_messages import show_answered, show_stored, tell_refused, tell_routed
 from swarm.services.rules.task_threads import answer, hand_over_all, stored
 from swarm.services.runs.run_control import stop_latest, stop_thread
-from swarm.store import history, task_queries
+from swarm.store import history, requests, task_queries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import NewInboxMessage
@@ -53,7 +55,8 @@ class Posted:
 class PostedMessages:
     """The routing of posted messages in one workspace."""
 
-    def __init__(self, me: Me, operating_policy: OperatingPolicy, standings: Standings) -> None:
+    def __init__(self, me: Me, operating_policy: OperatingPolicy, standings: Standings, groups: UserGroups) -> None:
+        self._groups = groups
         self.decisions = Decisions(me, operating_policy)
         self._me = me
         self._operating_policy = operating_policy
@@ -213,6 +216,7 @@ class PostedMessages:
                 tell_refused(tx, routing.opened, routing.message, routing.decision, key)
             else:
                 addressed.append(routing)
+        addressed = self._without_answers(tx, addressed)
         # First, because messages are locked before queue heads.
         owners = ((found.opened, found.decision.new_owner_id, found.decision.reason) for found in addressed)
         hand_over_all(tx, [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id])
@@ -224,6 +228,25 @@ class PostedMessages:
         show_stored(tx, messages, self._operating_policy.reactions)
         for routing in made:
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
+
+    def _without_answers(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:
+        """Returns the messages that do not answer an open request; the others get ✅ and go to no agent."""
+        by_people = [found for found in routings if not found.is_new and found.message.author.kind is AuthorKind.USER]
+        asked = requests.threads_with_open(tx, {found.opened.id for found in by_people})
+        answers: list[Routing] = []
+        for routing in (found for found in by_people if found.opened.id in asked):
+            thread = threads.locked(tx, routing.opened.id)
+            agent_ids = {target.agent_id for target in routing.decision.targets if target.agent_id}
+            request = answer_in_words(tx, thread, routing.message, agent_ids, self._groups.known_members)
+            if request:
+                reason = "it answers an open request"
+                history.record(
+                    tx, "route.answer", f"{routing.message.channel}:{routing.message.ts}", thread_id=thread.id,
+                    agent_id=request.agent_id, reason=reason,
+                )  # fmt: skip
+                show_answered(tx, thread, routing.message.ts, self._operating_policy.reactions)
+                answers.append(routing)
+        return [routing for routing in routings if routing not in answers]
 
     def _address(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:
         """Adds the messages for their agents, each together with the agent's task in the thread, if any.

@@ -25,12 +25,13 @@ import structlog
 from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.services.requests import upkeep
 from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
-from swarm.store import agent_messages, erasure, history, idempotency_keys, locks, retention
+from swarm.store import agent_messages, erasure, grants, history, idempotency_keys, locks, requests, retention
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage, sessions
@@ -163,6 +164,8 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_unconcerned": (history.forget_unconcerned, kept.routing_days),
         "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
         "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
+        "forget_requests": (requests.forget, kept.runs_days),
+        "forget_audit": (grants.forget_lines, kept.audit_days),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
     }
@@ -216,6 +219,7 @@ class Sweeper:
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
+        await attempt(upkeep.tend_requests(self._database), "sweep", part="tend_requests")
         await attempt(
             failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
         )
@@ -261,6 +265,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or queues.ended_delays(tx)
         or any(task_ids for _, task_ids in to_do(tx, operating_policy))
         or failover.find_work(tx, operating_policy)
+        or not upkeep.is_nothing_due(tx)
     )
 
 

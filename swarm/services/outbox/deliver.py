@@ -42,7 +42,7 @@ from swarm.domain.model.deliveries import (
 from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
-from swarm.store import deliveries, reactions, tasks
+from swarm.store import deliveries, reactions, requests, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
@@ -325,7 +325,10 @@ def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None
         _give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
     elif deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
         reactions.overtaken(tx, row)
-        return deliveries.get(tx, delivery_id)
+        taken = deliveries.get(tx, delivery_id)
+        if taken and taken["request_id"]:  # a card shows what its request is now
+            return {**taken, "request": requests.get(tx, taken["request_id"])}
+        return taken
     return None
 
 

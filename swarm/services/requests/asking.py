@@ -98,9 +98,7 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
     """Approves a request by a permission given in advance."""
-    answer = RequestAnswer(
-        person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK
-    )
+    answer = RequestAnswer(person=grant.given_by, decision=HumanDecision.APPROVE, at=tx.now, door=EntryPoint.SLACK)
     requests.answer(tx, request.id, answer)
     requests.move(tx, RequestStep.APPROVE, request, f"by a grant of {grant.given_by}")
     where = "in this thread" if grant.scope is GrantScope.THREAD else "always"
@@ -142,6 +140,9 @@ def ended(tx: Transaction, request_id: str) -> HumanRequest:
     request = requests.get(tx, request_id)
     assert request is not None  # it has just ended
     refresh_cards(tx, request)
+    for other in requests.of_run(tx, request.run_id) if request.run_id else ():
+        if other.is_open:  # its card says how many have been answered
+            refresh_cards(tx, other)
     agent = agents.by_id(tx, request.agent_id)
     if agent and agent.reach is Reach.POLLING:
         notices.add(

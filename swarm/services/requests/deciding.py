@@ -15,7 +15,7 @@ import structlog
 
 from swarm.clock import to_iso
 from swarm.domain.access import denial
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError, Unavailable
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import (
     GRANTS,
@@ -61,7 +61,7 @@ class Decisions:
     """
 
     def __init__(
-        self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups, standings: Standings
+        self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups, standings: Standings | None
     ) -> None:
         self._database = database
         self._operating_policy = operating_policy
@@ -89,7 +89,7 @@ class Decisions:
         decide, and Invalid with the names of the fields.
         """
         request, _ = await self.show(wish.request_id, wish.person, place)
-        person = None if wish.by_operator else await self._standings.presser(wish.person, wish.team)
+        person = None if wish.by_operator else await self._person(wish)
         groups = dict.fromkeys(request.policy.groups) if person else {}
         found = await asyncio.gather(*(self._groups.group_members(group) for group in groups))
         members = dict(zip(groups, found, strict=True))
@@ -98,6 +98,11 @@ class Decisions:
             raise result
         _log.info("A person has decided.", action="decide", request=result.id, status=result.status.value)
         return result
+
+    async def _person(self, wish: Decide) -> Author:
+        if self._standings is None:
+            raise Unavailable("This process has no connection to Slack, so it cannot tell who may decide.")
+        return await self._standings.presser(wish.person, wish.team)
 
     def _decide(
         self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
@@ -141,9 +146,7 @@ class Decisions:
         return None
 
 
-def _shown(
-    tx: Transaction, request_id: str, person: str, place: Place | None
-) -> tuple[HumanRequest, dict[str, Any]]:
+def _shown(tx: Transaction, request_id: str, person: str, place: Place | None) -> tuple[HumanRequest, dict[str, Any]]:
     request = requests.get(tx, request_id)
     if request is None or (place and not _is_card_of(tx, request, place)):
         raise NotFound(_UNKNOWN)

@@ -268,9 +268,9 @@ def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, react
         show_failed(tx, _thread(tx, inbox_message), inbox_message.ts, reason, reactions)
 
 
-def end_if_resolved(tx: Transaction, lease: Lease) -> None:
+def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False) -> None:
     """Ends a lease after a tool has resolved the last of its work, unless the poll asked to hold the lease."""
-    if lease.hold or lease.ended_as is not None or lease.kind is LeaseKind.NOTICE:
+    if (lease.hold and not even_if_held) or lease.ended_as is not None or lease.kind is LeaseKind.NOTICE:
         return
     task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
     if not task_runs and not claimed_members(tx, lease):

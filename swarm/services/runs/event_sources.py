@@ -218,6 +218,7 @@ class AgentSource:
             self._trigger,
             self._ids,
             heard=await heard_before(database, self._trigger, self._agent.id) if remembers else NOTHING_HEARD,
+            agent_id=self._agent.id,
             history_characters=self._run_context.operating_policy.history_characters,
             bot_name=await directory.author_name(self._run_context.me.user_id, AuthorKind.USER),
             client_context=await self._context(),

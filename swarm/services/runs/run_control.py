@@ -29,6 +29,7 @@ from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.participants import Standings
@@ -92,8 +93,12 @@ class RunControl:
             person, self._operating_policy.policy(stopped.channel)
         ):
             return 0
-        thread = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
-        return runs.request_stop(tx, stopped.user_id, thread_id=thread.id) if thread else 0
+        found = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
+        if found is None:
+            return 0
+        thread = threads.locked(tx, found.id)
+        withdrawn = stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
+        return withdrawn + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
 
 
 class Buttons:
@@ -189,6 +194,7 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operatin
         locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
         if locked:
             task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
+    stop_waiting(tx, thread, person, operating_policy)
     runs.request_stop(tx, person, thread_id=thread.id)
     show_answered(tx, thread, message.ts, operating_policy.reactions)
 

@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
+from swarm.domain.answers.questions import decided_of
+from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
 from swarm.domain.model.threads import AuthorKind, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
+from swarm.domain.request_texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_ids, readable
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -64,18 +67,24 @@ def run_input(
     client_context: Mapping[str, object],
     since: Sequence[TranscriptMessage] = (),
     heard: _KnownMessages = NOTHING_HEARD,
+    agent_id: str = "",
     history_characters: int | None = HISTORY_CHARACTERS,
 ) -> RunInput:
     """Returns the input of the run for a trigger.
 
     ``bot_name`` is the name used in a mention of the bot. ``since`` contains messages that the swarm's agents wrote
-    after the new messages about earlier ones. Messages in ``heard`` are left out. If the history exceeds
+    after the new messages about earlier ones. Messages in ``heard`` are left out. Decisions on requests of ``agent_id``
+    continue its run; those on another agent's requests are messages. If the history exceeds
     ``history_characters``, messages after the first are left out and replaced by a note with their number.
     """
     if trigger.task:
         messages = _of_task(trigger.task)
     else:
         messages = tuple(_new(inbox_message, bot_name) for inbox_message in trigger.inbox_messages)
+    decided = [one for one in trigger.requests if one.run_id and one.agent_id == agent_id]
+    if decided and heard is not NOTHING_HEARD:  # the agent stores the conversation, so it has these messages
+        messages = ()
+    messages += tuple(_decision(one) for one in trigger.requests if one not in decided)
     return RunInput(
         run_id=ids.run_id,
         agui_run_id=ids.agui_run_id,
@@ -84,8 +93,15 @@ def run_input(
         messages=messages,
         history=_excerpt(_history(trigger, since, heard, bot_name), history_characters),
         client_context=client_context,
+        decided=tuple(decided_of(one) for one in decided),
         origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),
     )
+
+
+def _decision(request: HumanRequest) -> InputMessage:
+    """Returns the decision on another agent's request as a message: only its asker can continue from it."""
+    text = "\n".join(decision_lines(request))
+    return InputMessage(id=request.id, speaker=Speaker.USER, text=f"Decision of people:\n\n{text}", author="swarm")
 
 
 def _origin(trigger: Trigger, *, user_email: str) -> Origin:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Final
 
 from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
@@ -12,8 +13,11 @@ from swarm.slack.outgoing.answer_blocks import (
     stop_run_block,
     stop_task_block,
 )
+from swarm.slack.outgoing.request_cards import request_blocks, request_text
 from swarm.slack.outgoing.streams import own_metadata
 from swarm.slack.outgoing.web_api import Failure
+
+_CLOCKS_APART_SECONDS: Final = 600  # possible clock skew from Slack; a lookup begins this much earlier
 
 _METHODS: Final = {
     DeliveryKind.POST: "chat.postMessage",
@@ -43,7 +47,9 @@ def was_done_before(delivery: Delivery, failure: Failure) -> bool:
 
 
 def content(delivery: Delivery) -> dict[str, object]:
-    """Returns the text as a Markdown block, with plain text for notifications."""
+    """Returns the text as a Markdown block, or the card of a request, with plain text for notifications."""
+    if delivery.request:
+        return {"text": request_text(delivery.request), "blocks": request_blocks(delivery.request)}
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
@@ -66,3 +72,19 @@ def post_arguments(delivery: Delivery) -> dict[str, object]:
     if delivery.thread_ts:
         arguments |= {"thread_ts": delivery.thread_ts, "reply_broadcast": delivery.broadcast}
     return arguments
+
+
+def oldest_post(delivery: Delivery) -> str | None:
+    """Returns the time from which the channel itself is searched for a post. The post is there only if its thread's
+    root is gone.
+
+    Swarm's ids contain their time of creation, by our clock. For any other id the search begins at the start.
+    """
+    try:
+        made = uuid.UUID(delivery.id)
+    except ValueError:
+        return None
+    if made.version != 7:
+        return None
+    milliseconds = made.int >> 80
+    return f"{max(milliseconds // 1000 - _CLOCKS_APART_SECONDS, 0)}.000000"

@@ -7,7 +7,6 @@ rate limits for them.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, assert_never
@@ -29,11 +28,12 @@ from swarm.domain.model.deliveries import (
 )
 from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.slack.incoming.fields import JsonObject, id_at, object_at, objects_at, text_at, ts_at
+from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
-from swarm.slack.outgoing.delivery_calls import content, method_of, post_arguments, was_done_before
+from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post, post_arguments, was_done_before
 from swarm.slack.outgoing.files import SlackFileClient
+from swarm.slack.outgoing.modals import change_view
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
@@ -46,7 +46,6 @@ _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
 _ALL_TYPES: Final = "public_channel,private_channel,mpim,im"
 _PAGE_SIZE: Final = 200  # Slack's recommendation
-_CLOCKS_APART_SECONDS: Final = 600  # possible clock skew from Slack; a lookup begins this much earlier
 
 _log = structlog.get_logger(__name__)
 
@@ -182,7 +181,7 @@ class Gateway:
         if delivery.kind is not DeliveryKind.POST or delivery.person:
             return None
         found = await self._find_in_thread(delivery) if delivery.thread_ts else None
-        found = found or await self._find_among("conversations.history", delivery, {"oldest": _oldest(delivery)})
+        found = found or await self._find_among("conversations.history", delivery, {"oldest": oldest_post(delivery)})
         if found is None:
             return None
         if delivery.thread_ts and found.is_root:
@@ -257,6 +256,20 @@ class Gateway:
             purpose=text_at(object_at(info, "purpose"), "value"),
             user_id=text_at(info, "user") or None,
         )
+
+    async def group_members(self, group_id: str) -> frozenset[str]:
+        """Returns the ids of a user group's members (``usergroups.users.list``)."""
+        return frozenset(ids_at(await self._api.read("usergroups.users.list", {"usergroup": group_id}), "users"))
+
+    async def open_view(self, trigger_id: str, view: JsonObject) -> bool:
+        """Opens a modal (``views.open``) at once, because a trigger is valid for three seconds. Returns whether it is
+        open.
+        """
+        return await change_view(self._api, "views.open", {"trigger_id": trigger_id, "view": view})
+
+    async def update_view(self, view_id: str, view_hash: str, view: JsonObject) -> bool:
+        """Replaces an open modal (``views.update``) if it is as in ``view_hash``. Returns whether it was."""
+        return await change_view(self._api, "views.update", {"view_id": view_id, "hash": view_hash, "view": view})
 
     async def _post(self, delivery: Delivery) -> Answer:
         answer = await self._write(delivery, post_arguments(delivery))
@@ -375,22 +388,6 @@ def _identity(answer: JsonObject) -> Me:
         url=text_at(answer, "url"),
         enterprise=text_at(answer, "enterprise_id"),
     )
-
-
-def _oldest(delivery: Delivery) -> str | None:
-    """Returns the time from which the channel itself is searched for a post. The post is there only if its thread's
-    root is gone.
-
-    Swarm's ids contain their time of creation, by our clock. For any other id the search begins at the start.
-    """
-    try:
-        made = uuid.UUID(delivery.id)
-    except ValueError:
-        return None
-    if made.version != 7:
-        return None
-    milliseconds = made.int >> 80
-    return f"{max(milliseconds // 1000 - _CLOCKS_APART_SECONDS, 0)}.000000"
 
 
 def _channel_type(info: JsonObject) -> ChannelType:

@@ -24,6 +24,10 @@ from swarm.slack.outgoing.gateway import ChannelInfo
 
 FRESH_SECONDS: Final = 3600.0
 FACTS_FRESH_SECONDS: Final = 300.0
+MEMBERS_FRESH_SECONDS: Final = 60.0
+"""A person who has left a user group may decide for no longer than this."""
+
+MEMBERS_WAIT_SECONDS: Final = 1.0
 WAIT_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 60.0
 """How long to wait before asking Slack again about a lookup that got no answer."""
@@ -93,6 +97,13 @@ class _Lookups(Generic[T]):
             await asyncio.wait((self._lookup(id),), timeout=wait_seconds)
         return self._known[id].value if self._is_answered(id) else None
 
+    def answered_now(self, id: str) -> T | None:
+        """Returns Slack's answer while it is fresh; otherwise None, and Slack is asked in the background."""
+        if not self._is_answered(id):
+            self._lookup(id)
+            return None
+        return self._known[id].value
+
     def _is_answered(self, id: str) -> bool:
         return self._is_fresh(id) and self._known[id].is_answer
 
@@ -142,6 +153,8 @@ class _Source(Protocol):
 
     async def channel(self, channel_id: str) -> ChannelInfo: ...
 
+    async def group_members(self, group_id: str) -> frozenset[str]: ...
+
 
 class Names:
     """The names of people, bots and channels, and the channels' topics.
@@ -159,7 +172,9 @@ class Names:
         self._bots = _Lookups("name", source.bot_name, str, at_leisure)
         self._channels = _Lookups("name", self._describe_channel, str, at_leisure)
         self._facts = _Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
-        self._all = (self._users, self._bots, self._channels, self._facts)
+        exact = replace(up_to_date, fresh_seconds=MEMBERS_FRESH_SECONDS)
+        self._groups = _Lookups("group", source.group_members, lambda _: frozenset(), exact)
+        self._all = (self._users, self._bots, self._channels, self._facts, self._groups)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """Returns the display name of a user or the name of a bot. The id of a bot without a user starts with B."""
@@ -195,6 +210,16 @@ class Names:
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
         """Returns a user's profile as answered by Slack within the last hour; None if Slack does not answer in time."""
         return await self._users.answered(user_id, wait_seconds)
+
+    async def group_members(self, group_id: str) -> frozenset[str] | None:
+        """Returns the members of a user group as answered by Slack within the last minute; None if Slack does not
+        answer. Requires the scope usergroups:read.
+        """
+        return await self._groups.answered(group_id, MEMBERS_WAIT_SECONDS)
+
+    def known_members(self, group_id: str) -> frozenset[str] | None:
+        """Like `group_members`, without waiting: members that are not known are looked up in the background."""
+        return self._groups.answered_now(group_id)
 
     def forget(self, id: str) -> None:
         """Drops all data about this id, so that the next request asks Slack."""

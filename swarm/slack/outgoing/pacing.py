@@ -66,8 +66,11 @@ METHOD_LIMITS: Final = {
     "files.info": TIER_4,
     "reactions.add": TIER_3,
     "reactions.remove": TIER_2,
+    "usergroups.users.list": TIER_2,
     "users.conversations": TIER_3,
     "users.info": TIER_4,
+    "views.open": TIER_4,
+    "views.update": TIER_4,
 }
 
 _ON_ONES_OWN_ACCOUNT: Final = frozenset(
@@ -79,7 +82,10 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "conversations.info",
         "files.getUploadURLExternal",
         "files.info",
+        "usergroups.users.list",
         "users.info",
+        "views.open",
+        "views.update",
     }
 )
 """Methods that every coordinator process calls, elected or not. Together the processes may exceed a limit, and then

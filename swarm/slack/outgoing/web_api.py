@@ -139,6 +139,8 @@ _TAKES_JSON: Final = frozenset(
         "chat.update",
         "reactions.add",
         "reactions.remove",
+        "views.open",
+        "views.update",
     }
 )
 """Slack accepts JSON only for writing methods; most others take their arguments from the query."""

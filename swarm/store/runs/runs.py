@@ -116,6 +116,7 @@ _LAST_HEARD = Statement(
     .limit(1)
 )
 
+
 def _request_stop(column: ColumnElement[Any]) -> Statement:
     """Returns the update that requests a stop. Only a running run can be stopped; after that, only its end remains to
     be shown.

@@ -12,6 +12,7 @@ import pytest
 from swarm.domain.model.agents import Role
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake import event_watchdog as hearing_module
 from swarm.services.intake.backfill import Backfill
@@ -36,7 +37,9 @@ async def coordinator(
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
     me, operating_policy, names = await gateway.identify(), OperatingPolicy(), Names(gateway)
     standings = Standings(database, names, me)
-    ingest = Ingest(database, Rosters(database, operating_policy, kept_seconds=0), me, operating_policy, standings)
+    ingest = Ingest(
+        database, Rosters(database, operating_policy, kept_seconds=0), me, operating_policy, standings, NO_GROUPS
+    )
     hearing = EventWatchdog(database, gateway, me, silence_seconds=0.3)
     door = SlackEntryPoint(
         gateway,

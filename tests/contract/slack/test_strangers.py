@@ -15,6 +15,7 @@ from swarm.domain.button_actions import STOP_TASK_ACTION
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import NO_GROUPS
 from swarm.entrypoints.slack.slack_events import SlackEntryPoint
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
@@ -46,7 +47,9 @@ class Desk:
     async def open(self, operating_policy: OperatingPolicy, *, wait_seconds: float = 5) -> None:
         me = await self._gateway.identify()
         standings = Standings(self._database, self._names, me, wait_seconds=wait_seconds)
-        ingest = Ingest(self._database, Rosters(self._database, operating_policy), me, operating_policy, standings)
+        ingest = Ingest(
+            self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, NO_GROUPS
+        )
         buttons = Buttons(self._database, operating_policy, standings, me.team)
         self.services = Services.over(self._database, self._names, me, operating_policy, self._gateway.files)
         self.verifier = Verifier(self._database, ingest, standings)

@@ -1,0 +1,325 @@
+"""The entry point for what people do about requests: presses of a card's buttons, and forms.
+
+Who may act: `swarm.services.requests.deciding` decides that at the moment of the decision, from the stored record;
+nothing in a payload but the person, the request's id and the entered values counts. A form is opened before the
+acknowledgement, because its trigger is valid for three seconds. Refusals are shown only to the person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import orjson
+import structlog
+from slack_bolt.response import BoltResponse
+
+from swarm.domain.access import Me
+from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError
+from swarm.domain.forms import fill
+from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
+from swarm.domain.text.slack_text import mentioned_ids, safe
+from swarm.slack.form_fields import block_id_of, key_of, typed_values
+from swarm.slack.incoming.fields import JsonObject
+from swarm.slack.incoming.interactions import (
+    FormBack,
+    FormClosed,
+    FormSubmitted,
+    OptionsWanted,
+    RequestPressed,
+    interaction,
+)
+from swarm.slack.outgoing.form_inputs import suggestions
+from swarm.slack.outgoing.request_forms import (
+    argument_key,
+    arguments_view,
+    form_decision,
+    form_fields,
+    form_view,
+    message_view,
+    pages,
+    split_values,
+)
+
+Place = tuple[str, str]
+"""The channel and the timestamp of the message with the pressed button."""
+
+UNKNOWN_BUTTON_TEXT: Final = "This button is not known any more, so nothing has happened."
+NOT_OPENED_TEXT: Final = "The form could not be opened. Press again."
+NOT_STORED_TEXT: Final = "This could not be stored. Press again."
+TAMPERED_TEXT: Final = "This form was not made here, so nothing was stored. Open it again from the thread."
+UNCHANGEABLE_TEXT: Final = "These arguments are too long or secret, so they cannot be changed here."
+ENDED_TITLE: Final = "Decided already"
+REFUSED_TITLE: Final = "Not possible"
+
+_WHISPER_SECONDS: Final = 1.5
+_REFUSALS: Final = (Conflict, Forbidden, NotFound)
+
+_log = structlog.get_logger(__name__)
+
+
+class _Slack(Protocol):
+    """The part of the gateway that this entry point needs."""
+
+    async def identify(self) -> Me: ...
+
+    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None: ...
+
+    async def open_view(self, trigger_id: str, view: JsonObject) -> bool: ...
+
+    async def update_view(self, view_id: str, view_hash: str, view: JsonObject) -> bool: ...
+
+
+class Deciding(Protocol):
+    """The use case behind this entry point (`swarm.services.requests.deciding.Decisions`)."""
+
+    async def show(
+        self, request_id: str, person: str, place: Place | None = None
+    ) -> tuple[HumanRequest, dict[str, Any]]:
+        """Returns a request, and what the person has entered so far. Raises NotFound, also in another place."""
+        ...
+
+    async def decide(self, wish: Decide, place: Place | None = None) -> HumanRequest:
+        """Stores a decision. Raises NotFound, Conflict, Forbidden, and Invalid with the names of the fields."""
+        ...
+
+    async def keep(self, request_id: str, person: str, values: Mapping[str, Any]) -> None:
+        """Stores everything that a person has entered so far."""
+        ...
+
+    async def note_attempt(self, person: str, request_id: str, outcome: str) -> None:
+        """Records an attempt with values that no button or form of ours sends."""
+        ...
+
+
+class RequestDoor:
+    """Handles the payloads about requests. Everything is acknowledged after it is stored."""
+
+    def __init__(self, gateway: _Slack, decisions: Deciding) -> None:
+        self._gateway = gateway
+        self._decisions = decisions
+
+    async def handle(self, body: object) -> BoltResponse | None:
+        """Returns the acknowledgement of a payload; None for a payload that is not about requests."""
+        match interaction(body):
+            case RequestPressed() as press:
+                return await self._pressed(press)
+            case FormSubmitted() as form:
+                return await self._submitted(form)
+            case FormBack() as back:
+                return await self._went_back(back)
+            case OptionsWanted() as wanted:
+                return await self._suggested(wanted)
+            case FormClosed():
+                return BoltResponse(status=200)
+            case None:
+                return None
+
+    # --- Buttons of a card
+
+    async def _pressed(self, press: RequestPressed) -> BoltResponse:
+        try:
+            words = await self._press(press)
+        except Invalid as error:
+            words = await self._problem_text(press, error)
+        except SwarmError as error:
+            words = error.message
+        except Exception:  # noqa: BLE001  the person should see any failure
+            _log.exception("A press was not stored.", action="request_press_failed", request=press.request_id)
+            await self._whisper(press, NOT_STORED_TEXT)
+            return BoltResponse(status=500)
+        if words:
+            await self._whisper(press, words)
+        return BoltResponse(status=200)
+
+    async def _press(self, press: RequestPressed) -> str | None:
+        """Does what a button says. Returns the text for the person, if any."""
+        if press.action in (FORM_ACTION, ARGUMENTS_ACTION) or press.decision is HumanDecision.EDIT:
+            return await self._open(press)
+        if press.decision is None:
+            await self._decisions.note_attempt(press.person, press.request_id, f"unknown button {press.action[:100]}")
+            return UNKNOWN_BUTTON_TEXT
+        place = (press.channel, press.message_ts)
+        values = None
+        if press.values and press.decision is not HumanDecision.REJECT:
+            request, _ = await self._decisions.show(press.request_id, press.person, place)
+            values = typed_values(press.values, request.fields)
+        wish = Decide(
+            request_id=press.request_id,
+            decision=press.decision,
+            door=EntryPoint.SLACK,
+            person=press.person,
+            values=values,
+            team=press.team,
+        )
+        await self._decisions.decide(wish, place)
+        return None
+
+    async def _open(self, press: RequestPressed) -> str | None:
+        request, drafts = await self._decisions.show(press.request_id, press.person, (press.channel, press.message_ts))
+        view = self._view(press, request, drafts | typed_values(press.values, request.fields))
+        return None if await self._gateway.open_view(press.trigger_id, view) else NOT_OPENED_TEXT
+
+    def _view(self, press: RequestPressed, request: HumanRequest, values: Mapping[str, Any]) -> JsonObject:
+        if press.action == ARGUMENTS_ACTION:
+            return arguments_view(request)
+        if not request.is_open:
+            return message_view(ENDED_TITLE, "This has ended. The message in the thread says how.")
+        decision = press.decision or form_decision(request)
+        if not form_fields(request, decision):
+            return message_view(REFUSED_TITLE, UNCHANGEABLE_TEXT)
+        return form_view(request, 1, values, decision=decision)
+
+    async def _problem_text(self, press: RequestPressed, error: Invalid) -> str:
+        """Returns the problem of each field of a form in a message, by its label."""
+        request, _ = await self._decisions.show(press.request_id, press.person, (press.channel, press.message_ts))
+        labels = {field.name: field.title for field in request.fields if field.name in error.fields}
+        lines = [f"{label}: {error.fields[name]}" for name, label in labels.items()]
+        return "\n".join(lines) or error.message
+
+    async def _whisper(self, press: RequestPressed, text: str) -> None:
+        with contextlib.suppress(TimeoutError):  # the acknowledgement is more important
+            async with asyncio.timeout(_WHISPER_SECONDS):
+                shown = safe(text, mentioned_ids(text))
+                await self._gateway.whisper(press.channel, press.person, shown, press.thread_ts)
+
+    # --- Forms
+
+    async def _submitted(self, form: FormSubmitted) -> BoltResponse:
+        try:
+            return await self._submit(form)
+        except _REFUSALS as error:
+            return _show(message_view(REFUSED_TITLE, error.message))
+        except Exception:  # noqa: BLE001  the person should see any failure, and keep what was entered
+            _log.exception("A form was not stored.", action="request_form_failed", request=form.request_id)
+            return _not_stored(form)
+
+    async def _submit(self, form: FormSubmitted) -> BoltResponse:
+        decision = form.decision
+        if decision is None or not await self._is_installed_here(form):
+            return await self._tampered(form, "a form that was not made here")
+        request, drafts = await self._decisions.show(form.request_id, form.person)
+        found = pages(form_fields(request, decision))
+        if decision not in request.decisions or form.page > len(found):
+            return await self._tampered(form, f"a form for {decision}, page {form.page}")
+        fields = found[form.page - 1]
+        values = drafts | _entered(form.values, fields, drafts)
+        if form.page < len(found):
+            problems = fill(fields, {field.name: values.get(field.name) for field in fields}).problems
+            if problems:
+                return _errors(problems, fields)
+            await self._decisions.keep(request.id, form.person, values)
+            return _show(form_view(request, form.page + 1, values, decision=decision))
+        return await self._decide(form, request, decision, values)
+
+    async def _decide(
+        self, form: FormSubmitted, request: HumanRequest, decision: HumanDecision, values: dict[str, Any]
+    ) -> BoltResponse:
+        own, arguments = split_values(request, values) if decision is HumanDecision.EDIT else (values, None)
+        names = {field.name for field in request.fields}
+        wish = Decide(
+            request_id=request.id,
+            decision=decision,
+            door=EntryPoint.SLACK,
+            person=form.person,
+            values={name: value for name, value in own.items() if name in names} or None,
+            arguments=arguments,
+            team=form.team,
+        )
+        try:
+            await self._decisions.decide(wish)
+        except Invalid as error:
+            await self._decisions.keep(request.id, form.person, values)
+            return _corrected(form.page, request, decision, values, error)
+        return BoltResponse(status=200)
+
+    async def _went_back(self, back: FormBack) -> BoltResponse:
+        try:
+            request, drafts = await self._decisions.show(back.request_id, back.person)
+            decision = back.decision or form_decision(request)
+            found = pages(form_fields(request, decision))
+            values = drafts
+            if back.page <= len(found):
+                values = drafts | _entered(back.values, found[back.page - 1], drafts)
+            await self._decisions.keep(request.id, back.person, values)
+            view = form_view(request, back.page - 1, values, decision=decision)
+        except SwarmError as error:
+            view = message_view(REFUSED_TITLE, error.message)
+        except Exception:  # noqa: BLE001  Slack shows the person that it failed
+            _log.exception("A page was not stored.", action="request_form_failed", request=back.request_id)
+            return BoltResponse(status=500)
+        await self._gateway.update_view(back.view_id, back.view_hash, view)
+        return BoltResponse(status=200)
+
+    async def _suggested(self, wanted: OptionsWanted) -> BoltResponse:
+        try:
+            request, _ = await self._decisions.show(wanted.request_id, wanted.person)
+        except NotFound:
+            return _json({"options": []})
+        except Exception:  # noqa: BLE001  the menu stays empty
+            _log.exception("Options were not found.", action="request_options_failed", request=wanted.request_id)
+            return BoltResponse(status=500)
+        fields = form_fields(request, wanted.decision or form_decision(request))
+        name = next((field.name for field in fields if key_of(field) == wanted.key), "")
+        return _json(suggestions(fields, name, wanted.query))
+
+    async def _is_installed_here(self, form: FormSubmitted) -> bool:
+        me = await self._gateway.identify()
+        return form.installed_team in (None, me.team, me.enterprise)
+
+    async def _tampered(self, form: FormSubmitted, outcome: str) -> BoltResponse:
+        await self._decisions.note_attempt(form.person, form.request_id, outcome)
+        return _show(message_view(REFUSED_TITLE, TAMPERED_TEXT))
+
+
+def _entered(values: Mapping[str, Any], fields: tuple[FormField, ...], drafts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what was entered on a page. An empty secret field keeps its earlier value, which the form never shows."""
+    kept = {field.name for field in fields if field.secret and drafts.get(field.name) not in (None, "")}
+    typed = typed_values(values, fields)
+    return {name: value for name, value in typed.items() if value is not None or name not in kept}
+
+
+def _corrected(
+    page: int, request: HumanRequest, decision: HumanDecision, values: Mapping[str, Any], error: Invalid
+) -> BoltResponse:
+    """Returns the form with its problems: on this page if all are there, otherwise on the first page that has one."""
+    problems = _by_field(request, decision, error.fields)
+    found = pages(form_fields(request, decision))
+    wrong = [at for at, fields in enumerate(found, start=1) if any(field.name in problems for field in fields)]
+    if not wrong:
+        return _show(message_view(REFUSED_TITLE, error.message))
+    if wrong == [page]:
+        return _errors(problems, found[page - 1])
+    return _show(form_view(request, wrong[0], values, problems, decision=decision))
+
+
+def _by_field(request: HumanRequest, decision: HumanDecision, problems: Mapping[str, str]) -> dict[str, str]:
+    """Returns problems by the names of the form's fields, which differ from the names of arguments."""
+    named = dict(problems)
+    if decision is HumanDecision.EDIT:
+        named |= {argument_key(request, name): problem for name, problem in problems.items()}
+    return named
+
+
+def _errors(problems: Mapping[str, str], fields: tuple[FormField, ...]) -> BoltResponse:
+    errors = {block_id_of(field): problems[field.name] for field in fields if field.name in problems}
+    return _json({"response_action": "errors", "errors": errors})
+
+
+def _not_stored(form: FormSubmitted) -> BoltResponse:
+    """Shows the failure below the first input, because another view would lose what was entered."""
+    first = next(iter(form.values), None)
+    if first is None:
+        return _show(message_view(REFUSED_TITLE, NOT_STORED_TEXT))
+    return _json({"response_action": "errors", "errors": {f"field:{first}": NOT_STORED_TEXT}})
+
+
+def _show(view: JsonObject) -> BoltResponse:
+    return _json({"response_action": "update", "view": view})
+
+
+def _json(body: object) -> BoltResponse:
+    return BoltResponse(status=200, body=orjson.dumps(body).decode(), headers={"content-type": "application/json"})

@@ -1,0 +1,60 @@
+"""What becomes of requests with time: they expire, lose their work, and their decisions reach the askers.
+
+The sweep calls this once a second in the elected process. Each request has its own transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from swarm.domain.model.requests import HumanRequest
+from swarm.services.requests.asking import cancel, lock_work, note_accepted, release
+from swarm.services.requests.deciding import expire
+from swarm.services.rules.guarded import attempt
+from swarm.store import requests
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+
+BATCH: Final = 100
+
+WORK_IS_OVER: Final = "its work has ended"
+
+
+def is_nothing_due(tx: Transaction) -> bool:
+    """Whether no request needs attention."""
+    return not (requests.expired(tx, 1) or requests.without_work(tx, 1) or requests.sent_after(tx, "", 1))
+
+
+async def tend_requests(database: Database) -> None:
+    """Ends the requests whose time is over or whose work has ended, and records which decisions were received."""
+    await _each(database, requests.expired, expire)
+    await _each(database, requests.without_work, _withdraw)
+    after = ""
+    while sent := await database.read(requests.sent_after, after, BATCH):
+        await asyncio.gather(*(attempt(database.write(_note_accepted, one.id), "tend_requests") for one in sent))
+        after = sent[-1].id
+
+
+async def _each(
+    database: Database,
+    find: Callable[[Transaction, int], Sequence[HumanRequest]],
+    act: Callable[[Transaction, str], None],
+) -> None:
+    found = await database.read(find, BATCH)
+    await asyncio.gather(*(attempt(database.write(act, one.id), "tend_requests", request=one.id) for one in found))
+
+
+def _withdraw(tx: Transaction, request_id: str) -> None:
+    request = lock_work(tx, request_id)
+    # Read again under the lock: the work may have been taken up in the meantime.
+    if request and request.is_open and any(one.id == request_id for one in requests.without_work(tx, 10 * BATCH)):
+        cancel(tx, request, WORK_IS_OVER)
+        release(tx, request, "its request was withdrawn")  # other messages of the same run may still wait
+
+
+def _note_accepted(tx: Transaction, request_id: str) -> None:
+    request = lock_work(tx, request_id)
+    if request:
+        note_accepted(tx, request)

@@ -1,0 +1,201 @@
+"""The message that shows a request to people: what is asked, who may decide, and how it ended.
+
+The card is drawn from the request alone, so that every copy can be brought up to date at any time. Texts of agents and
+people are shown as they are: they cannot ping anybody, and their secrets are removed. The values of the buttons are the
+request's id and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+
+from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
+from swarm.domain.model.requests import (
+    GRANTS,
+    DecisionPolicy,
+    GrantScope,
+    HumanDecision,
+    HumanRequest,
+    RequestAnswer,
+    ToolRequest,
+)
+from swarm.domain.request_texts import card_text
+from swarm.domain.schema_forms import json_text
+from swarm.domain.text.slack_text import safe
+from swarm.slack.outgoing.answer_blocks import cut_text, text_block
+from swarm.slack.outgoing.block_parts import (
+    Block,
+    actions,
+    button,
+    context,
+    cut,
+    date,
+    group,
+    line,
+    listed,
+    person,
+    plain,
+    preformatted,
+    revealed,
+    rich,
+    visible,
+    word,
+)
+from swarm.slack.outgoing.form_inputs import MAX_OPTIONS, input_block
+from swarm.slack.outgoing.request_outcomes import outcome_blocks, value_blocks
+
+MAX_INLINE_FIELDS: Final = 5
+MAX_MESSAGE_CHARACTERS: Final = 10_000
+"""The maximum size of a message with inputs. Slack was seen to refuse messages of about 13,000 characters."""
+
+MAX_SHOWN_PROMPT: Final = 6_000
+MAX_SHOWN_ARGUMENTS: Final = 600
+_MAX_TEXT: Final = 1_000
+_MAX_REDACTED: Final = 20_000  # only the beginning of very long arguments is searched for secrets, for the card
+_DAY_SECONDS: Final = 24 * 3600
+
+_D = HumanDecision
+_LABELS: Final = {
+    _D.APPROVE: ("Approve", "primary"),
+    _D.ANSWER: ("Send", "primary"),
+    _D.EDIT: ("Change arguments", None),
+    _D.REJECT: ("Reject", "danger"),
+    _D.APPROVE_THREAD: ("Allow in this thread", None),
+    _D.APPROVE_ALWAYS: ("Always allow", None),
+}
+_ORDER: Final = (_D.APPROVE, _D.ANSWER, _D.EDIT, _D.REJECT)
+_FILLED_IN: Final = (_D.APPROVE, _D.ANSWER)
+
+
+def request_text(request: HumanRequest) -> str:
+    """Returns a request as plain text for notifications."""
+    prompt = safe(cut(request.prompt, _MAX_TEXT)) if request.is_open else ""
+    return cut_text("\n".join(filter(None, [card_text(request), prompt])), _MAX_TEXT)
+
+
+def request_blocks(request: HumanRequest) -> list[Block]:
+    """Returns the card of a request, with buttons and inputs only while it is open."""
+    asked = [rich(line((visible(request.title) or "…", "bold"))), *text_block(_prompt(request))]
+    asked += tool_blocks(request.tool) if request.tool else []
+    if not request.is_open:
+        return [*asked, *outcome_blocks(request)]
+    below = [*_buttons(request), context(_who_asks(request), " · ".join(_who_decides(request)))]
+    if needs_form(request) and not is_inline(request):
+        return [*asked, *below]
+    inputs = [input_block(field, {}) for field in request.fields] if needs_form(request) else value_blocks(request)
+    return [*asked, *inputs, *below]
+
+
+def needs_form(request: HumanRequest) -> bool:
+    """Whether values are still needed. The first person's values stand, and the others approve them."""
+    return bool(request.fields) and all(answer.values is None for answer in request.answers)
+
+
+def is_inline(request: HumanRequest) -> bool:
+    """Whether the form is short enough for the message itself."""
+    if len(request.fields) > MAX_INLINE_FIELDS or any(len(field.options) > MAX_OPTIONS for field in request.fields):
+        return False
+    inputs = orjson.dumps([input_block(field, {}) for field in request.fields]).decode()
+    shown = MAX_SHOWN_ARGUMENTS if request.tool else 0
+    return len(inputs) + len(_prompt(request)) + shown <= MAX_MESSAGE_CHARACTERS
+
+
+def tool_blocks(tool: ToolRequest) -> list[Block]:
+    """Returns a tool call: its name, and the beginning of its arguments without secrets."""
+    return [rich(line(("Tool: ", ""), (visible(tool.name) or "…", "code")), preformatted(_shown_arguments(tool)))]
+
+
+def arguments_text(tool: ToolRequest, limit: int | None = None) -> str:
+    """Returns the arguments of a call as readable JSON without secrets, up to ``limit`` characters of it.
+
+    Invisible characters are shown as escapes, because they are a part of what is approved.
+    """
+    return visible(revealed(json_text(dict(tool.arguments))[:limit]))
+
+
+def _shown_arguments(tool: ToolRequest) -> str:
+    return cut(arguments_text(tool, _MAX_REDACTED), MAX_SHOWN_ARGUMENTS)
+
+
+def _prompt(request: HumanRequest) -> str:
+    """Returns the prompt as Markdown that is safe for Slack."""
+    return cut_text(safe(request.prompt), MAX_SHOWN_PROMPT)
+
+
+def _buttons(request: HumanRequest) -> list[Block]:
+    shown = [decision for decision in _ORDER if decision in request.decisions]
+    has_form = needs_form(request) and not is_inline(request)
+    grants = [decision for decision in GRANTS if decision in request.decisions and not has_form]
+    if has_form:
+        shown = [decision for decision in shown if decision not in _FILLED_IN]
+    row = [button(FORM_ACTION, "Open the form", request.id, style="primary")] if has_form else []
+    row += [_decision(request, decision) for decision in shown]
+    more = [_decision(request, decision) for decision in grants]
+    if _is_cut(request):
+        more.append(button(ARGUMENTS_ACTION, "Show all", request.id))
+    return [actions(*elements) for elements in (row, more) if elements]
+
+
+def _is_cut(request: HumanRequest) -> bool:
+    is_long = request.tool is not None and len(arguments_text(request.tool, _MAX_REDACTED)) > MAX_SHOWN_ARGUMENTS
+    return is_long or len(safe(request.prompt)) > MAX_SHOWN_PROMPT
+
+
+def _decision(request: HumanRequest, decision: HumanDecision) -> Block:
+    label, style = _LABELS[decision]
+    confirm = _confirm(request, decision) if decision in GRANTS else None
+    return button(DECIDE_ACTION + decision, label, request.id, style=style, confirm=confirm)
+
+
+def _confirm(request: HumanRequest, decision: HumanDecision) -> Block:
+    scope, seconds = GRANTS[decision]
+    where = "in this thread" if scope is GrantScope.THREAD else "everywhere"
+    tool = cut(visible(request.tool.name), 60) if request.tool else "this tool"
+    agent = cut(visible(request.agent), 60)
+    days = seconds // _DAY_SECONDS
+    return {
+        "title": plain(_LABELS[decision][0], 100),
+        "text": plain(f"{agent} may use {tool} {where} for the next {days} days, without asking anybody.", 300),
+        "confirm": plain("Allow", 30),
+        "deny": plain("Cancel", 30),
+    }
+
+
+def _who_asks(request: HumanRequest) -> str:
+    asker = f"asked by *{word(request.agent) or 'an agent'}*"
+    return f"{asker} for {person(request.requester)}" if request.requester else asker
+
+
+def _who_decides(request: HumanRequest) -> list[str]:
+    policy = request.policy
+    parts = [f"{_deciders(policy, request.requester)} may decide"]
+    if policy.need > 1:
+        given = _approvers(request.answers)
+        parts.append(f"{policy.need} people have to approve")
+        parts.append(f"{len(given)} of {policy.need} approved: {listed(given)}" if given else "nobody has approved yet")
+    rejected = [person(answer.person) for answer in request.answers if answer.decision is _D.REJECT]
+    if rejected:
+        parts.append(f"rejected by {listed(rejected)}")
+    if policy.veto:
+        parts.append("one reject is enough")
+    parts.append(f"until {date(request.expires_at)}" if request.expires_at is not None else "without a time limit")
+    return parts
+
+
+def _approvers(answers: Sequence[RequestAnswer]) -> list[str]:
+    return list(dict.fromkeys(person(answer.person) for answer in answers if answer.decision is not _D.REJECT))
+
+
+def _deciders(policy: DecisionPolicy, requester: str | None) -> str:
+    """Returns who may decide, in words."""
+    named = [person(user) for user in policy.users if not (policy.not_requester and user == requester)]
+    named += [group(one) for one in policy.groups]
+    if policy.requester and requester:
+        named = [person(requester), *named]
+    if not policy.not_requester:
+        return listed(list(dict.fromkeys(named))) if named else "the operator"
+    asker = person(requester) if requester else "the requester"
+    return f"{listed(named)}, but not {asker}," if policy.names_people and named else f"everybody but {asker}"

@@ -1,0 +1,142 @@
+"""The part of a card that tells how a request ended: who decided what, the given values, the changed arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from swarm.domain.model.requests import (
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    RequestAnswer,
+    RequestStatus,
+    ResumeStatus,
+)
+from swarm.domain.request_texts import HIDDEN
+from swarm.slack.outgoing.block_parts import (
+    Block,
+    context,
+    cut,
+    date,
+    line,
+    listed,
+    person,
+    preformatted,
+    redacted,
+    revealed,
+    rich,
+    section,
+    visible,
+    word,
+)
+
+MAX_VALUE_CHARACTERS: Final = 300
+MAX_SHOWN_CHARACTERS: Final = 3_000
+"""The maximum length of all shown values, and of all shown changes."""
+
+MAX_CHANGE_CHARACTERS: Final = 150
+_MAX_REASON: Final = 500
+_ABSENT: Final = "(none)"
+
+_AGAIN: Final = (
+    "⚠️ The agent failed after this decision. Retry sends the same decision again. "
+    "What was decided may have begun already."
+)
+_ALSO: Final = {
+    HumanDecision.APPROVE_THREAD: "allowed it in this thread",
+    HumanDecision.APPROVE_ALWAYS: "always allowed it",
+}
+
+
+def outcome_blocks(request: HumanRequest) -> list[Block]:
+    """Returns how a request ended."""
+    blocks = [section(_outcome(request)), *value_blocks(request)]
+    changes = list(_changes(request))
+    if changes:
+        blocks.append(rich(preformatted(cut("\n".join(changes), MAX_SHOWN_CHARACTERS))))
+    if request.resume is ResumeStatus.FAILED:
+        blocks.append(context(_AGAIN))
+    return blocks
+
+
+def value_blocks(request: HumanRequest) -> list[Block]:
+    """Returns the values that people gave, without those of secret fields; no block if there are none."""
+    given = next((answer.values for answer in request.answers if answer.values is not None), None) or {}
+    shown = [(field, given[field.name]) for field in request.fields if field.name in given]
+    room = MAX_SHOWN_CHARACTERS
+    lines: list[Block] = []
+    for field, value in shown:
+        label, text = cut(visible(field.title), 100), _value_text(field, value)
+        room -= len(label) + len(text)
+        if room < 0:
+            lines.append(line(("…", "")))
+            break
+        end = "\n" if (field, value) != shown[-1] else ""
+        lines.append(line((f"{label}: ", "bold"), (text + end, "")))
+    return [rich(*lines)] if lines else []
+
+
+def _outcome(request: HumanRequest) -> str:
+    match request.status:
+        case RequestStatus.EXPIRED:
+            return _dated("⌛ Nobody decided in time", request)
+        case RequestStatus.CANCELLED:
+            reason = word(request.reason or "", _MAX_REASON) or "it is no longer needed"
+            return f"🛑 Withdrawn: {reason}"
+        case RequestStatus.REJECTED:
+            return _dated(f"❌ Rejected by {_people(request, rejects=True)}", request)
+        case RequestStatus.ANSWERED:
+            return _dated(f"✅ Answered by {_people(request)}", request)
+    if request.arguments is not None:
+        return _dated(f"✏️ Approved with changed arguments by {_people(request)}", request)
+    return _dated(f"✅ Approved by {_people(request)}", request)
+
+
+def _dated(text: str, request: HumanRequest) -> str:
+    return f"{text} · {date(request.ended_at)}" if request.ended_at is not None else text
+
+
+def _people(request: HumanRequest, *, rejects: bool = False) -> str:
+    """Returns everybody who decided so, and in brackets those who decided otherwise."""
+    deciding = [answer for answer in request.answers if (answer.decision is HumanDecision.REJECT) == rejects]
+    others = [person(answer.person) for answer in request.answers if answer not in deciding]
+    names = listed([_person(answer) for answer in deciding], 20) if deciding else "nobody"
+    word_of_others = "approved" if rejects else "rejected"
+    return f"{names} ({listed(others, 20)} {word_of_others})" if others else names
+
+
+def _person(answer: RequestAnswer) -> str:
+    also = _ALSO.get(answer.decision)
+    return f"{person(answer.person)}, who {also}" if also else person(answer.person)
+
+
+def _value_text(field: FormField, value: Any) -> str:
+    if field.secret:
+        return HIDDEN
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    labels = {option.value: option.label or option.value for option in field.options}
+    parts = value if isinstance(value, list) else [value]
+    text = ", ".join(labels.get(str(part), str(part)) for part in parts)
+    return cut(redacted(field.title, text), MAX_VALUE_CHARACTERS) or " "
+
+
+def _changes(request: HumanRequest) -> Iterator[str]:
+    """Yields the changed arguments, with their old and new values."""
+    if request.tool is None or request.arguments is None:
+        return
+    old, new = request.tool.arguments, request.arguments
+    for name in dict.fromkeys([*old, *new]):
+        before, after = _json(name, old), _json(name, new)
+        if before != after:
+            yield f"{cut(visible(name), 100)}: {_change_text(name, before)} → {_change_text(name, after)}"
+
+
+def _json(name: str, arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments[name], ensure_ascii=False, default=str) if name in arguments else _ABSENT
+
+
+def _change_text(name: str, text: str) -> str:
+    return cut(redacted(name, revealed(text)), MAX_CHANGE_CHARACTERS)
