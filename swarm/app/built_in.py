@@ -7,7 +7,7 @@ Heavy imports happen inside ``opened``, so a coordinator without built-in agents
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from swarm.agents.router.router import FindWordings, Wordings
     from swarm.agents.system_prompts.files import PromptFiles, Template
     from swarm.agents.system_prompts.renderer import Renderer
+    from swarm.agents.toolbox.approval_rules import ApprovalRules
     from swarm.agents.toolbox.tool import Tool
     from swarm.app.built_in_tools import Toolbox
 
@@ -210,6 +211,7 @@ class _Shared:
             limits=settings_mapping.run_limits(self.settings),
             usage_of=usage_of,
             most_characters=self.settings.tools.output_characters,
+            approvals=self._approvals(name, chosen, self.toolbox.router_tools),
         )
 
     async def _assistant(self, name: str, chosen: BuiltinAgentSettings, record: RunStorage) -> Works:
@@ -222,16 +224,33 @@ class _Shared:
             template = await asyncio.to_thread(self._system_prompt, chosen)
             return await self.renderer.render(template, _variables(name, run_input, tools))
 
+        tools = self.toolbox.assistant_tools(chosen.tools)
         return Assistant(
             self.models[chosen.model].model,
             memory=record.memory,
-            tools=self.toolbox.assistant_tools(chosen.tools),
+            tools=tools,
             prompt=prompt,
             limits=limits_of(settings_mapping.run_limits(self.settings)),
             usage_of=usage_of,
             scope=record.scope,
             most_characters=self.settings.tools.output_characters,
+            approvals=self._approvals(name, chosen, tools),
         )
+
+    def _approvals(self, name: str, chosen: BuiltinAgentSettings, tools: Callable[[], Sequence[Tool]]) -> ApprovalRules:
+        """Returns the calls that people approve. Warns of patterns that match none of the agent's current tools."""
+        from swarm.agents.toolbox.approval_rules import ApprovalRules
+
+        rules = ApprovalRules(patterns=None if chosen.approve is None else tuple(chosen.approve))
+        if unused := rules.unused(tools()):
+            _log.warning(
+                "No tool matches what people should approve.",
+                action="approve_unused",
+                agent=name,
+                setting=f"agents.builtin.{name}.approve",
+                patterns=unused,
+            )
+        return rules
 
     def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
         """Returns the current prompt. Edits to the file take effect at the next run."""

@@ -62,6 +62,11 @@ class BuiltinAgentSettings(Section):
     tools: list[LocalTool] = Field(
         default_factory=list, description="tools in addition to documents and MCP servers; for assistants only"
     )
+    approve: list[str] | None = Field(
+        None,
+        description="tools that a person must approve before each call: names with * for anything, or git push; by "
+        "default git push, shell, delegates, and what an MCP server calls destructive; []: none",
+    )
     model: str | None = Field(
         None, min_length=1, description="a model to use instead of model.name, from the same provider"
     )
@@ -88,6 +93,13 @@ class BuiltinAgentSettings(Section):
         except Invalid as error:
             raise ValueError(f"{error.message} Expected: operator, leads, workers, or agents' names") from error
         return callers
+
+    @field_validator("approve")
+    @classmethod
+    def _are_patterns(cls, patterns: list[str] | None) -> list[str] | None:
+        if any(not pattern.strip() for pattern in patterns or ()):
+            raise ValueError("an empty text matches no tool; a name such as create_* is expected")
+        return patterns
 
     @model_validator(mode="after")
     def _has_what_its_kind_has(self) -> BuiltinAgentSettings:

@@ -50,6 +50,7 @@ class Late(DatabaseMemory):
         *,
         run_id: str = "",
         has_answered: bool = True,
+        continues: str = "",
     ) -> None:
         self.wants.set()
         await self.may.wait()

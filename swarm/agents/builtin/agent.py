@@ -11,29 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
 
-from swarm.agents.builtin.run import BuiltinRun, Stumbled, questions, session_of
+from swarm.agents.builtin.approvals import question_of
+from swarm.agents.builtin.recording import recorded
+from swarm.agents.builtin.run import BuiltinRun, Stumbled, conversation_session, questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.remote.translation.translator import collected
 from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
-from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput
-from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.answers.events import AgentEvent, Asked, Broken, Failed, Finished, Interrupted, Origin, RunInput
+from swarm.domain.errors import SwarmError
 from swarm.domain.model.language_models import ModelUsageRecord, RunLimits, UsageOutcome, UsageRecorder
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 from swarm.processes.background import BackgroundTasks
-
-RECORD_SECONDS: Final = 30.0
-"""Attempts to store a run stop after this time if the database is unavailable."""
-
-AGAIN_SECONDS: Final = 1.0
-"""The delay between two attempts."""
 
 CLOSING_SECONDS: Final = 5.0
 """Unfinished writes delay the shutdown of the coordinator for at most this time."""
@@ -41,38 +37,7 @@ CLOSING_SECONDS: Final = 5.0
 _log = structlog.get_logger(__name__)
 
 CUT_OFF: Final = "it was stopped because the coordinator is being restarted"
-
-
-async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) -> bool:
-    """Stores a run, and retries while the database is unavailable. Returns whether the write succeeded.
-
-    ``what`` names the operation in the log: "remembered" or "noted down". Raises nothing, because the answer has
-    already been given. Failures are logged with ``ids``.
-    """
-    try:
-        async with asyncio.timeout(RECORD_SECONDS):
-            await _insist(write, what, ids)
-    except TimeoutError:
-        _log.error(f"A run could not be {what}.", action="agent_record", **ids)
-    except asyncio.CancelledError:
-        _log.error(f"A run could not be {what} before the end.", action="agent_record", **ids)
-        raise
-    except Exception:  # noqa: BLE001 - a background write; no caller could handle the error
-        _log.exception(f"A run could not be {what}.", action="agent_record", **ids)
-    else:
-        return True
-    return False
-
-
-async def _insist(write: Callable[[], Awaitable[None]], what: str, ids: Mapping[str, str]) -> None:
-    while True:
-        try:
-            await write()
-        except Unavailable as error:
-            _log.warning(f"A run cannot be {what} yet.", action="agent_record", error=error.message, **ids)
-            await asyncio.sleep(AGAIN_SECONDS)
-        else:
-            return
+NOT_ASKED: Final = "its question about a tool call could not be stored"
 
 
 class _Recorder:
@@ -98,9 +63,9 @@ class _Recorder:
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
-    def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
-        """Stores a run in its session and records its usage."""
-        storing = self._storing.start(self._stored(run, block), "store a run")
+    def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str = "") -> asyncio.Task[bool]:
+        """Stores a run in its session and records its usage. The task returns whether the session has it."""
+        storing = self._storing.start(self._stored(run, block, continues), "store a run")
         self.await_end(run.session_id, storing)
         return storing
 
@@ -122,18 +87,21 @@ class _Recorder:
         if not left:
             self._before.pop(session_id, None)
 
-    async def _stored(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> None:
+    async def _stored(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str) -> bool:
         ids = {"agent": run.agent, "run_id": run.id}
         is_remembered, _ = await asyncio.gather(
-            recorded(partial(self._remember, run, block), "remembered", **ids),
+            recorded(partial(self._remember, run, block, continues), "remembered", **ids),
             recorded(partial(self._runs.note, run), "noted down", **ids),
         )
         if is_remembered and not self._is_closed:
             self._compacting.start(self._compacted(run), "compact a session")
+        return is_remembered
 
-    async def _remember(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> None:
+    async def _remember(self, run: ModelUsageRecord, block: Sequence[SessionMessage], continues: str) -> None:
         has_answered = run.outcome is UsageOutcome.ANSWERED
-        await self._memory.add_run(run.session_id, run.id, block, run_id=run.run_id, has_answered=has_answered)
+        await self._memory.add_run(
+            run.session_id, run.id, block, run_id=run.run_id, has_answered=has_answered, continues=continues
+        )
 
     async def _compacted(self, run: ModelUsageRecord) -> None:
         try:
@@ -226,6 +194,15 @@ class BuiltinAgent:
         except TimeoutError:
             return Broken(reason=not_within(INVOKE_SECONDS))
 
+    async def open_questions(self, origin: Origin, conversation_id: str) -> tuple[Asked, ...]:
+        """Returns the questions that a conversation's last run asked and nobody has answered, from the session.
+
+        Raises Unavailable without the database.
+        """
+        session_id = conversation_session(origin, conversation_id, self._record.scope)
+        turn = await self._record.memory.waiting_turn(session_id, conversation_id)
+        return tuple(question_of(call) for call in turn.open_calls) if turn else ()
+
     async def health(self) -> Health:
         """Reports the agent as reachable. Failures of models and tools are reported in their runs."""
         return Health(reachable=True, detail="it runs in the coordinator")
@@ -257,11 +234,13 @@ class BuiltinAgent:
             self._store(run, begun, UsageOutcome.STOPPED, "it was stopped")
             raise
         try:
-            await asyncio.shield(self._store(run, begun, outcome, note))
+            is_stored = await asyncio.shield(self._store(run, begun, outcome, note))
+            if isinstance(end, Interrupted) and not is_stored:
+                end = Broken(reason=NOT_ASKED)
         finally:
             run.end(end)
 
-    async def _answered(self, run: BuiltinRun) -> tuple[UsageOutcome, Finished | Failed | Broken, str]:
+    async def _answered(self, run: BuiltinRun) -> tuple[UsageOutcome, RunEnd, str]:
         limit = asyncio.timeout(self._limits.seconds)
         try:
             async with limit:
@@ -273,7 +252,7 @@ class BuiltinAgent:
                 message = f"This took longer than {self._limits.seconds:g} s, which is the limit (limits.seconds)."
                 return UsageOutcome.LIMITED, Failed(message=message, code="limit"), message
             return self._failed(run, error)
-        return UsageOutcome.ANSWERED, Finished(), ""
+        return UsageOutcome.ANSWERED, Interrupted(asked=run.asked) if run.asked else Finished(), ""
 
     async def _afresh(self, run_input: RunInput) -> RunInput:
         """Removes text that other attempts at the same trigger posted in the thread, because each attempt
@@ -303,8 +282,8 @@ class BuiltinAgent:
             return known
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
-    def _store(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> asyncio.Task[None]:
-        return self._recorder.store(self._noted(run, begun, outcome, note), _block(run, outcome, note))
+    def _store(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> asyncio.Task[bool]:
+        return self._recorder.store(self._noted(run, begun, outcome, note), _block(run, outcome, note), run.continues)
 
     def _noted(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> ModelUsageRecord:
         origin = run.input.origin

@@ -5,11 +5,11 @@ Tool calls are validated, counted, shortened, shown and stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from pydantic_ai import Agent, AgentRunEvents, RunContext, ToolDefinition
-from pydantic_ai.exceptions import UserError
+from pydantic_ai import Agent, AgentRunEvents, DeferredToolRequests, RunContext, ToolDefinition
+from pydantic_ai.exceptions import ApprovalRequired, UserError
 from pydantic_ai.messages import (
     ModelResponse,
     PartDeltaEvent,
@@ -24,14 +24,17 @@ from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_core import SchemaValidator, core_schema
 
+from swarm.agents.builtin.approvals import Settled, ask, settle
 from swarm.agents.builtin.messages import earlier, fenced, model_messages
 from swarm.agents.builtin.run import BuiltinRun, Stumbled, asked, unheard
 from swarm.agents.models.troubles import label_of
+from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.tool import CONCLUDE, CallCaps, Tool, ToolAnswer, answered, failed, not_for_strangers
+from swarm.clock import new_id
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage
-from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
+from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope, messages_for_model
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """Accepts any arguments: the toolset validates them against the tool's own schema."""
@@ -48,11 +51,21 @@ _Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
 class _RunTools(AbstractToolset[None]):
     """The tools of one run. They do not change during the run."""
 
-    def __init__(self, run: BuiltinRun, tools: Sequence[Tool], *, most_characters: int) -> None:
+    def __init__(
+        self,
+        run: BuiltinRun,
+        tools: Sequence[Tool],
+        *,
+        most_characters: int,
+        approvals: ApprovalRules,
+        known: Iterable[SessionMessage],
+    ) -> None:
         self._run = run
         self._tools = {tool.name: tool for tool in tools}
         self._caps = CallCaps()
         self._most_characters = most_characters
+        self._approvals = approvals
+        self._known_ids = {message.call_id for message in known}
 
     @property
     def id(self) -> str | None:
@@ -68,29 +81,40 @@ class _RunTools(AbstractToolset[None]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
     ) -> str:
-        """Returns the tool's answer, or the reason why the tool was not called."""
+        """Returns the tool's answer, or the reason why the tool was not called.
+
+        A call that a person has to approve is not made: the run ends after the other calls of this step.
+        """
         call_id = ctx.tool_call_id or f"{self._run.input.agui_run_id}-{ctx.run_step}"
         chosen = self._tools[name]
         arguments = mended(chosen.parameters, tool_args)
+        refusal = self._refusal(chosen, arguments, ctx.run_step)
+        if refusal is None and self._approvals.apply_to(chosen, arguments):
+            refusal = ask(self._run, chosen, arguments, self._new_id(call_id))
+            if refusal is None:
+                raise ApprovalRequired
         await self._run.begin_call(call_id, name, arguments)
-        answer = await self._answer(chosen, arguments, ctx.run_step)
+        answer = refusal or await answered(chosen, arguments, self._most_characters)
         await self._run.end_call(call_id, name, arguments, answer)
         return answer.text
+
+    def _new_id(self, call_id: str) -> str:
+        """Returns an id for a waiting call that no earlier call has. Some models number the calls of each run."""
+        taken = {message.call_id for message in (*self._run.remembered, *self._run.waiting)} | self._known_ids
+        return f"{call_id}-{new_id()}" if call_id in taken else call_id
 
     def conclude(self, ctx: RunContext[None]) -> str:
         """Returns an additional instruction to conclude if every call of the last step exceeded the limit."""
         last = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
         return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
-    async def _answer(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer:
+    def _refusal(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer | None:
         if refusal := not_for_strangers(tool, by_strangers=self._run.input.origin.by_strangers):
             return refusal
         if refusal := self._caps.refusal(tool, step):
             return refusal
         found = checked(tool.parameters, arguments)
-        if found.is_fine:
-            return await answered(tool, arguments, self._most_characters)
-        return failed(_wrong(tool, found))
+        return None if found.is_fine else failed(_wrong(tool, found))
 
     def _offered(self, tool: Tool, ctx: RunContext[None]) -> ToolsetTool[None]:
         return ToolsetTool(
@@ -126,6 +150,7 @@ class Assistant:
         usage_of: Callable[[RunUsage], ModelUsage],
         scope: SessionScope = SessionScope.USER,
         most_characters: int = TOOL_OUTPUT_CHARACTERS,
+        approvals: ApprovalRules = NEVER,
     ) -> None:
         self._model = model
         self._memory = memory
@@ -135,27 +160,55 @@ class Assistant:
         self._usage_of = usage_of
         self._has_authors = scope is SessionScope.THREAD
         self._most_characters = most_characters
+        self._approvals = approvals
 
     async def aclose(self) -> None:
         """Does nothing: the assistant has no resources to release."""
 
     async def answer(self, run: BuiltinRun) -> None:
-        """Answers one run within its limits: calls the model and tools, and writes the answer."""
+        """Answers one run within its limits: settles waiting calls, calls the model and tools, and writes the answer.
+
+        The run ends with questions if calls wait for people's approval.
+        """
         tools = self._tools()
-        toolset = _RunTools(run, tools, most_characters=self._most_characters)
         prompt = await self._prompt(run.input, tools)
-        agent: Agent[None, str] = Agent(
+        settled = await settle(run, self._memory, tools, most_characters=self._most_characters)
+        if settled.is_waiting:
+            return
+        remembered = await self._memory.get_messages(run.session_id, run_id=run.input.run_id)
+        await self._converse(run, tools, prompt, settled, remembered)
+        run.remember(*run.waiting)
+        if not run.asked and not any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in run.remembered):
+            raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
+
+    async def _converse(
+        self,
+        run: BuiltinRun,
+        tools: Sequence[Tool],
+        prompt: str,
+        settled: Settled,
+        remembered: Sequence[SessionMessage],
+    ) -> None:
+        toolset = _RunTools(
+            run,
+            tools,
+            most_characters=self._most_characters,
+            approvals=self._approvals,
+            known=[*remembered, *settled.messages],
+        )
+        agent: Agent[None, str | DeferredToolRequests] = Agent(
             self._model,
+            output_type=[str, DeferredToolRequests],
             instructions=[prompt, toolset.conclude],
             toolsets=[toolset],
             retries=_TOOL_RETRIES,
         )
-        remembered = await self._memory.get_messages(run.session_id, run_id=run.input.run_id)
+        told = [*earlier(settled.without(remembered)), *messages_for_model(settled.messages)]
         usage = RunUsage()
         try:
             async with agent.run_stream_events(
-                self._question(run.input, remembered),
-                message_history=model_messages(earlier(remembered), with_authors=self._has_authors),
+                self._question(run.input, settled, remembered) or None,
+                message_history=model_messages(told, with_authors=self._has_authors),
                 usage_limits=self._limits,
                 usage=usage,
             ) as events:
@@ -165,19 +218,20 @@ class Assistant:
                     run.model = _label(events) or run.model
         finally:
             run.used(self._usage_of(usage))
-        if not any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in run.remembered):
-            raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
-    def _question(self, run_input: RunInput, remembered: Sequence[SessionMessage]) -> str:
-        """Returns the new messages, preceded by messages of the thread that are missing from the session."""
-        said = asked(run_input, with_author=self._has_authors)
-        thread = unheard(run_input, remembered)
-        if not thread:
-            return said
-        return f"{fenced('Said before in this conversation', thread[-_THREAD_CHARACTERS:])}\n\n{said}"
+    def _question(self, run_input: RunInput, settled: Settled, remembered: Sequence[SessionMessage]) -> str:
+        """Returns the new messages, preceded by messages of the thread that are missing from the session.
+
+        Empty for a run that continues with the results of tools.
+        """
+        is_new = not run_input.decided or any(message.text.strip() for message in run_input.messages)
+        said = asked(run_input, with_author=self._has_authors) if is_new else ""
+        thread = unheard(run_input, [*settled.without(remembered), *settled.messages])
+        fence = fenced("Said before in this conversation", thread[-_THREAD_CHARACTERS:]) if thread else ""
+        return "\n\n".join(part for part in (fence, settled.note, said) if part)
 
 
-def _label(events: AgentRunEvents[str]) -> str:
+def _label(events: AgentRunEvents[str | DeferredToolRequests]) -> str:
     """Returns the name of the model that answered last; empty if none has answered."""
     try:
         said = [label_of(message) for message in events.new_messages() if isinstance(message, ModelResponse)]

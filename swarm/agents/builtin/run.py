@@ -12,7 +12,9 @@ from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
+    Asked,
     InputMessage,
+    Origin,
     RunInput,
     Speaker,
     TextDelta,
@@ -51,6 +53,9 @@ class BuiltinRun:
         self.usage = ModelUsage()
         self.model = ""  # the model that answered last
         self.remembered: list[SessionMessage] = []
+        self.waiting: list[SessionMessage] = []  # the tool calls that this run asked about
+        self.asked: tuple[Asked, ...] = ()  # the questions that end the run
+        self.continues = ""  # the run whose waiting calls this run has settled
         self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
         self._room = asyncio.Semaphore(WAITING_EVENTS)
         self._is_over = False
@@ -107,6 +112,10 @@ class BuiltinRun:
     async def end_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
         """Stores a tool call with its result, and shows the end of the call."""
         self.remember_call(id, tool, arguments, answer)
+        await self.show_end(id, answer)
+
+    async def show_end(self, id: str, answer: ToolAnswer) -> None:
+        """Shows the end of a tool call whose result is stored already."""
         await self.say(ToolEnded(id=id, failed=answer.failed, result=answer.text))
 
     def remember_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
@@ -115,6 +124,15 @@ class BuiltinRun:
             SessionMessage(role=MessageRole.TOOL_USE, call_id=id, tool=tool, arguments=arguments),
             SessionMessage(role=MessageRole.TOOL_RESULT, call_id=id, tool=tool, text=answer.text, failed=answer.failed),
         )
+
+    def wait_for(self, call: SessionMessage, question: Asked) -> None:
+        """Ends the run, as soon as its other calls have ended, with a question about a tool call."""
+        self.waiting.append(call)
+        self.asked = (*self.asked, question)
+
+    def ask_again(self, question: Asked) -> None:
+        """Ends the run with a question about a call that waits already."""
+        self.asked = (*self.asked, question)
 
     def used(self, usage: ModelUsage) -> None:
         """Adds to the usage of the run."""
@@ -128,17 +146,17 @@ def session_of(run_input: RunInput, scope: SessionScope) -> str:
     unknown; ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, chosen by the terminal;
     and ``agui:{client id}:{conversation}`` for other clients, so that no client can reach another client's session.
     """
-    origin = run_input.origin
+    return conversation_session(run_input.origin, run_input.conversation_id, scope)
+
+
+def conversation_session(origin: Origin, conversation_id: str, scope: SessionScope) -> str:
+    """Returns the session id of a conversation's runs; see `session_of`."""
     if origin.door is Door.CLI:
-        return (
-            run_input.conversation_id
-            if run_input.conversation_id.startswith(_TERMINAL_PREFIX)
-            else f"cli:{run_input.conversation_id}"
-        )
+        return conversation_id if conversation_id.startswith(_TERMINAL_PREFIX) else f"cli:{conversation_id}"
     if origin.door is Door.AGUI:
-        return f"agui:{origin.client}:{run_input.conversation_id}"
+        return f"agui:{origin.client}:{conversation_id}"
     if not origin.channel:
-        return f"task:{run_input.conversation_id}"
+        return f"task:{conversation_id}"
     by_user = scope is SessionScope.USER and origin.user_id
     return f"slack:{origin.channel}:{origin.user_id if by_user else origin.thread_ts}"
 

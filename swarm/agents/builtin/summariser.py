@@ -16,8 +16,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage
 
-from swarm.agents.builtin.agent import Trouble, recorded
+from swarm.agents.builtin.agent import Trouble
 from swarm.agents.builtin.messages import fenced, in_words
+from swarm.agents.builtin.recording import recorded
 from swarm.agents.builtin.run import door_of
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.troubles import label_of

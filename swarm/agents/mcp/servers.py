@@ -15,6 +15,8 @@ from swarm.agents.mcp.server import USUAL_TIMEOUTS, McpServer, ServerStatus, Tim
 from swarm.agents.toolbox.tool import Tool
 
 if TYPE_CHECKING:
+    from mcp_types import ToolAnnotations
+
     from swarm.agents.mcp.connection import McpConnection
 
 _INSIST_SECONDS: Final = 0.1
@@ -106,7 +108,21 @@ class McpServers:
                     call=partial(connection.call, name),
                     server=server.name,
                     is_read_only=bool(known.annotations and known.annotations.read_only_hint),
+                    is_destructive=_is_destructive(known.annotations),
                 )
+
+
+def _is_destructive(hints: ToolAnnotations | None) -> bool:
+    """Returns whether the server calls a tool destructive.
+
+    A missing ``destructiveHint`` means true, as in MCP, but only if the server gives other hints about what the tool
+    does. A server that gives none, or only a title, says nothing about its tools.
+    """
+    if hints is None or hints.read_only_hint:
+        return False
+    if hints.destructive_hint is not None:
+        return hints.destructive_hint
+    return any(hint is not None for hint in (hints.read_only_hint, hints.idempotent_hint, hints.open_world_hint))
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import dropwhile
@@ -30,6 +30,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
+from swarm.agents.builtin.approvals import Settled, ask, settle
 from swarm.agents.builtin.messages import fenced, model_messages
 from swarm.agents.builtin.run import ROLES, BuiltinRun, asked
 from swarm.agents.models.troubles import label_of
@@ -46,11 +47,13 @@ from swarm.agents.router.decision import (
     kind,
     offer,
 )
+from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.tool import CallCaps, Tool, ToolAnswer, answered, not_for_strangers, shortened
+from swarm.clock import new_id
 from swarm.domain.answers.events import RunInput
 from swarm.domain.model.language_models import TOOL_OUTPUT_CHARACTERS, ModelUsage, RunLimits
-from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import CallMemory, MessageRole, SessionMessage, tool_pairs
 
 _MICRODOLLARS: Final = 1_000_000
 _MOST_TOOLS_NAMED: Final = 12
@@ -58,6 +61,7 @@ _DESCRIPTION_CHARACTERS: Final = 120
 _RAW_CHARACTERS: Final = 4_000
 ANSWER: Final = "answer"
 AS_IT_IS: Final = "result"
+NOTHING_WAITS: Final = "This call does not wait for a decision any more, so nothing was called. Please ask again."
 _Results = Sequence[tuple[PlannedCall, ToolAnswer]]
 
 _log = structlog.get_logger(__name__)
@@ -166,37 +170,53 @@ def _listed(parts: Sequence[str]) -> str:
 class _Teller:
     """The part of a router that calls tools and shows their results."""
 
-    def __init__(self, model: Model, meter: _Meter, *, most_characters: int) -> None:
+    def __init__(self, model: Model, meter: _Meter, *, most_characters: int, approvals: ApprovalRules) -> None:
         self._model = model
         self._meter = meter
         self._most_characters = most_characters
+        self._approvals = approvals
 
-    async def tell(self, run: BuiltinRun, calls: Sequence[PlannedCall], result_of: Callable[[str], str]) -> None:
+    async def call(self, run: BuiltinRun, calls: Sequence[PlannedCall], result_of: Callable[[str], str]) -> None:
         """Calls all tools concurrently and shows their results.
 
-        ``result_of`` gives the instructions for results of an MCP server's tools. If the model fails to summarise the
-        results, they are shown unchanged. If every tool failed, the model is not called.
+        If people have to approve calls, only the other tools are called, and the run ends with the questions.
         """
         self._meter.before_tools(run, len(calls))
         caps = CallCaps()
         answers = await asyncio.gather(*(self._called(run, call, caps) for call in calls))
-        results = list(zip(calls, answers, strict=True))
-        if all(answer.failed for answer in answers) or not await self._worded(run, results, result_of):
+        run.remember(*run.waiting)
+        if not run.asked:
+            results = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer]
+            await self.tell(run, asked(run.input), results, result_of)
+
+    async def tell(self, run: BuiltinRun, question: str, results: _Results, result_of: Callable[[str], str]) -> None:
+        """Shows the results of the tools.
+
+        ``result_of`` gives the instructions for results of an MCP server's tools. If the model fails to summarise the
+        results, they are shown unchanged. If every tool failed, the model is not called.
+        """
+        is_useless = all(answer.failed for _, answer in results)
+        if is_useless or not await self._worded(run, question, results, result_of):
             await run.written(ANSWER)  # closes the part written before the failure
             await run.write_whole(_outcome(results), AS_IT_IS)
 
-    async def _called(self, run: BuiltinRun, call: PlannedCall, caps: CallCaps) -> ToolAnswer:
-        await run.begin_call(call.id, call.tool.name, call.arguments)
+    async def _called(self, run: BuiltinRun, call: PlannedCall, caps: CallCaps) -> ToolAnswer | None:
+        """Returns the tool's answer; None if people have to approve the call."""
         refusal = not_for_strangers(call.tool, by_strangers=run.input.origin.by_strangers)
         refusal = refusal or caps.refusal(call.tool, 1)
+        if refusal is None and self._approvals.apply_to(call.tool, call.arguments):
+            refusal = ask(run, call.tool, call.arguments, f"{call.id}-{new_id()}")  # models may repeat ids
+            if refusal is None:
+                return None
+        await run.begin_call(call.id, call.tool.name, call.arguments)
         answer = refusal or await answered(call.tool, call.arguments, self._most_characters)
         await run.end_call(call.id, call.tool.name, call.arguments, answer)
         return answer
 
-    async def _worded(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> bool:
+    async def _worded(self, run: BuiltinRun, question: str, results: _Results, result_of: Callable[[str], str]) -> bool:
         """Asks the model to summarise the results. Returns whether the model finished the text."""
         try:
-            said = await self._word(run, results, result_of)
+            said = await self._word(run, question, results, result_of)
         except Exception as error:  # noqa: BLE001 - whatever it is, the tools have done their work, and it is told
             # Log only the type: a provider's text may contain user messages.
             _log.warning(
@@ -206,10 +226,10 @@ class _Teller:
         await run.written(ANSWER)
         return bool(said.strip())
 
-    async def _word(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> str:
+    async def _word(self, run: BuiltinRun, question: str, results: _Results, result_of: Callable[[str], str]) -> str:
         self._meter.before_request(run)
         said = ""
-        async with model_request_stream(self._model, [self._request(run, results, result_of)]) as stream:
+        async with model_request_stream(self._model, [self._request(question, results, result_of)]) as stream:
             try:
                 async for event in stream:
                     match event:
@@ -223,11 +243,11 @@ class _Teller:
                 self._meter.count(run, stream.get())
         return said
 
-    def _request(self, run: BuiltinRun, results: _Results, result_of: Callable[[str], str]) -> ModelRequest:
+    def _request(self, question: str, results: _Results, result_of: Callable[[str], str]) -> ModelRequest:
         servers = dict.fromkeys(call.tool.server for call, _ in results)
         instructions = "\n\n".join(dict.fromkeys(result_of(server) for server in servers))
         told = fenced("What the tools said", for_model(results))
-        return ModelRequest(parts=[UserPromptPart(content=f"{asked(run.input)}\n\n{told}")], instructions=instructions)
+        return ModelRequest(parts=[UserPromptPart(content=f"{question}\n\n{told}")], instructions=instructions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,7 +267,7 @@ FindWordings = Callable[[RunInput, Sequence[Tool]], Awaitable[Wordings]]
 """Finds the texts for a run. Raises a SwarmError with a user-facing message."""
 
 
-class _Recalls(Protocol):
+class _Recalls(CallMemory, Protocol):
     """The part of `swarm.domain.model.sessions.Memory` that a router needs."""
 
     async def get_messages(
@@ -270,13 +290,15 @@ class Router:
         limits: RunLimits,
         usage_of: Callable[[ModelResponse], ModelUsage],
         most_characters: int = TOOL_OUTPUT_CHARACTERS,
+        approvals: ApprovalRules = NEVER,
     ) -> None:
         self._model = model
         self._memory = memory
         self._tools = tools
         self._wordings = wordings
         self._meter = _Meter(limits, usage_of)
-        self._teller = _Teller(model, self._meter, most_characters=most_characters)
+        self._teller = _Teller(model, self._meter, most_characters=most_characters, approvals=approvals)
+        self._most_characters = most_characters
 
     async def aclose(self) -> None:
         """Does nothing: the router has no resources to release."""
@@ -285,6 +307,10 @@ class Router:
         """Answers one run."""
         tools = [tool for tool in self._tools() if tool.name not in OWN]
         words = await self._wordings(run.input, tools)
+        settled = await settle(run, self._memory, tools, most_characters=self._most_characters)
+        if run.input.decided and not run.input.messages:
+            await self._go_on(run, settled, tools, words)
+            return
         if not tools:
             await run.write_whole(words.no_tools, ANSWER)
             return
@@ -296,7 +322,19 @@ class Router:
             case StopDecision():
                 await run.write_whole(words.stopped, ANSWER)
             case CallTools(calls=calls):
-                await self._teller.tell(run, calls, words.result_of)
+                await self._teller.call(run, calls, words.result_of)
+
+    async def _go_on(self, run: BuiltinRun, settled: Settled, tools: Sequence[Tool], words: Wordings) -> None:
+        """Tells the results of calls after people have decided."""
+        if settled.is_waiting:
+            return
+        if settled.note:
+            await run.write_whole(NOTHING_WAITS, ANSWER)
+            return
+        offered = {tool.name: tool for tool in tools}
+        results = list(_results_in(settled.messages, offered))
+        question = "\n\n".join(one.text for one in settled.messages if one.role is MessageRole.USER)
+        await self._teller.tell(run, question, results, words.result_of)
 
     async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> RouterDecision:
         """Returns only the decision, made by exactly one model call."""
@@ -328,6 +366,21 @@ class Router:
             said = [one for one in remembered if one.role in ROLES.values()]
         recent = (one for one in said[-_RECENT_MESSAGES:] if one.text.strip())
         return list(dropwhile(lambda one: one.role is MessageRole.ASSISTANT, recent))
+
+
+def _results_in(
+    messages: Sequence[SessionMessage], offered: Mapping[str, Tool]
+) -> Iterator[tuple[PlannedCall, ToolAnswer]]:
+    """Yields the calls of a stored run with their results. A tool may have disappeared in the meantime."""
+    for at, to in sorted(tool_pairs(messages).items()):
+        call, result = messages[at], messages[to]
+        gone = Tool(name=call.tool, description="", parameters={}, call=_unavailable)
+        planned = PlannedCall(id=call.call_id, tool=offered.get(call.tool, gone), arguments=call.arguments)
+        yield planned, ToolAnswer(text=result.text, failed=result.failed)
+
+
+async def _unavailable(_: Mapping[str, object]) -> ToolAnswer:
+    return ToolAnswer(text="", failed=True)
 
 
 def _instructed(messages: list[ModelMessage], instructions: str) -> list[ModelMessage]:

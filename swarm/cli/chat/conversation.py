@@ -38,7 +38,7 @@ from swarm.domain.errors import ConfigurationError, Invalid, SwarmError
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole
 from swarm.domain.text.characters import for_terminal
-from swarm.store.builtin.sessions import ListedSession
+from swarm.store.builtin.session_lists import ListedSession
 from swarm.telemetry import log
 
 _QUIT: Final = "/quit"

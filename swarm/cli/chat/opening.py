@@ -29,8 +29,8 @@ from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
-from swarm.store.builtin import sessions
-from swarm.store.builtin.sessions import ListedSession
+from swarm.store.builtin import session_lists
+from swarm.store.builtin.session_lists import ListedSession
 
 _PREFIX: Final = "cli:"
 """The prefix of the ids of terminal sessions."""
@@ -92,12 +92,12 @@ class Archive:
 
     async def latest(self, agent: str | None, limit: int = _SHOWN_SESSIONS) -> list[ListedSession]:
         """Returns the most recently used terminal sessions of one agent or of all agents, newest first."""
-        return await (await self.database()).read(sessions.newest, _PREFIX, agent, limit)
+        return await (await self.database()).read(session_lists.newest, _PREFIX, agent, limit)
 
     async def named(self, session_id: str, agent: str | None) -> ListedSession | None:
         """Returns the session with this id. Each agent may have such a session; without ``agent``, the most recently
         used one is returned."""
-        found = await (await self.database()).read(sessions.named, session_id, _SHOWN_SESSIONS)
+        found = await (await self.database()).read(session_lists.named, session_id, _SHOWN_SESSIONS)
         return next((each for each in found if agent in (None, each.agent)), None)
 
     async def messages(self, agent: str, session_id: str) -> Sequence[SessionMessage]:

@@ -1,10 +1,11 @@
 """Sessions: a built-in agent's memory of a conversation, which survives restarts of the coordinator.
 
 A session grows by blocks, one per run: the input, the tool calls with their results, and the answer. A complete block
-is stored when its run has ended, so no tool call lacks its result. Several runs that answer the same Slack message are
-attempts: a run sees none of the other attempts, and the run that answers replaces them. The older part of a long
-session is summarised; from then on the agent gets the summary instead. The original messages stay, including all
-attempts.
+is stored when its run has ended, so no tool call lacks its result, except calls that wait for people's approval: their
+results are added when people have decided, and the run that continues takes over the block. Several runs that answer
+the same Slack message are attempts: a run sees none of the other attempts, and the run that answers replaces them. The
+older part of a long session is summarised; from then on the agent gets the summary instead. The original messages stay,
+including all attempts.
 
 Compaction never separates a tool call from its result: both are summarised, or both are kept. They are paired by call
 id. Some models restart the numbering of calls in each run, so a result belongs to the last call with its id that has no
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -48,8 +49,22 @@ class SessionMessage:
     arguments: Mapping[str, object] = field(default_factory=dict)  # for a tool call
     failed: bool = False  # for a tool's result
     source: str = ""  # for a user's message from Slack: the id of its inbox message or task
+    waits_in: str = ""  # for a tool call that people have to approve: the conversation in which they are asked
     position: int = 0  # 1 is the session's first; 0: not stored
     created_at: int = 0  # microseconds since 1970 UTC; 0: not stored
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingTurn:
+    """The stored messages of a run that asked people to approve tool calls, oldest first."""
+
+    run: str  # the run's id, as in `Memory.add_run`
+    messages: Sequence[SessionMessage]
+
+    @property
+    def open_calls(self) -> tuple[SessionMessage, ...]:
+        """The calls that still wait. A call whose result is stored does not wait any more."""
+        return open_calls(self.messages)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +90,32 @@ Summarise = Callable[[str, Sequence[SessionMessage]], Awaitable[str]]
 """Summarises messages of a session, given by its id. May raise any error; the session then stays unchanged."""
 
 
-class Memory(Protocol):
+class CallMemory(Protocol):
+    """The tool calls in the sessions of one agent that wait for people's approval."""
+
+    async def waiting_turn(
+        self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()
+    ) -> WaitingTurn | None:
+        """Returns the last run that asked people in this conversation to approve tool calls, also if it does not wait
+        any more; None if there is none.
+
+        With ``call_ids``, only a run that asked for one of these calls.
+        """
+        ...
+
+    async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
+        """Adds results to waiting calls of a run, in one transaction. Returns the ids of the calls that still waited.
+
+        A call is settled once, whoever tries it how often: a result for a call that does not wait is ignored.
+        """
+        ...
+
+    async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
+        """Stores the result of a tool that has run, in place of the result from `settle_calls`."""
+        ...
+
+
+class Memory(CallMemory, Protocol):
     """The sessions of one agent. Every method raises Unavailable while the database is unavailable."""
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
@@ -120,12 +160,16 @@ class Memory(Protocol):
         *,
         run_id: str = "",
         has_answered: bool = True,
+        continues: str = "",
     ) -> None:
         """Adds all messages of a run, identified by its id, at once. Messages stored earlier stay unchanged.
 
         With the ``run_id`` of a run in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
         answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept only among the
         originals.
+
+        ``continues`` is the run whose waiting tool calls this run has settled. Unless this run broke off, the messages
+        of both become the messages of this run. Nothing is stored if the other run's messages have been erased.
         """
         ...
 
@@ -273,6 +317,12 @@ def tool_pairs(messages: Sequence[SessionMessage]) -> Mapping[int, int]:
         elif message.role is MessageRole.TOOL_RESULT and waiting.get(message.call_id):
             found[waiting[message.call_id].pop()] = place
     return found
+
+
+def open_calls(messages: Sequence[SessionMessage]) -> tuple[SessionMessage, ...]:
+    """Returns the tool calls that wait for people's approval."""
+    whole = tool_pairs(messages)
+    return tuple(message for place, message in enumerate(messages) if message.waits_in and place not in whole)
 
 
 def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:

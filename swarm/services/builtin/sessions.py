@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
@@ -14,6 +14,7 @@ from swarm.domain.model.sessions import (
     Session,
     SessionMessage,
     Summarise,
+    WaitingTurn,
     checked_name,
     kept,
     kept_text,
@@ -24,7 +25,7 @@ from swarm.domain.model.sessions import (
     to_summarise,
 )
 from swarm.store.bridge.database import Database
-from swarm.store.builtin import sessions
+from swarm.store.builtin import sessions, waiting_calls
 from swarm.store.builtin.sessions import SessionContext
 from swarm.store.runs import attempts
 
@@ -106,6 +107,7 @@ class DatabaseMemory:
         *,
         run_id: str = "",
         has_answered: bool = True,
+        continues: str = "",
     ) -> None:
         """Adds all messages of a run, identified by its id, at once; messages already stored stay unchanged.
 
@@ -113,10 +115,13 @@ class DatabaseMemory:
         earlier attempts at the same trigger that are not in a summary; an interrupted run replaces none. A newer
         attempt may already be stored if this run comes from a process that is no longer elected. The messages are then
         kept with the session's originals but never returned, and a warning is logged. Content over a megabyte is cut.
+        ``continues`` is the run whose waiting calls this run has settled.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
         block = [kept(each) for each in messages]
-        is_told = await self._database.write(sessions.add_run, self._agent, name, of_run, block, run_id, has_answered)
+        is_told = await self._database.write(
+            sessions.add_run, self._agent, name, of_run, block, run_id, has_answered, continues
+        )
         if not is_told:
             _log.warning(
                 "an attempt was stored after a newer attempt and is ignored",
@@ -125,6 +130,23 @@ class DatabaseMemory:
                 session=session_id,
                 run_id=run,
             )
+
+    async def waiting_turn(
+        self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()
+    ) -> WaitingTurn | None:
+        """Returns the last run that asked people in this conversation to approve tool calls, if any."""
+        name = checked_name(session_id, "session")
+        return await self._database.read(waiting_calls.turn, self._agent, name, conversation_id, call_ids)
+
+    async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
+        """Adds results to waiting calls of a run. Returns the ids of the calls that still waited."""
+        name, block = checked_name(session_id, "session"), [kept(each) for each in results]
+        return await self._database.write(waiting_calls.settle, self._agent, name, run, block)
+
+    async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
+        """Stores the result of a tool that has run, in place of the result from `settle_calls`."""
+        name = checked_name(session_id, "session")
+        await self._database.write(waiting_calls.change_result, self._agent, name, run, kept(result))
 
     async def compact_session(self, session_id: str) -> bool:
         """Summarises all but the last messages if there are more than the threshold. Returns whether a summary was

@@ -1,9 +1,10 @@
 """Sessions of built-in agents: the ordered messages, and the summary that replaces the older ones.
 
 Who may act: any process. A writer locks the session's row first, so that positions are unique and the messages of one
-run are adjacent. Stored messages never change, but another attempt may replace them; replaced messages are no longer
-shown to the agent. Which attempt is newer is known from the runs (`swarm.store.runs.attempts`), not from the order of
-arrival, because a deposed process may write late.
+run are adjacent. Stored messages never change, except for the note that a tool has begun, which its result replaces.
+Another attempt may replace messages; replaced messages are no longer shown to the agent. Which attempt is newer is
+known from the runs (`swarm.store.runs.attempts`), not from the order of arrival, because a deposed process may write
+late.
 
 Guarantee: a summary covers exactly the messages that were read to create it. It is stored only if, in the meantime,
 none of these messages was replaced, no other summary was stored, and the session was not deleted and recreated
@@ -17,12 +18,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import ColumnElement, Executable, bindparam, func, insert, select, update
+from sqlalchemy import Executable, bindparam, delete, func, insert, select, update
 
 from swarm.domain.model.sessions import MessageRole, Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
 from swarm.domain.text.slack_text import without_leading_mention
-from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement, literally
+from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.forgotten import NOBODY
 from swarm.store.retention import delete_oldest
@@ -46,6 +47,7 @@ class SessionContext:
 MAX_ORIGINALS: Final = 500
 """The number of messages shown in place of an unusable summary."""
 
+_PARTS: Final = ("text", "author", "call_id", "tool", "arguments", "failed", "waits_in")
 _s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
 _delegated = select(tasks.c.inbox_message_id).where(tasks.c.id == bindparam("of_source")).scalar_subquery()
 _the_session = (_s.agent == bindparam("of_agent")) & (_s.id == bindparam("of_session"))
@@ -91,6 +93,10 @@ _LAST_CURRENT = Statement(select(session_messages).where(_current).order_by(_m.p
 _ORIGINALS = Statement(select(session_messages).where(_of_session).order_by(_m.position))
 _of_run = _of_session & (_m.agui_run_id == bindparam("of_run"))
 _FIRST_OF_RUN = Statement(select(_m.position).where(_of_run).order_by(_m.position).limit(1))
+_ROWS_OF_RUN = Statement(select(session_messages).where(_of_run, _m.replaced_at.is_(None)).order_by(_m.position))
+_TAKE_OUT = Statement(
+    delete(session_messages).where(_of_run, _m.replaced_at.is_(None), _m.position < bindparam("before"))
+)
 _REPLACE = Statement(
     update(session_messages).where(_of_run, _m.replaced_at.is_(None)).values(replaced_at=bindparam("now"))
 )
@@ -103,7 +109,7 @@ _ADD = Statement(
         role=bindparam("with_role"),
         content=bindparam("with_content"),
         agui_run_id=bindparam("of_run"),
-        created_at=bindparam("now"),
+        created_at=bindparam("created_at"),
         replaced_at=bindparam("since"),
         source=bindparam("from_source"),
     )
@@ -120,10 +126,10 @@ _SAID_NOW = Statement(
 
 def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
     """Returns the locked session with ``metadata`` merged into its metadata. Creates the session if it is missing."""
-    row = _lock(tx, agent, session_id)
+    row = lock(tx, agent, session_id)
     if metadata:
         known = {**from_json(row["metadata"]), **metadata}
-        _DESCRIBE.run(tx, **_named(agent, session_id), new_metadata=to_json(known).decode())
+        _DESCRIBE.run(tx, **key_of(agent, session_id), new_metadata=to_json(known).decode())
         row = {**row, "metadata": to_json(known).decode()}
     return _session(tx, row)
 
@@ -134,29 +140,29 @@ def context(tx: Transaction, agent: str, session_id: str, run_id: str = "") -> S
     With ``run_id``, other attempts at the same trigger are left out. If the summary contains one of them, it is
     replaced by up to `MAX_ORIGINALS` original messages.
     """
-    row = _GET.first(tx, **_named(agent, session_id))
+    row = _GET.first(tx, **key_of(agent, session_id))
     if row is None:
         return SessionContext(messages=(), edition=0, created_at=0)
     left_out = _runs(attempts.beside(tx, run_id))
     if any(0 < _first(tx, agent, session_id, run) <= row["summarised_to"] for run in left_out):
-        newest = _LAST_CURRENT.all(tx, **_named(agent, session_id), n=MAX_ORIGINALS)
+        newest = _LAST_CURRENT.all(tx, **key_of(agent, session_id), n=MAX_ORIGINALS)
         summary, later = [], newest[::-1]
     else:
-        summary, later = summary_of(row), _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
+        summary, later = summary_of(row), _BEHIND.all(tx, **key_of(agent, session_id), behind=row["summarised_to"])
     messages = [*summary, *(message_of(each) for each in later if each["agui_run_id"] not in left_out)]
     return SessionContext(messages=messages, edition=row["edition"], created_at=row["created_at"])
 
 
 def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessage]:
     """Returns all messages, including summarised and replaced ones."""
-    return [message_of(row) for row in _ORIGINALS.all(tx, **_named(agent, session_id))]
+    return [message_of(row) for row in _ORIGINALS.all(tx, **key_of(agent, session_id))]
 
 
 def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -> SessionMessage:
     """Appends a message, and returns it with its position. Creates the session if it is missing."""
-    _lock(tx, agent, session_id)
-    position = _write(tx, agent, session_id, None, [message])
-    row = {"position": position, "created_at": tx.now, "role": message.role, "content": _content_of(message)}
+    lock(tx, agent, session_id)
+    position = append(tx, agent, session_id, None, [message])
+    row = {"position": position, "created_at": tx.now, "role": message.role, "content": content_of(message)}
     return message_of(row)
 
 
@@ -168,25 +174,50 @@ def add_run(
     messages: Sequence[SessionMessage],
     run_id: str = "",
     has_answered: bool = True,
+    continues: str = "",
 ) -> bool:
-    """Appends the messages of a run, once.
+    """Appends the messages of a run, once. A run that ``continues`` another run takes over its messages.
 
     If there are several attempts, one with an answer replaces all earlier ones. An attempt that arrives after a newer
     one is stored but never shown; the function then returns False. Messages deleted in Slack in the meantime are not
     stored, nor is the work done for them.
     """
     messages = _still_said(tx, messages)
-    if not messages:
+    if not messages and not continues:
         return True
-    _lock(tx, agent, session_id)
+    lock(tx, agent, session_id)
     if _first(tx, agent, session_id, run):
         return True
+    if continues and not rows_of_run(tx, agent, session_id, continues):
+        return True  # its message was deleted, and so is the work for it
     found = attempts.beside(tx, run_id)
     is_late = found is not None and any(_first(tx, agent, session_id, later["agui_run_id"]) for later in found.after)
-    _write(tx, agent, session_id, run, messages, is_current=not is_late)
+    if continues and has_answered and not is_late:
+        move_to_end(tx, agent, session_id, continues, messages, run_after=run)
+    else:
+        append(tx, agent, session_id, run, messages, is_current=not is_late)
     if found and has_answered and not is_late:
         _replace(tx, agent, session_id, [earlier["agui_run_id"] for earlier in found.before])
     return not is_late
+
+
+def rows_of_run(tx: Transaction, agent: str, session_id: str, run: str) -> list[Row]:
+    """Returns the current messages of a run, as rows."""
+    return _ROWS_OF_RUN.all(tx, **key_of(agent, session_id), of_run=run)
+
+
+def move_to_end(
+    tx: Transaction, agent: str, session_id: str, run: str, more: Sequence[SessionMessage], *, run_after: str = ""
+) -> None:
+    """Moves the current messages of a run to the end of the locked session, with ``more`` after them.
+
+    They stay adjacent although other runs may have been stored in the meantime. A summary in progress becomes invalid.
+    """
+    rows = rows_of_run(tx, agent, session_id, run)
+    moved = [replace(message_of(row), source=row["source"] or "") for row in rows]
+    first = append(tx, agent, session_id, run_after or run, [*moved, *more])  # positions are never used again
+    _TAKE_OUT.run(tx, **key_of(agent, session_id), of_run=run, before=first)
+    _COUNT_EDITION.run(tx, **key_of(agent, session_id))
 
 
 def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
@@ -218,7 +249,7 @@ def summarise(tx: Transaction, agent: str, session_id: str, seen: SessionContext
     """Stores ``summary`` in place of all messages up to position ``to``. Returns whether ``seen`` was still current."""
     state = {"seen_edition": seen.edition, "seen_created_at": seen.created_at}
     summarised = {"new_summary": summary, "new_summarised_to": to}
-    return bool(_SUMMARISE.run(tx, **_named(agent, session_id), **state, **summarised, now=tx.now))
+    return bool(_SUMMARISE.run(tx, **key_of(agent, session_id), **state, **summarised, now=tx.now))
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
@@ -226,21 +257,21 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
     return _FORGET.run(tx, before=before, n=limit)
 
 
-def _lock(tx: Transaction, agent: str, session_id: str) -> Row:
-    row = _USE.first(tx, **_named(agent, session_id), now=tx.now)
+def lock(tx: Transaction, agent: str, session_id: str) -> Row:
+    row = _USE.first(tx, **key_of(agent, session_id), now=tx.now)
     assert row is not None  # an upsert without a condition always returns its row
     return row
 
 
 def _end(tx: Transaction, agent: str, session_id: str) -> int:
     """Returns the last position. The session must be locked."""
-    row = _LAST.first(tx, **_named(agent, session_id))
+    row = _LAST.first(tx, **key_of(agent, session_id))
     return int(row["position"] or 0) if row else 0
 
 
 def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
     """Returns the position of a run's first message; 0 if it has none."""
-    row = _FIRST_OF_RUN.first(tx, **_named(agent, session_id), of_run=run)
+    row = _FIRST_OF_RUN.first(tx, **key_of(agent, session_id), of_run=run)
     return int(row["position"]) if row else 0
 
 
@@ -250,12 +281,12 @@ def _runs(found: Attempts | None) -> frozenset[str]:
 
 def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:
     """Marks the messages of these runs as replaced, and invalidates a summary in progress."""
-    named = _named(agent, session_id)
+    named = key_of(agent, session_id)
     if sum(_REPLACE.run(tx, **named, of_run=run, now=tx.now) for run in runs):
         _COUNT_EDITION.run(tx, **named)
 
 
-def _write(
+def append(
     tx: Transaction,
     agent: str,
     session_id: str,
@@ -269,13 +300,13 @@ def _write(
     _ADD.many(
         tx,
         [
-            _named(agent, session_id)
+            key_of(agent, session_id)
             | {
                 "at": position,
                 "with_role": message.role.value,
-                "with_content": _content_of(message),
+                "with_content": content_of(message),
                 "of_run": run,
-                "now": tx.now,
+                "created_at": message.created_at or tx.now,
                 "since": None if is_current else tx.now,
                 "from_source": message.source or None,
             }
@@ -285,12 +316,12 @@ def _write(
     return first
 
 
-def _named(agent: str, session_id: str) -> dict[str, object]:
+def key_of(agent: str, session_id: str) -> dict[str, object]:
     return {"of_agent": agent, "of_session": session_id}
 
 
 def _session(tx: Transaction, row: Row) -> Session:
-    behind = _COUNT_BEHIND.first(tx, **_named(row["agent"], row["id"]), behind=row["summarised_to"])
+    behind = _COUNT_BEHIND.first(tx, **key_of(row["agent"], row["id"]), behind=row["summarised_to"])
     assert behind is not None  # a count always returns a row
     return Session(
         id=row["id"],
@@ -302,9 +333,9 @@ def _session(tx: Transaction, row: Row) -> Session:
     )
 
 
-def _content_of(message: SessionMessage) -> str:
+def content_of(message: SessionMessage) -> str:
     """Returns, as JSON, all non-empty parts of a message that have no column of their own."""
-    parts = {name: getattr(message, name) for name in ("text", "author", "call_id", "tool", "arguments", "failed")}
+    parts = {name: getattr(message, name) for name in _PARTS}
     return to_json({name: value for name, value in parts.items() if value}).decode()
 
 
@@ -328,63 +359,3 @@ def summary_of(row: Row) -> list[SessionMessage]:
             created_at=row["summarised_at"],
         )
     ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ListedSession:
-    """A session in a list, with its first question."""
-
-    id: str
-    agent: str
-    question: str  # the first message to the agent
-    updated_at: int  # microseconds since 1970 UTC
-
-
-_s, _m = sessions.c, session_messages.c
-
-_first_question = (
-    select(_m.content)
-    .where(_m.agent == _s.agent, _m.session_id == _s.id, _m.role == literally(MessageRole.USER))
-    .order_by(_m.position)
-    .limit(1)
-    .correlate(sessions)
-    .scalar_subquery()
-)
-
-
-def _newest(*conditions: ColumnElement[bool]) -> Statement:
-    return Statement(
-        select(_s.agent, _s.id, _s.updated_at, _first_question.label("question"))
-        .where(*conditions)
-        .order_by(_s.updated_at.desc(), _s.id.desc())
-        .limit(AT_MOST_N)
-    )
-
-
-_begins = _s.id.like(bindparam("pattern"))
-_NEWEST = _newest(_begins)
-_NEWEST_OF_AGENT = _newest(_begins, _s.agent == bindparam("of_agent"))
-_NAMED = _newest(_s.id == bindparam("of_session"))
-
-
-def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[ListedSession]:
-    """Returns the most recently used sessions, newest first, whose ids have this prefix, of one agent or of all agents.
-
-    ``prefix`` must not contain wildcards of LIKE.
-    """
-    pattern = f"{prefix}%"
-    if agent is None:
-        return [_listed(row) for row in _NEWEST.all(tx, pattern=pattern, n=limit)]
-    return [_listed(row) for row in _NEWEST_OF_AGENT.all(tx, pattern=pattern, of_agent=agent, n=limit)]
-
-
-def named(tx: Transaction, session_id: str, limit: int) -> list[ListedSession]:
-    """Returns the sessions with this id, newest first. Each agent can have one."""
-    return [_listed(row) for row in _NAMED.all(tx, of_session=session_id, n=limit)]
-
-
-def _listed(row: Row) -> ListedSession:
-    content = cast(dict[str, Any], from_json(row["question"] or "{}"))
-    return ListedSession(
-        id=row["id"], agent=row["agent"], question=content.get("text", ""), updated_at=row["updated_at"]
-    )

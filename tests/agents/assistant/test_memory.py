@@ -110,7 +110,7 @@ async def test_a_conversation_goes_on_after_its_older_part_was_summarised(db: Da
 async def test_a_database_that_is_away_at_the_beginning_is_told_to_people(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.agents.builtin.agent.RECORD_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.recording.RECORD_SECONDS", 0.05)
     async with Database(sqlite_url) as gone:
         memory = remembering(gone)
     script = Scripted()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -18,6 +18,7 @@ from swarm.agents.models.troubles import is_transport_error, trouble_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.system_prompts.files import load
+from swarm.agents.toolbox.approval_rules import NEVER, ApprovalRules
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import AgentEvent, InputMessage, Origin, RunInput, Speaker, TextDelta
 from swarm.domain.model.language_models import Door, ModelUsageRecord, RunLimits
@@ -49,6 +50,8 @@ class Made:
         server: str = "",
         most_calls: int | None = None,
         is_read_only: bool = False,
+        is_destructive: bool = False,
+        action: str = "",
     ) -> None:
         self.calls: list[dict[str, Any]] = []
         self._answer = answer
@@ -60,6 +63,8 @@ class Made:
             server=server,
             most_calls=most_calls,
             is_read_only=is_read_only,
+            is_destructive=is_destructive,
+            action=action,
         )
 
     async def _call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
@@ -185,8 +190,12 @@ class Forgetful:
         *,
         run_id: str = "",
         has_answered: bool = True,
+        continues: str = "",
     ) -> None:
         self.blocks.append(list(messages))
+
+    async def waiting_turn(self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()) -> None:
+        return None
 
     async def compact_session(self, session_id: str) -> bool:
         return False
@@ -218,6 +227,7 @@ def assistant(
     scope: SessionScope = SessionScope.USER,
     runs: Any = None,
     most_characters: int = 20_000,
+    approvals: ApprovalRules = NEVER,
 ) -> BuiltinAgent:
     """An assistant."""
 
@@ -233,6 +243,7 @@ def assistant(
         usage_of=usage_of,
         scope=scope,
         most_characters=most_characters,
+        approvals=approvals,
     )
     return agent(works, memory, runs=runs, limits=limits, scope=scope)
 

@@ -82,6 +82,7 @@ class Stubborn(Forgetful):
         *,
         run_id: str = "",
         has_answered: bool = True,
+        continues: str = "",
     ) -> None:
         self.tried.set()
         if self.times:
@@ -292,7 +293,7 @@ async def test_two_runs_of_one_session_at_once_are_both_remembered_whole(databas
 async def test_a_database_that_comes_back_gets_the_run_and_only_then_is_it_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("swarm.agents.builtin.agent.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("swarm.agents.builtin.recording.AGAIN_SECONDS", 0.0)
     memory = Stubborn(3)
     with capture_logs() as logs:
         events = await hear(agent(Does(greets), memory), run_input("hi"))
@@ -302,7 +303,7 @@ async def test_a_database_that_comes_back_gets_the_run_and_only_then_is_it_over(
 
 
 async def test_a_database_that_stays_away_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarm.agents.builtin.agent.RECORD_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.recording.RECORD_SECONDS", 0.05)
     with capture_logs() as logs:
         events = await hear(agent(Does(greets), Stubborn(10**9)), run_input("hi"))
     assert (texts(events), events[-1]) == (["hello"], Finished())

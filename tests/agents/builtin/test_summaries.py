@@ -215,7 +215,7 @@ class Away(RunsKept):
 async def test_a_database_that_is_away_for_a_while_gets_the_run_of_a_summary(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.agents.builtin.agent.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("swarm.agents.builtin.recording.AGAIN_SECONDS", 0.0)
     runs = Away(3)
     memory = short(db, summariser(Scripted("Four messages.").model, runs))
     await grow(memory)
@@ -226,7 +226,7 @@ async def test_a_database_that_is_away_for_a_while_gets_the_run_of_a_summary(
 async def test_one_that_stays_away_costs_no_summary_and_is_logged(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.agents.builtin.agent.RECORD_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.agents.builtin.recording.RECORD_SECONDS", 0.05)
     memory = short(db, summariser(Scripted("Four messages.").model, Away(10**9)))
     await grow(memory)
     with capture_logs() as logs:

@@ -15,8 +15,8 @@ from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
-from swarm.store.builtin import sessions
-from swarm.store.builtin.sessions import ListedSession
+from swarm.store.builtin import session_lists
+from swarm.store.builtin.session_lists import ListedSession
 from tests.support.logs import own_log
 
 pytestmark = pytest.mark.req("AGENT-10")
@@ -67,7 +67,7 @@ async def test_sessions_of_terminals_are_listed_the_last_used_first_each_with_it
         await DatabaseMemory(database, agent, None).add_run(session, f"run {texts}", [*messages, answer])
 
     async def listed(agent: str | None = None, limit: int = 9) -> list[tuple[str, str, str]]:
-        found = await database.read(sessions.newest, "cli:", agent, limit)
+        found = await database.read(session_lists.newest, "cli:", agent, limit)
         return [(each.agent, each.id, each.question) for each in found]
 
     await say("ada", "cli:1", "first", "second")
@@ -80,7 +80,7 @@ async def test_sessions_of_terminals_are_listed_the_last_used_first_each_with_it
         ("ada", "cli:empty", ""), ("ada", "cli:1", "first"), ("bob", "cli:1", "same id"), ("bob", "cli:2", "other"),
     ]  # fmt: skip
     assert await listed("ada", 1) == [("ada", "cli:empty", "")]
-    named: list[ListedSession] = await database.read(sessions.named, "cli:1", 9)
+    named: list[ListedSession] = await database.read(session_lists.named, "cli:1", 9)
     assert [each.agent for each in named] == ["ada", "bob"]
 
 

@@ -75,7 +75,9 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
             (GIT_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_*).
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))
-    return Tool(name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run))
+    return Tool(
+        name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run), action="subcommand"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,61 @@
+"""Decides which tool calls a person has to approve before they are made.
+
+A pattern is compared with the name of a tool, and for git also with its name and subcommand ("git push"). ``*`` stands
+for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from swarm.agents.toolbox.arguments import parameters
+from swarm.agents.toolbox.tool import Tool
+
+USUAL_PATTERNS: Final = ("git push", "shell", "*-delegate")
+"""The calls that need approval if the settings do not say otherwise, besides those of destructive tools."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApprovalRules:
+    """The patterns of the calls that need approval; None for the usual ones and all destructive tools."""
+
+    patterns: tuple[str, ...] | None = None
+
+    def apply_to(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        """Returns whether a person has to approve this call. Tools that only read need no approval by default."""
+        if self.patterns is not None:
+            return _matches(self.patterns, _names(tool, arguments))
+        if tool.is_read_only:
+            return False
+        return tool.is_destructive or _matches(USUAL_PATTERNS, _names(tool, arguments))
+
+    def unused(self, tools: Iterable[Tool]) -> Sequence[str]:
+        """Returns the configured patterns that match no call of these tools."""
+        names = [name for tool in tools for name in _all_names(tool)]
+        return [pattern for pattern in self.patterns or () if not _matches([pattern], names)]
+
+
+NEVER: Final = ApprovalRules(patterns=())
+"""No call needs approval."""
+
+
+def label_of(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Returns a call's tool with its action, if it has one: "git push"."""
+    return _names(tool, arguments)[-1]
+
+
+def _matches(patterns: Iterable[str], names: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def _names(tool: Tool, arguments: Mapping[str, Any]) -> Sequence[str]:
+    action = arguments.get(tool.action) if tool.action else None
+    return [tool.name, f"{tool.name} {action}"] if isinstance(action, str) else [tool.name]
+
+
+def _all_names(tool: Tool) -> Sequence[str]:
+    actions = parameters(tool.parameters).get(tool.action, {}).get("enum") if tool.action else None
+    return [tool.name, *(f"{tool.name} {action}" for action in actions or ())]
