@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -23,6 +23,9 @@ from swarm.domain.model.requests import (
 )
 from swarm.services.requests.human_requests import AskedWork, key_of
 from tools.tool import CallContext, McpTool, WritingArguments
+
+
+_Decision = Literal["approve", "reject", "edit", "approve_thread", "approve_always", "answer"]
 
 
 class _Lenient(BaseModel):
@@ -78,9 +81,9 @@ class _RequestHumanInput(WritingArguments):
         tuple[_Field, ...], Field(strict=False, max_length=MAX_FIELDS, description="The form that people fill in.")
     ] = ()
     decisions: Annotated[
-        tuple[HumanDecision, ...],
+        tuple[_Decision, ...],
         Field(strict=False, description="What people can decide; with fields and no tool usually answer and reject."),
-    ] = (HumanDecision.APPROVE, HumanDecision.REJECT)
+    ] = ("approve", "reject")
     tool: Annotated[_Tool | None, Field(strict=False, description="The call that you ask permission for.")] = None
     policy: Annotated[
         _Policy, Field(strict=False, description="Who may decide; by default the person you work for.")
@@ -116,7 +119,7 @@ def _new(said: _RequestHumanInput) -> NewRequest:
         title=said.title,
         prompt=said.prompt,
         fields=tuple(_field(field) for field in said.fields),
-        decisions=tuple(dict.fromkeys(said.decisions)),
+        decisions=tuple(HumanDecision(decision) for decision in dict.fromkeys(said.decisions)),
         tool=ToolRequest(name=said.tool.name, arguments=said.tool.arguments, schema=said.tool.schema_)
         if said.tool
         else None,

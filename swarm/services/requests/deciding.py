@@ -175,6 +175,8 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
         if filled.problems:
             return _invalid(filled.problems)
         values = filled.values
+    elif wish.values and not request.fields:
+        return _invalid(dict.fromkeys(wish.values, "there is no such field"))
     if wish.decision is HumanDecision.EDIT:
         edits = _edited(request, wish.arguments or _NOTHING)
         if isinstance(edits, SwarmError):
