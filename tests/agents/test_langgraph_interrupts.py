@@ -47,8 +47,8 @@ async def test_a_text_sent_as_an_event_is_a_question_whose_answer_is_a_command(s
         told = decided(asked, D.ANSWER, values={"answer": answer})
         assert await resumed(server, told) == {"command": {"resume": value}}
     for decision, why in ((D.REJECT, "dismissed"), (None, "expired")):
-        value = {"__agui_cancelled__": True, "interrupt_id": asked.id, "reason": why}
-        assert await resumed(server, decided(asked, decision)) == {"command": {"resume": value}}
+        cancelled = {"__agui_cancelled__": True, "interrupt_id": asked.id, "reason": why}
+        assert await resumed(server, decided(asked, decision)) == {"command": {"resume": cancelled}}
 
 
 async def test_an_object_with_a_schema_is_a_form_whose_answer_is_an_entry(server: AguiServer) -> None:
