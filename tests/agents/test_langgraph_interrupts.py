@@ -90,6 +90,12 @@ async def test_calls_of_one_interrupt_are_decided_one_by_one_and_sent_together(f
         assert f"{entry['interruptId']}:1" == first.id
 
 
+async def test_a_call_without_its_own_decision_is_rejected(server: AguiServer) -> None:
+    first, _ = recorded("event_batched")
+    value = {"decisions": [{"type": "approve"}, rejected("Nobody decided in time.")]}
+    assert await resumed(server, decided(first, D.APPROVE)) == {"command": {"resume": value}}
+
+
 @pytest.mark.parametrize("form", ["event", "outcome"])
 async def test_calls_that_wait_apart_are_decided_by_their_ids(form: str, server: AguiServer) -> None:
     first, second = recorded(f"{form}_per_call")
