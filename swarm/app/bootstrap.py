@@ -38,6 +38,7 @@ from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
+from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
@@ -52,6 +53,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.requests.deciding import Decisions
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
@@ -140,7 +142,9 @@ def build(
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
     buttons = Buttons(database, operating_policy, standings, me.team)
     run_control = RunControl(database, operating_policy, me.team, standings)
-    slack_entry_point = _slack_entry_point(settings, gateway, hearing, handle, buttons.press, run_control.stop_session)
+    slack_entry_point = _slack_entry_point(
+        settings, gateway, hearing, handle, buttons.press, run_control.stop_session, services.decisions
+    )
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
     runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
@@ -356,13 +360,20 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[_Sla
 
 
 def _slack_entry_point(
-    settings: Settings, gateway: Gateway, hearing: EventWatchdog, handle: Handle, press: Press, stopped: Stopped
+    settings: Settings,
+    gateway: Gateway,
+    hearing: EventWatchdog,
+    handle: Handle,
+    press: Press,
+    stopped: Stopped,
+    decisions: Decisions,
 ) -> SlackEntryPoint:
     return SlackEntryPoint(
         gateway,
         handle,
         press,
         stopped=stopped,
+        requests=RequestDoor(gateway, decisions),
         hearing=hearing,
         app_token=secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
         signing_secret=secret(settings.slack.signing_secret),

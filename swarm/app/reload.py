@@ -26,6 +26,7 @@ LIVE: Final = (
     "channel_defaults",
     "agents.default",
     "agents.dm",
+    "decisions",
     "reactions",
     "limits.messages_per_minute_per_user",
 )

@@ -12,6 +12,7 @@ from swarm.domain.access import CallerPolicy, ChannelPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
+from swarm.domain.model.requests import DecisionRule
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 
@@ -43,6 +44,10 @@ def policies(settings: Settings) -> Policies:
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
         channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},
         everywhere=_policy(settings.channel_defaults),
+        decisions=tuple(
+            DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
+            for rule in settings.decisions
+        ),
     )
 
 

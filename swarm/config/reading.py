@@ -76,6 +76,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_RETENTION_SESSIONS_DAYS": ("retention", "sessions_days"),
     "SWARM_RETENTION_RUNS_DAYS": ("retention", "runs_days"),
     "SWARM_RETENTION_AGENT_MESSAGES_DAYS": ("retention", "agent_messages_days"),
+    "SWARM_RETENTION_AUDIT_DAYS": ("retention", "audit_days"),
     "SWARM_RETENTION_ROUTING_DAYS": ("retention", "routing_days"),
     "SWARM_LOG_LEVEL": ("log", "level"),
     "SWARM_LOG_FORMAT": ("log", "format"),

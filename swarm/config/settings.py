@@ -20,6 +20,7 @@ from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettin
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
 from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.language_models import (
@@ -29,6 +30,7 @@ from swarm.domain.model.language_models import (
     MOST_TOOL_CALLS,
 )
 from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.requests import MAX_NEED, DecisionPolicy, check_policy
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, OWN_KEYS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
@@ -230,6 +232,7 @@ class _RetentionSettings(Section):
     )
     runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
     agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
+    audit_days: int = Field(365, ge=1, le=MOST_KEPT_DAYS, description="who was asked for what, and who decided")
     routing_days: int = Field(
         7, ge=1, le=MOST_KEPT_DAYS, description="the reasons why messages were not routed to an agent"
     )
@@ -262,6 +265,41 @@ class TracesSettings(Section):
         return url
 
 
+class DecisionSettings(Section):
+    """Who decides on the requests of some agents, in some channels, for some tools."""
+
+    agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
+    channel: str | None = Field(None, pattern=_CHANNEL_ID.pattern, description="a channel id; null: all")
+    tool: str | None = Field(None, description="a tool's name, or a pattern such as git*; null: also forms")
+    users: tuple[str, ...] = Field((), description="user ids of people who may decide")
+    groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
+    requester: bool = Field(False, description="the person for whom the agent works may decide")
+    not_requester: bool = Field(False, description="the person for whom the agent works may not decide")
+    need: int = Field(1, ge=1, le=MAX_NEED, description="how many different people have to approve")
+    veto: bool = Field(False, description="one rejection ends the request")
+
+    @property
+    def policy(self) -> DecisionPolicy:
+        """Who may decide."""
+        return DecisionPolicy(
+            users=self.users,
+            groups=self.groups,
+            requester=self.requester,
+            not_requester=self.not_requester,
+            need=self.need,
+            veto=self.veto,
+        )
+
+    @model_validator(mode="after")
+    def _can_be_decided(self) -> DecisionSettings:
+        try:
+            check_policy(self.policy)
+        except Invalid as error:
+            problems = (f"{name.removeprefix('policy.')}: {expected}" for name, expected in error.fields.items())
+            raise ValueError(f"nobody could decide: {'; '.join(problems)}") from error
+        return self
+
+
 class Settings(Section):
     """All settings of a coordinator."""
 
@@ -285,6 +323,9 @@ class Settings(Section):
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
+    decisions: tuple[DecisionSettings, ...] = Field(
+        (), description="who decides on agents' requests; the first rule that applies replaces the agent's own policy"
+    )
     files: FileSettings = FileSettings()
     retention: _RetentionSettings = _RetentionSettings()
     log: LogSettings = LogSettings()

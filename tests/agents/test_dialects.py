@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
 
-from swarm.domain.answers.agents import ResumeForm, ThreadContext
+from swarm.domain.answers.agents import ThreadContext
 from swarm.domain.answers.events import Decided, Finished, InputMessage, RunInput, Speaker
 from swarm.domain.model.threads import Standing
 from tests.agents.asking import CAIPE, run, run_input
@@ -153,24 +153,6 @@ async def test_a_client_context_has_a_source_where_there_is_only_the_thread(serv
     assert request.json["client_context"].keys() == {"source", "thread_context"}
 
 
-@pytest.mark.parametrize(
-    ("values", "raw", "resumed"),
-    [
-        ({"repo": "a"}, {"reason": "human_input"}, {"type": "form_input", "values": {"repo": "a"}}),
-        (None, {}, {"type": "form_input", "dismissed": True}),
-        ({"decision": "approve"}, {"reason": "tool_approval"}, {"type": "tool_approval", "decision": "approve"}),
-        (None, {"reason": "tool_approval"}, {"type": "tool_approval", "decision": "reject"}),
-    ],
-)
-async def test_services_of_later_versions_are_resumed_with_resume_data(
-    values: Any, raw: Any, resumed: object, server: AguiServer
-) -> None:
-    decided = (Decided(interrupt_id="i1", values=values, raw=raw),)
-    request = await sent(server, RESUME, run_input(decided=decided), dialect=CAIPE, resume=ResumeForm.DATA)
-    assert json.loads(request.json["resume_data"]) == resumed
-    assert request.json.keys() == {"resume_data", "conversation_id", "protocol", "trace_id"}
-
-
 @pytest.mark.req("SEC-04")
 @pytest.mark.parametrize(("path", "settings"), [("/", {}), (START, {"dialect": CAIPE})], ids=["agui", "caipe"])
 async def test_an_agent_gets_nothing_that_no_person_sees(server: AguiServer, path: str, settings: Any) -> None:
@@ -191,7 +173,7 @@ async def test_for_caipe_a_key_that_does_not_apply_is_absent(server: AguiServer)
 @pytest.mark.parametrize(
     ("decided", "form_data"),
     [
-        pytest.param([{"repo": "a", "count": 3}], {"repo": "a", "count": 3}, id="values"),
+        pytest.param([{"repo": "a", "count": 3}], {"repo": "a", "count": "3"}, id="values"),
         pytest.param([{"repo": "a"}, {"tag": "b"}], {"repo": "a", "tag": "b"}, id="values of two"),
         pytest.param([{}], {}, id="an empty form"),
         pytest.param([None], "User dismissed the input form without providing values.", id="dismissed"),

@@ -18,7 +18,6 @@ from starlette.routing import Route
 
 from swarm.domain.answers.events import (
     AgentEvent,
-    AnswerKind,
     Asked,
     Decided,
     Failed,
@@ -31,6 +30,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
+from swarm.domain.model.requests import FieldType, ToolRequest
 from tests.agents.asking import reached, run, run_input, text_of
 from tests.support.doors import serving
 
@@ -121,10 +121,10 @@ async def test_its_tools_are_seen_running(url: str) -> None:
 async def test_it_asks_before_it_does_something_dangerous(url: str) -> None:
     asked = await _asked_by(url)
     assert asked.prompt == 'Approve delete({"path":"notes.txt"})?'
-    assert (asked.tool_name, asked.reason) == ("delete", "tool_call")
-    assert (asked.fields[0].name, asked.fields[0].kind, asked.fields[0].required) == (
+    assert (asked.tool, asked.reason) == (ToolRequest(name="delete", arguments={"path": "notes.txt"}), "tool_call")
+    assert (asked.fields[0].name, asked.fields[0].type, asked.fields[0].required) == (
         "approved",
-        AnswerKind.BOOLEAN,
+        FieldType.BOOLEAN,
         True,
     )
     assert DELETED == []

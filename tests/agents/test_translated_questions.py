@@ -8,12 +8,11 @@ import orjson
 import pytest
 
 from swarm.domain.answers.events import (
-    AnswerKind,
     Asked,
-    AskedField,
     Failed,
     Interrupted,
 )
+from swarm.domain.model.requests import FieldType, FormField, Option, ToolRequest, options
 from tests.agents.wire_events import (
     FINISHED,
     Fields,
@@ -68,16 +67,16 @@ def test_an_approval_of_1_0() -> None:
                 id="i1",
                 prompt="Delete?",
                 reason="tool_call",
-                tool_name="delete",
+                tool=ToolRequest(name="delete", arguments={"path": "a"}),
                 fields=(
-                    AskedField(name="approved", kind=AnswerKind.BOOLEAN, required=True),
-                    AskedField(name="reason", description="why"),
-                    AskedField(name="editedArgs", kind=AnswerKind.TEXTAREA),
-                    AskedField(name="size", kind=AnswerKind.SELECT, options=("S", "M"), default="M"),
-                    AskedField(name="tags", kind=AnswerKind.MULTISELECT, options=("a", "b")),
-                    AskedField(name="count", label="How many", kind=AnswerKind.NUMBER, required=True),
-                    AskedField(name="mail", kind=AnswerKind.EMAIL),
-                    AskedField(name="site", kind=AnswerKind.URL),
+                    FormField(name="approved", type=FieldType.BOOLEAN, required=True),
+                    FormField(name="reason", description="why"),
+                    FormField(name="editedArgs", type=FieldType.TEXTAREA, placeholder="JSON"),
+                    FormField(name="size", type=FieldType.SELECT, options=options("S", "M"), default="M"),
+                    FormField(name="tags", type=FieldType.MULTISELECT, options=options("a", "b")),
+                    FormField(name="count", label="How many", type=FieldType.INTEGER, required=True),
+                    FormField(name="mail", type=FieldType.EMAIL),
+                    FormField(name="site", type=FieldType.URL),
                 ),
                 raw={**asking, "toolCall": {"id": "t1", "name": "delete", "arguments": '{"path": "a"}'}},
             ),
@@ -118,13 +117,13 @@ def test_forms_of_older_agents(old: Fields) -> None:
     (asked,) = told.asked
     assert (asked.id, asked.prompt, asked.reason) == ("i1", "Where?", "input")
     assert asked.fields == (
-        AskedField(name="repo", label="Repository", required=True, description="Which?"),
-        AskedField(name="size", kind=AnswerKind.SELECT, options=("S", "M"), default="M"),
-        AskedField(name="notes", kind=AnswerKind.TEXTAREA),
-        AskedField(name="count", kind=AnswerKind.NUMBER, default="3"),
-        AskedField(name="sure", kind=AnswerKind.BOOLEAN, default="false"),
-        AskedField(name="odd"),
-        AskedField(name="choice", kind=AnswerKind.SELECT, options=("x", "y")),
+        FormField(name="repo", label="Repository", required=True, description="Which?"),
+        FormField(name="size", type=FieldType.SELECT, options=(Option(value="S", label="Small"), Option(value="M")), default="M"),
+        FormField(name="notes", type=FieldType.TEXTAREA),
+        FormField(name="count", type=FieldType.NUMBER, default=3),
+        FormField(name="sure", type=FieldType.BOOLEAN, default=False),
+        FormField(name="odd"),
+        FormField(name="choice", type=FieldType.SELECT, options=options("x", "y")),
     )
     assert "repo" in json.dumps(asked.raw)
 

@@ -19,7 +19,9 @@ from starlette.routing import Route
 
 from swarm.domain.access import CallerPolicy
 from swarm.domain.model.agents import Role
+from swarm.domain.model.requests import NewRequest
 from swarm.domain.model.threads import File
+from swarm.services.requests.human_requests import AskedWork
 from swarm.services.rules.idempotency import Caller
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, agui_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor
@@ -147,6 +149,17 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /tasks/{task_id}/assign": Entry(gets=statuses(operator=409, lead=409), body={"agent": "other"}),
     "POST /tasks/{task_id}/redrive": Entry(gets=statuses(operator=409)),
     "POST /tasks/{task_id}/cancel": Entry(gets=statuses(lead=200, operator=409), sees=frozenset({"operator", "lead"})),
+    "GET /requests": Entry(gets=OPERATORS, sees=frozenset({"operator"})),
+    "GET /requests/{request_id}": Entry(
+        gets=all_agents(404) | {"operator": 200, "owner": 200}, owner_gets=SECRET, sees=frozenset({"operator"})
+    ),
+    "POST /requests/{request_id}/decide": Entry(gets=statuses(operator=422), body={"decision": "answer"}),
+    "POST /requests/{request_id}/cancel": Entry(  # the operator is asked last
+        gets=all_agents(404) | {"operator": 409, "owner": 200}, sees=frozenset({"operator"})
+    ),
+    "GET /grants": Entry(gets=OPERATORS),
+    "DELETE /grants/{grant_id}": Entry(gets=statuses(operator=404)),
+    "GET /audit": Entry(gets=OPERATORS, sees=frozenset({"operator"})),
     # AG-UI: olga may call the assistant
     f"POST {START}": Entry(gets=CALLED, body=start(agent_id="assistant")),
     f"POST {INVOKE}": Entry(gets=CALLED, body=start(agent_id="assistant")),
@@ -178,6 +191,7 @@ TOOLS: Final[Mapping[str, tuple[tuple[str, str], dict[str, object]]]] = {
     "list-tasks": (FINE, {}),
     "read-inbox-message": (NOT_FOUND, {"inbox_message_id": "{message}"}),
     "read-messages": (FINE, {"agent": "owner"}),
+    "request-human-input": (NOT_FOUND, {"inbox_message_id": "{message}", "title": "x"}),
     "send-message": (FINE, {"to": "owner", "text": "hello"}),
     "slack-download-file": (NOT_FOUND, {"file_id": "F1", "thread_id": "{thread}"}),
     "slack-read-thread": (NOT_FOUND, {"thread_id": "{thread}"}),
@@ -226,7 +240,15 @@ async def belongings(here: Whole, owner: Visitor) -> dict[str, str]:
     await here.world.services.messages.send(
         Caller(agent=await here.world.lead("scribe")), f"for you alone: {SECRET}", to="owner"
     )
+    owned = await here.world.services.agents.credentials.identify(owner.token)
+    request = await here.world.services.requests.ask(
+        Caller(agent=owned, lease_token=trigger["lease"]["token"]),
+        AskedWork(inbox_message_id=trigger["inbox_messages"][0]["id"]),
+        NewRequest(key="q", title=SECRET),
+        wait=True,
+    )
     return {
+        "request": request.id,
         "message": trigger["inbox_messages"][0]["id"],
         "thread": trigger["thread"]["id"],
         "lease": trigger["lease"]["token"],
@@ -250,6 +272,8 @@ async def asked(scene: Scene, route: str, entry: Entry, caller: str) -> httpx2.R
         "file_id": "F1",
         **{f"{name}_id": scene.ids[name] for name in ("task", "thread")},
         "inbox_message_id": scene.ids["message"],
+        "request_id": scene.ids["request"],
+        "grant_id": "01a20a5e-c3ce-703e-a2ab-ea2e47e3e2d6",
         "person": "UNOBODY1",
     }
     url = path.format(**stands) + ("?" + entry.query.format(**scene.ids) if entry.query else "")

@@ -19,7 +19,6 @@ from ag_ui.core import (
     Context,
     FunctionCall,
     Message,
-    ResumeEntry,
     RunAgentInput,
     ToolCall,
     UserMessage,
@@ -27,10 +26,11 @@ from ag_ui.core import (
 
 from swarm.agents.failures import refused
 from swarm.agents.http import AgentRequest
-from swarm.agents.remote.translation.endings import TOOL_CALL
+from swarm.agents.remote.resumes import command, form_data, resume_data, resume_entries
 from swarm.agents.remote.translation.wire import id_of, is_object
 from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
-from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
+from swarm.domain.answers.events import InputMessage, RunInput, Speaker
+from swarm.domain.answers.questions import tool_of_call
 from swarm.domain.model.threads import STANDING_WORDS
 from swarm.domain.prompts.fences import barred, fenced, moment, quoted
 from swarm.domain.prompts.input import SOURCE, THREAD_CONTEXT
@@ -42,12 +42,6 @@ _HEAD: Final = (
 )
 
 _KINDS: Final = {Speaker.USER: "person", Speaker.ASSISTANT: "agent"}
-
-DISMISSED: Final = "User dismissed the input form without providing values."
-"""CAIPE's ``form_data`` when a person declines to answer."""
-
-_TOOL_APPROVAL: Final = "tool_approval"
-"""The reason of CAIPE's interrupts that ask for permission to call a tool."""
 
 _PROTOCOL: Final = "agui"
 """The format of CAIPE's events: originally a query parameter, and part of the body since 0.4. The default is
@@ -120,7 +114,7 @@ class _AguiRequests:
                 Context(description=name, value=_words(value)) for name, value in run_input.client_context.items()
             ],
             forwarded_props=self._props(run_input),
-            resume=[_resume(decided) for decided in run_input.decided] or None,
+            resume=resume_entries(run_input.decided) or None,
         )
         body = _json(asked.model_dump(mode="json", by_alias=True))
         return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
@@ -147,6 +141,7 @@ class _AguiRequests:
             client_context=dict(run_input.client_context) or None,
             trace_id=run_input.trace_id,
             turn_id=run_input.run_id,
+            command=command(run_input.decided),
         )
 
 
@@ -197,8 +192,8 @@ class _CaipeRequests:
 
     def _resumed(self, run_input: RunInput) -> dict[str, object]:
         if self._agent.resume is ResumeForm.DATA:
-            return self._present(run_input, run_input.client_context, resume_data=_resume_data(run_input.decided))
-        return self._present(run_input, run_input.client_context, form_data=_form_data(run_input.decided))
+            return self._present(run_input, run_input.client_context, resume_data=resume_data(run_input.decided))
+        return self._present(run_input, run_input.client_context, form_data=form_data(run_input.decided))
 
     def _present(self, run_input: RunInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
         return _present(
@@ -222,7 +217,7 @@ def _health(status: int, *, is_well: bool) -> Health:
 def _messages(run_input: RunInput) -> list[Message]:
     """Returns the conversation. A resumed run continues from the waiting tool calls, so these come last."""
     messages = [_message(message) for message in (*run_input.history, *run_input.messages)]
-    waited = [call for decided in run_input.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
+    waited = [call for decided in run_input.decided if (call := _tool_call(tool_of_call(decided.raw)))]
     if not waited:
         return messages
     return [*messages, AssistantMessage(id=f"{run_input.agui_run_id}-calls", role="assistant", tool_calls=waited)]
@@ -242,29 +237,6 @@ def _tool_call(call: object) -> ToolCall | None:
     name, arguments = call.get("name"), call.get("arguments")
     function = FunctionCall(name=str(name), arguments=arguments if isinstance(arguments, str) else "{}")
     return ToolCall(id=id_of(call.get("id")), type="function", function=function)
-
-
-def _resume(decided: Decided) -> ResumeEntry:
-    if decided.values is None:
-        return ResumeEntry(interrupt_id=decided.interrupt_id, status="cancelled")
-    return ResumeEntry(interrupt_id=decided.interrupt_id, status="resolved", payload=dict(decided.values))
-
-
-def _form_data(decided: tuple[Decided, ...]) -> str:
-    """Returns all answers of people as one JSON text, or a sentence if they gave none."""
-    answers = [one.values for one in decided if one.values is not None]
-    if not answers:
-        return DISMISSED
-    return _json({name: value for values in answers for name, value in values.items()}).decode()
-
-
-def _resume_data(decided: tuple[Decided, ...]) -> str:
-    """Returns the answers as JSON text with their type: a form or a tool approval."""
-    answers = [one.values for one in decided if one.values is not None]
-    values = {name: value for answer in answers for name, value in answer.items()}
-    if any(one.raw.get("reason") == _TOOL_APPROVAL for one in decided):
-        return _json({"type": _TOOL_APPROVAL, **(values or {"decision": "reject"})}).decode()
-    return _json({"type": "form_input", **({"values": values} if answers else {"dismissed": True})}).decode()
 
 
 def _present(**fields: object) -> dict[str, object]:

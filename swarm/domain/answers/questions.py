@@ -36,6 +36,7 @@ ANSWER: Final = "answer"
 """The name of the only value of a question without fields."""
 
 NOBODY_DECIDED: Final = "Nobody decided in time."
+REJECTED: Final = "A person has rejected this call."
 
 _OF_APPROVAL: Final = frozenset({APPROVED, REASON, EDITED_ARGUMENTS})
 _D = HumanDecision
@@ -124,7 +125,7 @@ def why_not_approved(request: HumanRequest) -> str:
         case RequestStatus.CANCELLED:
             return f"The question was withdrawn: {request.reason or 'it is no longer needed'}."
         case _:
-            return "A person has rejected this call."
+            return REJECTED
 
 
 def tool_of_call(raw: Mapping[str, object]) -> Mapping[str, Any] | None:

@@ -68,7 +68,6 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 Press = Callable[[ButtonPressed], Awaitable[str | None]]
 """Handles a button press. The returned text is shown only to the person who pressed the button."""
 
-
 Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Handles a press of Slack's own Stop button. The same press may arrive more than once."""
 

@@ -44,7 +44,7 @@ from swarm.slack.outgoing.block_parts import (
     visible,
     word,
 )
-from swarm.slack.outgoing.form_inputs import MAX_OPTIONS, input_block
+from swarm.slack.outgoing.form_inputs import input_block, is_external
 from swarm.slack.outgoing.request_outcomes import outcome_blocks, value_blocks
 
 MAX_INLINE_FIELDS: Final = 5
@@ -96,7 +96,7 @@ def needs_form(request: HumanRequest) -> bool:
 
 def is_inline(request: HumanRequest) -> bool:
     """Whether the form is short enough for the message itself."""
-    if len(request.fields) > MAX_INLINE_FIELDS or any(len(field.options) > MAX_OPTIONS for field in request.fields):
+    if len(request.fields) > MAX_INLINE_FIELDS or any(map(is_external, request.fields)):
         return False
     inputs = orjson.dumps([input_block(field, {}) for field in request.fields]).decode()
     shown = MAX_SHOWN_ARGUMENTS if request.tool else 0

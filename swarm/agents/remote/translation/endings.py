@@ -1,17 +1,18 @@
-"""Translates the end of a run: a result, an error, or the questions of an interrupt.
+"""Translates the end of a run: a result, an error, or the questions of its interrupts.
 
-In AG-UI 1.0 an interrupt has a message and a JSON Schema of the answer. CAIPE sends a ``payload`` with a prompt and a
-list of fields. https://docs.ag-ui.com/concepts/interrupts
+AG-UI 1.0 sends interrupts with the end of the run. LangGraph also sends an event for each before the end, and before
+AG-UI 1.0 only these. https://docs.ag-ui.com/concepts/interrupts
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
-import orjson
 from ag_ui.core import (
     AssistantMessage,
+    CustomEvent,
     Event,
     Interrupt,
     MessagesSnapshotEvent,
@@ -23,10 +24,12 @@ from ag_ui.core import (
     TextMessageContentEvent,
 )
 
-from swarm.agents.remote.translation.tools import StreamedCall, Tools
-from swarm.agents.remote.translation.wire import JsonObject, clean, first, id_of, is_object, line_of, text_of
+from swarm.agents.remote.translation.interrupts import questions_of
+from swarm.agents.remote.translation.tools import Tools
+from swarm.agents.remote.translation.wire import clean, first, id_of, is_object, line_of, parsed
 from swarm.domain.answers.agents import RunEnd
-from swarm.domain.answers.events import AnswerKind, Asked, AskedField, Cancelled, Failed, Finished, Interrupted
+from swarm.domain.answers.events import Asked, Cancelled, Failed, Finished, Interrupted
+from swarm.domain.model.requests import MAX_OPEN_PER_WORK
 from swarm.telemetry.redaction import Redactor
 
 _INTERRUPTS: Final = 20
@@ -36,33 +39,20 @@ _READ_CHARACTERS: Final = 8 * _ERROR_CHARACTERS
 """The number of characters of an error that are read."""
 
 _REDACTOR: Final = Redactor()
-_FIELDS: Final = 50
-_OPTIONS: Final = 200
-_PROMPT_CHARACTERS: Final = 10_000
-_RAW_BYTES: Final = 256 * 1024
 
-TOOL_CALL: Final = "toolCall"
-"""The key of the waiting tool call in `Asked.raw`: ``{"id", "name", "arguments"}``. A resume has to repeat this
-call.
-"""
-
-_KINDS: Final = {
-    **{kind.value: kind for kind in AnswerKind},
-    **dict.fromkeys(("integer", "int", "float"), AnswerKind.NUMBER),
-    **dict.fromkeys(("checkbox", "bool", "toggle"), AnswerKind.BOOLEAN),
-    **dict.fromkeys(("dropdown", "radio", "choice", "enum"), AnswerKind.SELECT),
-    **dict.fromkeys(("multi_select", "checkboxes", "array", "list"), AnswerKind.MULTISELECT),
-    **dict.fromkeys(("multiline", "long_text", "longtext"), AnswerKind.TEXTAREA),
-    "uri": AnswerKind.URL,
-}
+_ON_INTERRUPT: Final = "on_interrupt"
+"""The name of LangGraph's events for interrupts, which precede the end of the run."""
 
 
 class Endings:
-    """A reader for the end of a run. It keeps the final text of the last message snapshot before the end."""
+    """A reader for the end of a run. It keeps the final text of the last message snapshot before the end, and the
+    interrupts that LangGraph sends before it.
+    """
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._final: str | None = None
+        self._interrupts: dict[str, Interrupt] = {}  # by id
 
     def read(self, event: Event) -> RunEnd | None:
         """Returns the end of the run if the event ends it; otherwise None."""
@@ -71,6 +61,9 @@ class Endings:
                 self._final = _last_words(event)
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta:
                 self._final = None  # the agent is writing again, so the snapshot was not final
+            case CustomEvent(name=name) if name == _ON_INTERRUPT and len(self._interrupts) < _INTERRUPTS:
+                interrupt = _of_langgraph(event, f"interrupt-{len(self._interrupts) + 1}")
+                self._interrupts[interrupt.id] = interrupt
             case RunErrorEvent(message=message, code=code):
                 return failed(message, code or "")
             case RunFinishedEvent():
@@ -80,10 +73,41 @@ class Endings:
     def _finished(self, event: RunFinishedEvent) -> RunEnd:
         match event.outcome:
             case RunFinishedInterruptOutcome(interrupts=interrupts):
-                return Interrupted(asked=tuple(_asked(one, self._tools.get) for one in interrupts[:_INTERRUPTS]))
+                return _interrupted(self._asked(interrupts[:_INTERRUPTS]))
             case RunFinishedCancelledOutcome():
                 return Cancelled()
+        if self._interrupts:
+            return _interrupted(self._asked(list(self._interrupts.values()), by_command=True))
         return Finished(result=text_in(event.result) or self._final)
+
+    def _asked(self, interrupts: list[Interrupt], *, by_command: bool = False) -> Iterator[Asked]:
+        for interrupt in interrupts:
+            before = self._interrupts.get(interrupt.id)
+            if before and not interrupt.response_schema:
+                interrupt.response_schema = before.response_schema
+            yield from questions_of(interrupt, self._tools.get, by_command=by_command)
+
+
+def _interrupted(asked: Iterator[Asked]) -> Interrupted:
+    return Interrupted(asked=tuple(islice(asked, MAX_OPEN_PER_WORK)))
+
+
+def _of_langgraph(event: CustomEvent, default_id: str) -> Interrupt:
+    """Returns the interrupt of LangGraph's own event, whose value is JSON text, another text, or an object."""
+    source = event.raw_event if is_object(event.raw_event) else {}
+    value = event.value
+    if isinstance(value, str):
+        found = parsed(value)
+        value = found if isinstance(found, dict | list) else value
+    fields = value if is_object(value) else {}
+    schema = first(fields, "response_schema", "responseSchema") or source.get("response_schema")
+    return Interrupt(
+        id=id_of(source.get("id")) or default_id,
+        reason=line_of(fields.get("reason")) or "langgraph:interrupt",
+        tool_call_id=id_of(first(fields, "tool_call_id", "toolCallId")) or None,
+        response_schema=dict(schema) if is_object(schema) else None,
+        metadata={"langgraph": {"raw": value}},
+    )
 
 
 def failed(message: object, code: str = "") -> Failed:
@@ -105,111 +129,3 @@ def _last_words(snapshot: MessagesSnapshotEvent) -> str | None:
     if isinstance(last, AssistantMessage) and not last.tool_calls and last.content:
         return clean(last.content)
     return None
-
-
-def _asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]) -> Asked:
-    """Returns the questions of one interrupt. ``call_of`` finds the tool call that waits for the answer."""
-    extra = interrupt.model_extra or {}
-    payload = first(extra, "payload", "value", "data")
-    payload = payload if is_object(payload) else {}
-    call = call_of(interrupt.tool_call_id)
-    return Asked(
-        id=id_of(interrupt.id),
-        prompt=_prompt(interrupt, payload, extra),
-        reason=line_of(interrupt.reason),
-        fields=tuple(_fields(payload, interrupt.response_schema or {}))[:_FIELDS],
-        tool_name=call.name if call else line_of(first(payload, "tool_name", "toolName")),
-        raw=_raw(interrupt, call),
-    )
-
-
-def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str:
-    prompt = first(payload, "prompt", "message", "question") or interrupt.message or first(extra, "prompt")
-    return text_of(prompt, _PROMPT_CHARACTERS)
-
-
-def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:
-    """Returns the interrupt as sent, with the waiting call, within the size limit."""
-    sent: dict[str, object] = interrupt.model_dump(mode="json", by_alias=True)
-    waits = {TOOL_CALL: {"id": call.id, "name": call.name, "arguments": call.argument_text()}} if call else {}
-    return next((raw for raw in (sent | waits, sent) if _is_storable(raw)), {})
-
-
-def _is_storable(raw: object) -> bool:
-    try:
-        return len(orjson.dumps(raw)) <= _RAW_BYTES
-    except (orjson.JSONEncodeError, RecursionError):  # too deeply nested
-        return False
-
-
-def _fields(payload: JsonObject, schema: JsonObject) -> Iterator[AskedField]:
-    listed = first(payload, "fields", "input_fields", "inputFields")
-    if isinstance(listed, list):
-        yield from (_listed(field) for field in listed if is_object(field) and _name(field))
-        return
-    properties = schema.get("properties")
-    required = schema.get("required")
-    if is_object(properties):
-        for name, property in properties.items():
-            if is_object(property) and id_of(name):
-                yield _of_schema(name, property, required=isinstance(required, list) and name in required)
-
-
-def _name(field: JsonObject) -> str:
-    return id_of(first(field, "field_name", "name", "id", "key"))
-
-
-def _listed(field: JsonObject) -> AskedField:
-    options = _options(first(field, "options", "field_values", "values", "choices"))
-    kind = line_of(first(field, "field_type", "type", "kind")).lower()
-    return AskedField(
-        name=_name(field),
-        label=line_of(first(field, "field_label", "label", "title")),
-        kind=_KINDS.get(kind, AnswerKind.SELECT if options else AnswerKind.TEXT),
-        required=first(field, "required") is True,
-        description=text_of(first(field, "field_description", "description", "help"), _PROMPT_CHARACTERS),
-        options=options,
-        default=_default(first(field, "default_value", "default", "value")),
-    )
-
-
-def _of_schema(name: str, property: JsonObject, *, required: bool) -> AskedField:
-    items = property.get("items")
-    options = _options(first(property, "enum") or (first(items, "enum") if is_object(items) else None))
-    return AskedField(
-        name=id_of(name),
-        label=line_of(property.get("title")),
-        kind=_schema_kind(property, has_options=bool(options)),
-        required=required,
-        description=text_of(property.get("description"), _PROMPT_CHARACTERS),
-        options=options,
-        default=_default(property.get("default")),
-    )
-
-
-def _schema_kind(property: JsonObject, *, has_options: bool) -> AnswerKind:
-    match property.get("type"):
-        case "array" if has_options:
-            return AnswerKind.MULTISELECT
-        case "boolean":
-            return AnswerKind.BOOLEAN
-        case "number" | "integer":
-            return AnswerKind.NUMBER
-        case "object" | "array":
-            return AnswerKind.TEXTAREA
-    if has_options:
-        return AnswerKind.SELECT
-    return _KINDS.get(line_of(property.get("format")).lower(), AnswerKind.TEXT)
-
-
-def _options(values: object) -> tuple[str, ...]:
-    if not isinstance(values, list):
-        return ()
-    words = (first(value, "value", "label") if is_object(value) else value for value in values[:_OPTIONS])
-    return tuple(dict.fromkeys(str(word) for word in words if isinstance(word, str | int | float)))
-
-
-def _default(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return text_of(str(value), _PROMPT_CHARACTERS) if isinstance(value, str | int | float) else ""

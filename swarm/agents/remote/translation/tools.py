@@ -55,6 +55,11 @@ class StreamedCall:
         else:
             self.arguments.clear()
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the arguments were too long to be kept."""
+        return self.argument_characters > _ARGUMENT_CHARACTERS
+
     def argument_text(self) -> str:
         """Returns the arguments as sent, usually JSON; empty if they were too long."""
         return "".join(self.arguments)

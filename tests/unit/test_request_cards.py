@@ -1,0 +1,387 @@
+"""The card of a request: what people see of it, while it is open and afterwards, as blocks that Slack takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from slack_twin.blocks import checked_blocks
+
+from swarm.clock import SECOND
+from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.requests import (
+    ALWAYS_GRANT_SECONDS,
+    OPERATOR,
+    THREAD_GRANT_SECONDS,
+    DecisionPolicy,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    Option,
+    RequestStatus,
+    ResumeStatus,
+    options,
+)
+from swarm.slack.form_fields import typed_values
+from swarm.slack.outgoing.delivery_calls import content
+from swarm.slack.outgoing.form_inputs import option_objects
+from swarm.slack.outgoing.request_cards import (
+    MAX_MESSAGE_CHARACTERS,
+    MAX_SHOWN_ARGUMENTS,
+    request_blocks,
+    request_text,
+)
+from tests.contract.slack.workspace import delivery
+from tests.support.every import every
+from tests.support.human_requests import (
+    AT,
+    NAUGHTY,
+    REQUEST_ID,
+    answer,
+    any_request,
+    deploy,
+    ended_request,
+    human_request,
+    text_fields,
+)
+
+pytestmark = pytest.mark.req("HITL-01")
+
+_D = HumanDecision
+TOKEN = "xoxb-1234567890-abcdefABCDEF123"
+SLACK_LIMIT = 13_000  # characters of a message, at which Slack was seen to refuse it
+
+
+def card(request: HumanRequest) -> list[dict[str, Any]]:
+    """The blocks, if Slack takes them."""
+    made = request_blocks(request)
+    checked_blocks(made)
+    return made
+
+
+def every_value(node: Any, name: str) -> Iterator[Any]:
+    """All values under a name in blocks, in order."""
+    if isinstance(node, list):
+        for part in node:
+            yield from every_value(part, name)
+    elif isinstance(node, dict):
+        for key, part in node.items():
+            if key == name:
+                yield part
+            yield from every_value(part, name)
+
+
+def words(blocks: list[dict[str, Any]]) -> str:
+    """All text of blocks."""
+    return "\n".join(text for text in every_value(blocks, "text") if isinstance(text, str))
+
+
+def buttons(blocks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found = [element for block in blocks if block["type"] == "actions" for element in block["elements"]]
+    return {element["action_id"]: element for element in found}
+
+
+def inputs(blocks: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {block["block_id"]: block for block in blocks if block["type"] == "input"}
+
+
+def test_an_open_request_says_what_is_asked_by_whom_who_may_decide_and_until_when() -> None:
+    title, prompt, row, context = card(human_request(prompt="It is **Friday**."))
+    [section] = title["elements"]
+    assert section["elements"] == [{"type": "text", "text": "May I deploy?", "style": {"bold": True}}]
+    assert prompt == {"type": "markdown", "text": "It is **Friday**."}
+    assert [element["action_id"] for element in row["elements"]] == [
+        f"{DECIDE_ACTION}approve",
+        f"{DECIDE_ACTION}reject",
+    ]
+    asked, decides = (element["text"] for element in context["elements"])
+    assert asked == "asked by *writer* for <@U000ALICE>"
+    until = "<!date^1790003600^{date_short_pretty} {time}|2026-09-21 15:13 UTC>"
+    assert decides == f"<@U000ALICE> may decide · until {until}"
+
+
+@every(
+    ("policy", "requester", "expected"),
+    [
+        (DecisionPolicy(), "U1", "the operator may decide"),
+        (DecisionPolicy(requester=True), None, "the operator may decide"),
+        (DecisionPolicy(requester=True, users=("U2",)), "U1", "<@U1> and <@U2> may decide"),
+        (DecisionPolicy(groups=("S1TEAM",)), "U1", "<!subteam^S1TEAM> may decide"),
+        (DecisionPolicy(not_requester=True), "U1", "everybody but <@U1> may decide"),
+        (DecisionPolicy(not_requester=True, users=("U1", "U2")), "U1", "<@U2>, but not <@U1>, may decide"),
+        (DecisionPolicy(users=("<!channel>",)), None, "&lt;!channel&gt; may decide"),
+        (DecisionPolicy(users=("U1",), veto=True), None, "one reject is enough"),
+        (DecisionPolicy(users=tuple(f"U{n}" for n in range(10, 40))), None, "<@U19> and 20 others may decide"),
+    ],
+)
+@pytest.mark.req("HITL-02")
+def test_the_policy_stands_there_in_words(policy: DecisionPolicy, requester: str | None, expected: str) -> None:
+    assert expected in card(human_request(policy=policy, requester=requester))[-1]["elements"][1]["text"]
+
+
+@pytest.mark.req("HITL-02")
+def test_of_several_who_have_to_approve_those_who_have_are_named() -> None:
+    policy = DecisionPolicy(users=("U1", "U2", "U3"), need=2)
+    text = words(card(human_request(policy=policy, answers=(answer("U1"), answer("U3", _D.REJECT)))))
+    assert "2 people have to approve · 1 of 2 approved: <@U1> · rejected by <@U3>" in text
+    assert "nobody has approved yet" in words(card(human_request(policy=policy)))
+    assert "without a time limit" in words(card(human_request(expires_at=None)))
+
+
+def test_every_button_carries_the_request_and_nothing_else() -> None:
+    tool, decisions = deploy(text="x" * 2_000), tuple(HumanDecision)
+    found = buttons(card(human_request(tool=tool, decisions=decisions)))
+    assert set(found) == {*(f"{DECIDE_ACTION}{one}" for one in decisions), ARGUMENTS_ACTION}
+    assert {element["value"] for element in found.values()} == {REQUEST_ID}
+
+
+def test_agents_can_neither_ping_nor_break_the_card() -> None:
+    blocks = card(human_request(title=NAUGHTY[:150], prompt=NAUGHTY, agent=NAUGHTY, tool=deploy(text=NAUGHTY)))
+    live = [part for part in blocks if part["type"] in ("markdown", "section", "context")]
+    for text in every_value(live, "text"):
+        if isinstance(text, str):
+            assert "<!channel>" not in text
+            assert "@here" not in text
+            assert "<@U1>" not in text
+    assert "*writer*" in words(card(human_request()))
+    assert "asked by *b &lt;!channel&gt;" in words(blocks), "no formatting of its own"
+    assert "<!channel>" not in request_text(human_request(title="<!channel>", prompt="<!here>"))
+    assert "<!here>" not in request_text(human_request(title="<!channel>", prompt="<!here>"))
+
+
+@pytest.mark.req("HITL-04")
+def test_a_tool_shows_its_name_and_arguments_without_secrets() -> None:
+    _, tool, *_ = card(human_request(tool=deploy(to="production", key=TOKEN, password="hunter2hunter2")))
+    name, arguments = tool["elements"]
+    assert name["elements"][1] == {"type": "text", "text": "deploy", "style": {"code": True}}
+    [shown] = arguments["elements"]
+    assert arguments["type"] == "rich_text_preformatted"
+    assert '"to": "production"' in shown["text"]
+    assert TOKEN not in shown["text"]
+    assert "hunter2" not in shown["text"]
+
+
+@pytest.mark.req("HITL-04")
+def test_long_arguments_are_cut_and_a_button_shows_all() -> None:
+    short, long = human_request(tool=deploy(text="x" * 100)), human_request(tool=deploy(text="x" * 2_000))
+    assert ARGUMENTS_ACTION not in buttons(card(short))
+    assert buttons(card(long))[ARGUMENTS_ACTION]["text"]["text"] == "Show all"
+    [text] = [text for text in every_value(card(long), "text") if isinstance(text, str) and "xxx" in text]
+    assert len(text) == MAX_SHOWN_ARGUMENTS
+    assert text.endswith("…")
+    assert ARGUMENTS_ACTION in buttons(card(human_request(prompt="x" * 9_000)))
+
+
+@pytest.mark.req("HITL-04")
+def test_invisible_characters_of_arguments_are_shown() -> None:
+    assert "rm\\u202e\\u200b" in words(card(human_request(tool=deploy(command="rm\u202e\u200b"))))
+
+
+@pytest.mark.req("HITL-04")
+def test_a_permission_for_longer_is_confirmed_with_its_end() -> None:
+    decisions = (_D.APPROVE, _D.REJECT, _D.APPROVE_THREAD, _D.APPROVE_ALWAYS)
+    blocks = card(human_request(tool=deploy(), decisions=decisions))
+    rows = [
+        [element["text"]["text"] for element in block["elements"]] for block in blocks if block["type"] == "actions"
+    ]
+    assert rows == [["Approve", "Reject"], ["Allow in this thread", "Always allow"]]
+    found = buttons(blocks)
+    thread, always = (found[f"{DECIDE_ACTION}{one}"]["confirm"]["text"]["text"] for one in decisions[2:])
+    assert thread == f"writer may use deploy in this thread for the next {THREAD_GRANT_SECONDS // 86_400} days, " + (
+        "without asking anybody."
+    )
+    assert f"everywhere for the next {ALWAYS_GRANT_SECONDS // 86_400} days" in always
+    assert "confirm" not in found[f"{DECIDE_ACTION}approve"]
+
+
+FIELDS = (
+    FormField(
+        name="who", label="Who", required=True, default="me", placeholder="a name", description="Whoever.", max=9
+    ),
+    FormField(name="why", type=FieldType.TEXTAREA, min=2, max=5_000),
+    FormField(name="how many", type=FieldType.INTEGER, default=1_000_000, min=1),
+    FormField(name="share", type=FieldType.NUMBER, default=0.5),
+    FormField(name="link", type=FieldType.URL, default="https://a.test"),
+    FormField(name="mail", type=FieldType.EMAIL),
+    FormField(name="one", type=FieldType.SELECT, options=options("a", "b"), default="b"),
+    FormField(name="some", type=FieldType.MULTISELECT, options=options("a", "b", "c"), default=["a", "c"], max=2),
+    FormField(name="sure", type=FieldType.BOOLEAN, default=False),
+)
+ELEMENTS: dict[str, dict[str, Any]] = {
+    "who": {"type": "plain_text_input", "multiline": False, "initial_value": "me", "max_length": 9},
+    "why": {"type": "plain_text_input", "multiline": True, "min_length": 2},
+    "how many": {"type": "number_input", "is_decimal_allowed": False, "initial_value": "1000000", "min_value": "1"},
+    "share": {"type": "number_input", "is_decimal_allowed": True, "initial_value": "0.5"},
+    "link": {"type": "url_text_input", "initial_value": "https://a.test"},
+    "mail": {"type": "email_text_input"},
+    "one": {"type": "static_select"},
+    "some": {"type": "multi_static_select", "max_selected_items": 2},
+    "sure": {"type": "radio_buttons"},
+}
+
+
+@every("field", FIELDS)
+def test_each_type_of_field_has_its_input_with_default_and_limits(field: FormField) -> None:
+    found = inputs(card(human_request(fields=(field,))))[f"field:{field.name}"]
+    element = found["element"]
+    assert element["action_id"] == "value"
+    assert found["optional"] is not field.required
+    assert found["label"]["text"] == field.title
+    kept = element.keys() - {"action_id", "options", "initial_option", "initial_options", "placeholder"}
+    assert {name: element[name] for name in kept} == ELEMENTS[field.name]
+    initial = element.get("initial_options") or [element.get("initial_option")]
+    chosen = {"one": ["b"], "some": ["a", "c"], "sure": ["false"]}.get(field.name)
+    assert [option["value"] for option in initial if option] == (chosen or [])
+    assert ("hint" in found, "placeholder" in element) == (field.name == "who", field.name == "who")
+
+
+def test_a_short_form_stands_in_the_message_and_a_longer_one_behind_a_button() -> None:
+    short = card(human_request(fields=text_fields(5), decisions=(_D.ANSWER, _D.REJECT)))
+    assert list(inputs(short)) == [f"field:f{n}" for n in range(5)]
+    assert list(buttons(short)) == [f"{DECIDE_ACTION}answer", f"{DECIDE_ACTION}reject"]
+    many = FormField(name="m", type=FieldType.SELECT, options=options(*map(str, range(101))))
+    large = FormField(name="m", type=FieldType.SELECT, options=options(*(f"{n:0>120}" for n in range(100))))
+    for fields in (text_fields(6), (many,), (large,)):
+        long = card(human_request(fields=fields, decisions=(_D.ANSWER, _D.APPROVE, _D.REJECT)))
+        assert not inputs(long)
+        assert list(buttons(long)) == [FORM_ACTION, f"{DECIDE_ACTION}reject"]
+        assert buttons(long)[FORM_ACTION]["text"]["text"] == "Open the form"
+
+
+def test_the_first_persons_values_stand_and_the_others_approve_them() -> None:
+    fields = (FormField(name="a", label="Place"), FormField(name="pin", secret=True))
+    given = answer("U1", _D.ANSWER, values={"a": "Rome", "pin": "1234"})
+    policy = DecisionPolicy(users=("U1", "U2"), need=2)
+    blocks = card(human_request(fields=fields, answers=(given,), policy=policy, decisions=(_D.ANSWER,)))
+    assert not inputs(blocks)
+    assert "Place: \nRome" in words(blocks)
+    assert "1234" not in json.dumps(blocks)
+
+
+def test_a_secret_default_is_not_shown() -> None:
+    assert "hidden" not in json.dumps(card(human_request(fields=(FormField(name="a", default="hidden", secret=True),))))
+
+
+@every(
+    "values",
+    [
+        ("a", "b"),
+        ("x" * 151, "short"),
+        ("o:1", "o:0"),
+        (" padded", "b"),
+        ("two\nlines", "b"),
+        tuple(map(str, range(99))),
+    ],
+)
+def test_every_option_survives_the_way_through_slack(values: tuple[str, ...]) -> None:
+    field = FormField(name="a", type=FieldType.SELECT, options=tuple(Option(value=value) for value in values))
+    sent = [option["value"] for option in option_objects(field)]
+    assert [typed_values({"a": value}, (field,))["a"] for value in sent] == list(values)
+    assert all(0 < len(value) <= 150 for value in sent)
+
+
+_R = RequestStatus
+ON = "<!date^1790000060^{date_short_pretty} {time}|2026-09-21 14:14 UTC>"
+
+
+@every(
+    ("request_", "expected"),
+    [
+        (ended_request(_R.APPROVED, answer()), f"✅ Approved by <@U1> · {ON}"),
+        (ended_request(_R.APPROVED, answer(OPERATOR)), f"✅ Approved by the operator · {ON}"),
+        (
+            ended_request(_R.APPROVED, answer("U1", _D.REJECT), answer("U2"), answer("U3")),
+            f"✅ Approved by <@U2> and <@U3> (<@U1> rejected) · {ON}",
+        ),
+        (
+            ended_request(_R.APPROVED, answer("U1", _D.APPROVE_THREAD)),
+            f"✅ Approved by <@U1>, who allowed it in this thread · {ON}",
+        ),
+        (
+            ended_request(_R.APPROVED, answer("U1", _D.EDIT, arguments={"to": "test"}), tool=deploy(to="live")),
+            f"✏️ Approved with changed arguments by <@U1> · {ON}",
+        ),
+        (ended_request(_R.REJECTED, answer("U1", _D.REJECT)), f"❌ Rejected by <@U1> · {ON}"),
+        (ended_request(_R.ANSWERED, answer("U1", _D.ANSWER, values={})), f"✅ Answered by <@U1> · {ON}"),
+        (ended_request(_R.EXPIRED), f"⌛ Nobody decided in time · {ON}"),
+        (ended_request(_R.CANCELLED, reason="stopped by <!channel>"), "🛑 Withdrawn: stopped by &lt;!channel&gt;"),
+        (ended_request(_R.CANCELLED), "🛑 Withdrawn: it is no longer needed"),
+    ],
+)
+@pytest.mark.req("HITL-02")
+def test_an_ended_request_says_how_it_ended_and_has_no_buttons(request_: HumanRequest, expected: str) -> None:
+    blocks = card(request_)
+    assert not buttons(blocks)
+    assert not inputs(blocks)
+    assert [block["text"]["text"] for block in blocks if block["type"] == "section"] == [expected]
+
+
+@pytest.mark.req("HITL-02")
+def test_given_values_are_listed_by_their_labels_and_secrets_are_not() -> None:
+    fields = (
+        FormField(name="a", label="Place"),
+        FormField(name="b", type=FieldType.BOOLEAN),
+        FormField(name="c", label="Kind", type=FieldType.MULTISELECT, options=(Option(value="x", label="Extra"),)),
+        FormField(name="d", label="Pin", secret=True),
+        FormField(name="e", label="Never asked"),
+    )
+    values = {"a": "Rome", "b": True, "c": ["x"], "d": "4711"}
+    blocks = card(ended_request(_R.ANSWERED, answer("U1", _D.ANSWER, values=values), fields=fields))
+    text = words(blocks).replace("\n", "")
+    assert "Place: RomeB: Yes".lower() in text.lower()
+    assert "Kind: Extra" in text
+    assert "Pin: ••••••" in text
+    assert "4711" not in json.dumps(blocks)
+    assert "Never asked" not in text
+
+
+@pytest.mark.req("HITL-04")
+def test_changed_arguments_are_shown_with_old_and_new_values_without_secrets() -> None:
+    new = {"to": "test", "same": 1, "password": "hunter3hunter3", "added": True}
+    tool = deploy(to="live", same=1, password="hunter2hunter2", gone=None)
+    text = words(card(ended_request(_R.APPROVED, answer("U1", _D.EDIT, arguments=new), tool=tool)))
+    assert 'to: "live" → "test"\n' in text
+    assert "added: (none) → true" in text
+    assert "gone: null → (none)" in text
+    assert "same: 1 →" not in text
+    assert "password: " in text
+    assert "hunter" not in text
+    assert '"same": 1' in text, "the tool's own arguments stay visible"
+
+
+@pytest.mark.req("HITL-02")
+def test_an_agent_that_failed_after_the_decision_is_mentioned() -> None:
+    blocks = card(ended_request(_R.APPROVED, answer(), resume=ResumeStatus.FAILED))
+    assert "Retry sends the same decision again" in words(blocks)
+    assert "may have begun" in words(blocks)
+    assert "Retry" not in words(card(ended_request(_R.APPROVED, answer(), resume=ResumeStatus.SENT)))
+
+
+@given(any_request(), st.sampled_from(RequestStatus), st.data())
+@pytest.mark.req("HITL-02")
+def test_slack_takes_the_card_of_every_request(
+    request_: HumanRequest, status: RequestStatus, data: st.DataObject
+) -> None:
+    values = {field.name: field.default for field in request_.fields if field.default is not None}
+    arguments = data.draw(st.one_of(st.none(), st.just({"text": "new " * 500})))
+    answers = (answer("U1", _D.APPROVE, values=values, arguments=arguments),) if status is not _R.OPEN else ()
+    more = {"status": status, "answers": answers, "ended_at": AT + SECOND, "reason": NAUGHTY}
+    blocks = card(human_request(**{name: getattr(request_, name) for name in request_.__dataclass_fields__} | more))
+    assert len(blocks) <= 50
+    assert len(json.dumps(blocks, ensure_ascii=False)) <= 2 * SLACK_LIMIT  # with names, quotes and escapes of JSON
+    assert sum(len(text) for text in every_value(blocks, "text") if isinstance(text, str)) <= SLACK_LIMIT
+    if any(block["type"] == "input" for block in blocks):
+        assert len(json.dumps(inputs(blocks), ensure_ascii=False)) <= MAX_MESSAGE_CHARACTERS + 1_000
+    assert len(request_text(request_)) <= 1_000
+
+
+@every("kind", [DeliveryKind.POST, DeliveryKind.UPDATE])
+def test_a_delivery_of_a_request_shows_its_card(kind: DeliveryKind) -> None:
+    asked = human_request()
+    assert content(delivery(kind, request=asked)) == {"text": request_text(asked), "blocks": request_blocks(asked)}
