@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 
 from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import Failed, Origin, RunInput
-from swarm.domain.errors import Conflict, TokenEnded, Unavailable
+from swarm.domain.errors import TokenEnded, Unavailable
 from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded, whole_answer
 from swarm.entrypoints.agui.agui_requests import (
     AguiCancellation,
@@ -248,11 +248,7 @@ class AguiEntryPoint:
         client = await self._identities.client(request.scope)
         body = await read_model(request, Resume)
         conversation, source = self._conversation(client, body.conversation_id, body.agent_id)
-        asked = self._runs.questions(conversation)
-        if not asked:
-            raise Conflict(
-                "The agent is not waiting for an answer in this conversation.", hint=f"Ask by {_CHAT}/stream/start."
-            )
+        asked = await self._runs.questions(conversation, source)
         return await self._streamed(client, conversation, of_resume(body, source, asked), Dialect.CAIPE)
 
     async def cancel(self, request: Request) -> Response:
@@ -285,7 +281,8 @@ class AguiEntryPoint:
         check_ids(body)
         check_tools(body)
         conversation, source = self._conversation(client, body.thread_id, name)
-        run_input = of_agui(body, source, self._runs.questions(conversation))
+        asked = await self._runs.questions(conversation, source) if body.resume else ()
+        run_input = of_agui(body, source, asked)
         return await self._streamed(client, conversation, run_input, Dialect.AGUI, body.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:

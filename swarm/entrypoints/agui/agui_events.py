@@ -11,7 +11,7 @@ https://docs.ag-ui.com/concepts/events
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from ag_ui.core import (
@@ -39,14 +39,11 @@ from ag_ui.core import (
 )
 from ag_ui.encoder import EventEncoder
 
-from swarm.agents.remote.translation.endings import TOOL_CALL
 from swarm.agents.remote.translation.progress import WARNING
 from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
-    AnswerKind,
     Asked,
-    AskedField,
     Broken,
     Cancelled,
     Failed,
@@ -61,6 +58,9 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
+from swarm.domain.answers.questions import APPROVED, EDITED_ARGUMENTS, REASON, tool_of_call
+from swarm.domain.model.requests import FormField, HumanDecision, ToolRequest
+from swarm.domain.schema_forms import fields_of, schema_of
 from swarm.domain.text.characters import Visible, data_for_model
 from swarm.domain.text.secrets import without_secrets
 
@@ -194,11 +194,21 @@ class AguiEventWriter:
     def _end(self, end: RunEnd) -> Iterator[BaseEvent]:
         yield from self._end_text()
         yield from self._change_source("")
+        if isinstance(end, Interrupted):
+            yield from self._waiting_calls(end)
         if not self._is_caipe:
             left = (id for id, has_answered in self._calls.items() if not has_answered)
             yield from (ToolCallEndEvent(tool_call_id=id) for id in left)
         yield from self._change_step("")
         yield _last_event(end, self._thread_id, self._run_id, frozenset(self._calls))
+
+    def _waiting_calls(self, end: Interrupted) -> Iterator[BaseEvent]:
+        """Shows the calls that wait for approval, always with their arguments: people decide about these."""
+        for call in map(_waiting_call, end.asked):
+            if call and call[0] and call[0] not in self._calls:
+                self._calls[call[0]] = False
+                yield ToolCallStartEvent(tool_call_id=call[0], tool_call_name=call[1])
+                yield ToolCallArgsEvent(tool_call_id=call[0], delta=without_secrets(call[2]) or "{}")
 
     def _new_id(self, kind: str) -> str:
         self._count += 1
@@ -224,17 +234,6 @@ _BROKEN: Final = "broken"
 """The error code of an interrupted run; a failed run has the agent's own code."""
 
 _NOTHING_ASKED: Final = Failed(message="The agent is waiting for an answer, but has not asked a question.")
-
-_SCHEMAS: Final[Mapping[AnswerKind, Mapping[str, Any]]] = {
-    AnswerKind.TEXT: {"type": "string"},
-    AnswerKind.TEXTAREA: {"type": "string", "format": "textarea"},
-    AnswerKind.NUMBER: {"type": "number"},
-    AnswerKind.URL: {"type": "string", "format": "uri"},
-    AnswerKind.EMAIL: {"type": "string", "format": "email"},
-    AnswerKind.SELECT: {"type": "string"},
-    AnswerKind.MULTISELECT: {"type": "array"},
-    AnswerKind.BOOLEAN: {"type": "boolean"},
-}
 
 
 def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]) -> BaseEvent:
@@ -288,49 +287,61 @@ def _words(end: Failed | Broken) -> tuple[str, str]:
 def _interrupt(asked: Asked, calls: Collection[str]) -> Interrupt:
     """Returns the question in both dialects: in AG-UI 1.0's form, and under ``payload`` with the fields that CAIPE's
     clients read."""
-    call = asked.raw.get(TOOL_CALL)
-    call_id = call.get("id") if isinstance(call, Mapping) else None
+    call = _waiting_call(asked)
+    schema = _schema(asked)
     payload: dict[str, object] = {"prompt": asked.prompt}
-    if asked.tool_name:
-        payload["tool_name"] = asked.tool_name
-    if asked.fields:
-        payload["fields"] = [_field(field) for field in asked.fields]
+    if asked.tool:
+        payload["tool_name"] = asked.tool.name
+    if asked.fields or asked.tool:
+        fields = asked.fields or fields_of(schema or {})
+        payload["fields"] = [_field(field) for field in fields]
     return Interrupt(
         id=asked.id,
         reason=asked.reason,
         message=asked.prompt,
-        tool_call_id=call_id if call_id in calls else None,
-        response_schema=_schema(asked) if asked.fields else None,
+        tool_call_id=call[0] if call and call[0] in calls else None,
+        response_schema=schema,
         payload=payload,
     )
 
 
-def _field(field: AskedField) -> dict[str, object]:
+def _field(field: FormField) -> dict[str, object]:
     described = {
         "field_name": field.name,
         "field_label": field.label,
-        "field_type": field.kind.value,
+        "field_type": field.type.value,
         "required": field.required,
         "field_description": field.description,
-        "field_values": list(field.options),
-        "default_value": field.default,
+        "field_values": [option.value for option in field.options],
+        "default_value": None if field.secret else field.default,
+        "placeholder": field.placeholder,
     }
-    return {name: value for name, value in described.items() if value not in ("", [])}
+    return {name: value for name, value in described.items() if value not in ("", [], None)}
 
 
-def _schema(asked: Asked) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {field.name: _property(field) for field in asked.fields},
-        "required": [field.name for field in asked.fields if field.required],
+def _schema(asked: Asked) -> dict[str, Any] | None:
+    """Returns the JSON Schema of the answer; None if any words are an answer."""
+    if asked.tool and asked.decisions:
+        return _schema_of_approval(asked.tool, can_edit=HumanDecision.EDIT in asked.decisions)
+    return schema_of(asked.fields) if asked.fields else None
+
+
+def _schema_of_approval(tool: ToolRequest, *, can_edit: bool) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        APPROVED: {"type": "boolean", "description": "Whether the tool may be called."},
+        REASON: {"type": "string", "description": "Why not, for the agent."},
     }
+    if can_edit:
+        about = {"title": "Arguments", "description": "Other arguments to call the tool with."}
+        properties[EDITED_ARGUMENTS] = {"type": "object", **tool.schema, **about}
+    return {"type": "object", "properties": properties, "required": [APPROVED]}
 
 
-def _property(field: AskedField) -> dict[str, Any]:
-    property: dict[str, Any] = dict(_SCHEMAS[field.kind])
-    if field.kind is AnswerKind.MULTISELECT:
-        property["items"] = {"enum": list(field.options)}
-    elif field.options:
-        property["enum"] = list(field.options)
-    words = {"title": field.label, "description": field.description, "default": field.default}
-    return property | {name: value for name, value in words.items() if value}
+def _waiting_call(asked: Asked) -> tuple[str, str, str] | None:
+    """Returns the id, the name and the arguments of the tool call that waits for an answer."""
+    call = tool_of_call(asked.raw)
+    if call is None or not isinstance(call.get("id"), str):
+        return None
+    arguments = call.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return call["id"], str(call.get("name") or (asked.tool.name if asked.tool else "")), text

@@ -10,12 +10,12 @@ import orjson
 from ag_ui.core import AssistantMessage, Message, RunAgentInput, TextPart, UserMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from swarm.agents.remote.dialects import DISMISSED
 from swarm.clock import new_id, new_trace_id
 from swarm.domain.answers.events import Asked, Decided, InputMessage, Origin, RunInput, Speaker
 from swarm.domain.errors import Forbidden, Invalid
 from swarm.domain.model.language_models import Door
 from swarm.domain.prompts.input import THREAD_CONTEXT
+from swarm.entrypoints.agui.agui_resumes import by_data, by_entries, by_form
 from swarm.entrypoints.web.errors import invalid
 from swarm.entrypoints.web.identity import Client
 
@@ -74,13 +74,28 @@ class Start(Asking):
 
 
 class Resume(Asking):
+    """People's answer: either ``form_data`` or ``resume_data``."""
+
     form_data: Annotated[
-        str | dict[str, Any],
+        str | dict[str, Any] | None,
         Field(
             description="The values that the person entered, as an object or as JSON text. Any other text is the "
             "answer itself."
         ),
-    ]
+    ] = None
+    resume_data: Annotated[
+        str | dict[str, Any] | None,
+        Field(
+            description='The answer with its type, as an object or as JSON text: {"type": "form_input", "values"}, or '
+            '{"type": "tool_approval", "decision": "approve" | "reject" | "edit", "arguments"}.'
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Resume:
+        if (self.form_data is None) == (self.resume_data is None):
+            raise ValueError("either form_data or resume_data is expected")
+        return self
 
 
 class AguiCancellation(BaseModel):
@@ -110,13 +125,17 @@ def of_start(body: Start, origin: Origin) -> RunInput:
 
 
 def of_resume(body: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
-    """Returns the input of a run that continues with the answers to all of these questions."""
-    return _run_input(body, origin, decided=tuple(_decided(body.form_data, one) for one in asked))
+    """Returns the input of a run that continues with the answers to all of these questions.
+
+    Raises Conflict without questions, and Invalid for an answer that does not fit them.
+    """
+    decided = by_form(body.form_data, asked) if body.form_data is not None else by_data(body.resume_data or {}, asked)
+    return _run_input(body, origin, decided=decided)
 
 
 def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
     """Returns the input of an AG-UI run, in which people's last messages are new. Raises Invalid for input without a
-    new message or an answer.
+    new message or an answer, and Conflict for answers without open questions.
 
     A run that continues after a question has no new messages, since the last message led to the question.
     """
@@ -124,7 +143,6 @@ def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
     history, new = _split(body.messages, is_resumed=bool(body.resume))
     if not new and not body.resume:
         raise Invalid("There is no new message.", fields={"messages": "at least one user message with text at the end"})
-    raw = {one.id: one.raw for one in asked}
     trace_id = props.get("trace_id")
     return RunInput(
         run_id="",
@@ -134,14 +152,7 @@ def of_agui(body: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunI
         messages=new,
         history=history,
         client_context=_context_of(body, props),
-        decided=tuple(
-            Decided(
-                interrupt_id=entry.interrupt_id,
-                values=_values(entry.payload) if entry.status == "resolved" else None,
-                raw=raw.get(entry.interrupt_id, {}),
-            )
-            for entry in body.resume or ()
-        ),
+        decided=by_entries(body.resume, asked) if body.resume else (),
         origin=origin,
     )
 
@@ -184,35 +195,6 @@ def _run_input(
         decided=decided,
         origin=origin,
     )
-
-
-def _decided(form_data: str | Mapping[str, Any], asked: Asked) -> Decided:
-    """Splits the values of a form among the questions. Each question gets the values of its own fields."""
-    values = _filled_in(form_data, asked)
-    if values is not None and asked.fields:
-        names = {field.name for field in asked.fields}
-        values = {name: value for name, value in values.items() if name in names}
-    return Decided(interrupt_id=asked.id, values=values, raw=asked.raw)
-
-
-def _filled_in(form_data: str | Mapping[str, Any], asked: Asked) -> Mapping[str, Any] | None:
-    if not isinstance(form_data, str):
-        return form_data
-    if form_data == DISMISSED:
-        return None
-    try:
-        values = orjson.loads(form_data)
-    except orjson.JSONDecodeError:
-        values = form_data
-    # A plain text answers the only question.
-    only = asked.fields[0].name if len(asked.fields) == 1 else "answer"
-    return values if isinstance(values, dict) else {only: form_data}
-
-
-def _values(payload: object) -> Mapping[str, object]:
-    if payload is None:
-        return {}
-    return payload if isinstance(payload, dict) else {"answer": payload}
 
 
 def _split(

@@ -13,13 +13,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
 from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import INVOKE_SECONDS, LONGEST_RUN_SECONDS, AgentClient, Health, RunEnd
-from swarm.domain.answers.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, RunInput
+from swarm.domain.answers.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, Origin, RunInput
 from swarm.domain.errors import NotFound, RateLimited, Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.services.builtin.conversation_locks import RESTARTING, ConversationKey, ConversationLock, ConversationLocks
@@ -49,6 +49,15 @@ NO_END: Final = Broken(reason="it stopped in the middle of its answer")
 OUR_FAULT: Final = Broken(reason="something went wrong on our side")
 
 _log = structlog.get_logger(__name__)
+
+
+@runtime_checkable
+class RemembersQuestions(Protocol):
+    """An agent that stores its open questions."""
+
+    async def open_questions(self, origin: Origin, conversation_id: str) -> tuple[Asked, ...]:
+        """Returns the questions of a conversation that nobody has answered."""
+        ...
 
 
 class AgentRun:
@@ -207,14 +216,19 @@ class AgentRuns:
         ]
         return any(stopped)
 
-    def questions(self, key: ConversationKey) -> tuple[Asked, ...]:
-        """Returns the open questions of a conversation's last run, if this process executed it and no other run
-        followed.
+    async def questions(self, key: ConversationKey, origin: Origin) -> tuple[Asked, ...]:
+        """Returns the open questions of a conversation's last run, if no other run followed.
+
+        Questions about tool calls are in the session of a built-in agent, so they outlive the process that asked.
+        Raises Unavailable without the database.
         """
         for run, of in self._running.items():
             if of == key and isinstance(run.end, Interrupted):  # still cleaning up
                 return run.end.asked
-        return self._questions.get(key, ())
+        if key in self._questions:
+            return self._questions[key]
+        agent = self._agents[key.agent]
+        return await agent.open_questions(origin, key.id) if isinstance(agent, RemembersQuestions) else ()
 
     async def close(self) -> None:
         """Accepts no more runs and ends the active runs; their clients are informed immediately. Takes at most

@@ -249,20 +249,28 @@ async def test_a_run_that_is_not_valid_is_refused(here: Place, wim: Client, rout
     assert router.ran == []
 
 
-async def test_a_run_may_answer_questions_that_we_have_forgotten(here: Place, wim: Client, router: Scripted) -> None:
-    resume = [
+async def test_a_run_answers_only_open_questions(here: Place, wim: Client, router: Scripted) -> None:
+    asked = tuple(Asked(id=id, prompt="?", raw={"of": id}) for id in ("i1", "i2", "i3"))
+    router.script = lambda run_input: [Finished() if run_input.decided else Interrupted(asked=asked)]
+    resume: list[dict[str, object]] = [
         {"interruptId": "i1", "status": "resolved", "payload": {"approved": True}},
         {"interruptId": "i2", "status": "resolved", "payload": "blue"},
         {"interruptId": "i3", "status": "cancelled"},
     ]
+    assert (await wim.refusal(RUN, agui_input("delete it", resume=resume)))[1]["code"] == "conflict"
+    await wim.said(RUN, agui_input("delete it"))
+    for wrong in ([*resume, {"interruptId": "i4", "status": "cancelled"}], [resume[0], resume[0]]):
+        status, error = await wim.refusal(RUN, agui_input("delete it", resume=wrong))
+        assert (status, error["code"], list(error["fields"])) == (422, "invalid", ["resume"])
     await wim.said(RUN, agui_input("delete it", resume=resume))
-    asked = router.ran[0].input
-    assert asked.decided == (
-        Decided(interrupt_id="i1", values={"approved": True}),
-        Decided(interrupt_id="i2", values={"answer": "blue"}),
-        Decided(interrupt_id="i3", values=None),
+    assert len(router.ran) == 2
+    resumed = router.ran[1].input
+    assert resumed.decided == (
+        Decided(interrupt_id="i1", values={"approved": True}, raw={"of": "i1"}),
+        Decided(interrupt_id="i2", values={"answer": "blue"}, raw={"of": "i2"}),
+        Decided(interrupt_id="i3", values=None, raw={"of": "i3"}),
     )
-    assert (asked.messages, [message.text for message in asked.history]) == ((), ["delete it"])
+    assert (resumed.messages, [message.text for message in resumed.history]) == ((), ["delete it"])
 
 
 # Whole answers

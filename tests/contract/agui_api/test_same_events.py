@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
-    AnswerKind,
     Asked,
-    AskedField,
     Broken,
     Cancelled,
     Decided,
@@ -37,6 +35,7 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
+from swarm.domain.model.requests import FieldType, FormField, ToolRequest, options
 from swarm.domain.text.characters import strip_invisible
 from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
 from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, run_input, start
@@ -54,18 +53,18 @@ steps = st.lists(
     unique_by=lambda step: step.id,
 ).map(tuple)
 fields = st.builds(
-    AskedField,
+    FormField,
     name=st.sampled_from(["repo", "size", "note"]),
     label=st.just("") | words,
-    kind=st.sampled_from(AnswerKind),
+    type=st.sampled_from(FieldType),
     required=st.booleans(),
     description=st.just("") | words,
-    options=st.lists(words, max_size=3, unique=True).map(tuple),
-    default=st.just("") | words,
+    options=st.lists(words, max_size=3, unique=True).map(lambda values: options(*values)),
+    default=st.none() | words,
 )
 questions = st.builds(
     Asked, id=st.sampled_from(["i1", "i2"]), prompt=st.just("") | words, reason=st.just("") | words,
-    fields=st.lists(fields, max_size=3).map(tuple), tool_name=st.just("") | words,
+    fields=st.lists(fields, max_size=3).map(tuple), tool=st.none() | st.builds(ToolRequest, name=words),
 )  # fmt: skip
 doings = st.lists(
     st.builds(TextDelta, text=texts, message_id=ids)
@@ -258,13 +257,13 @@ async def test_a_run_that_asks_nothing_has_failed(here: Place, wim: Client, rout
 
 
 ASKED = (
-    Asked(id="i1", prompt="Which?", reason="input", fields=(AskedField(name="repo", required=True),), raw={"mine": 1}),
+    Asked(id="i1", prompt="Which?", reason="input", fields=(FormField(name="repo", required=True),), raw={"mine": 1}),
     Asked(
         id="i2",
         prompt="Really?",
         reason="tool_call",
-        fields=(AskedField(name="sure", kind=AnswerKind.BOOLEAN),),
-        tool_name="delete",
+        fields=(FormField(name="sure", type=FieldType.BOOLEAN),),
+        tool=ToolRequest(name="delete"),
         raw={"toolCall": {"id": "t1", "name": "delete", "arguments": "{}"}},
     ),
 )
@@ -284,7 +283,7 @@ async def test_what_people_answer_to_our_client_reaches_the_agent_question_by_qu
     async with wim.agent("assistant", dialect) as agent:
         asked = [event async for event in agent.run(run_input())][-1]
         assert isinstance(asked, Interrupted)
-        assert [one.tool_name for one in asked.asked] == ["", "delete"]
+        assert [one.tool.name if one.tool else "" for one in asked.asked] == ["", "delete"]
         assert asked.asked[1].raw["toolCall"] == {"id": "t1", "name": "delete", "arguments": "{}"}
         decided = (
             Decided(interrupt_id="i1", values={"repo": "a"}, raw=asked.asked[0].raw),
