@@ -24,7 +24,6 @@ from swarm.domain.model.requests import (
 from swarm.services.requests.human_requests import AskedWork, key_of
 from tools.tool import CallContext, McpTool, WritingArguments
 
-
 _Decision = Literal["approve", "reject", "edit", "approve_thread", "approve_always", "answer"]
 
 
@@ -74,7 +73,7 @@ class _RequestHumanInput(WritingArguments):
     inbox_message_id: Annotated[str | None, Field(description="The inbox message that you ask about; or task_id.")] = (
         None
     )
-    task_id: str | None = None
+    task_id: Annotated[str | None, Field(description="Instead of an inbox message, your task.")] = None
     title: Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS, description="What you ask, in a few words.")]
     prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARACTERS, description="The question, with its context.")] = ""
     fields: Annotated[

@@ -138,7 +138,12 @@ async def test_grants_are_listed_and_revoked(doors: Doors, lea: Visitor) -> None
     _, asked = await asks(doors, lea, tool=PUSH, decisions=["approve", "approve_always"])
     await doors.operator.post(f"/requests/{asked['id']}/decide", {"decision": "approve_always"})
     (grant,) = (await doors.operator.get("/grants"))["grants"]
-    assert (grant["agent"], grant["tool"], grant["scope"], grant["given_by"]) == ("lea", "git_push", "always", "operator")
+    assert (grant["agent"], grant["tool"], grant["scope"], grant["given_by"]) == (
+        "lea",
+        "git_push",
+        "always",
+        "operator",
+    )
     assert (await doors.operator.ask("DELETE", f"/grants/{grant['id']}")).status_code == 204
     assert (await doors.operator.get("/grants"))["grants"] == []
 
@@ -167,7 +172,9 @@ async def test_the_commands_show_and_decide(
     shown = await run(request_commands.requests, "show", asked["id"])
     assert "may decide: the requester U1, the operator" in shown
     assert "part (select, required, one of code, tests)" in shown
-    decided = await run(request_commands.requests, "decide", asked["id"], "answer", "--value", "part=tests", "--as", "U1")
+    decided = await run(
+        request_commands.requests, "decide", asked["id"], "answer", "--value", "part=tests", "--as", "U1"
+    )
     assert "“May I?” is answered." in decided
     _, other = await asks(doors, lea, tool=PUSH, decisions=["approve", "approve_thread"])
     await run(request_commands.requests, "decide", other["id"], "approve_thread")
