@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Final
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
     CustomEvent,
-    Interrupt,
     RunErrorEvent,
     RunFinishedCancelledOutcome,
     RunFinishedEvent,
@@ -43,7 +42,6 @@ from swarm.agents.remote.translation.progress import WARNING
 from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
-    Asked,
     Broken,
     Cancelled,
     Failed,
@@ -58,11 +56,9 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.answers.questions import APPROVED, EDITED_ARGUMENTS, REASON, tool_of_call
-from swarm.domain.model.requests import FormField, HumanDecision, ToolRequest
-from swarm.domain.schema_forms import fields_of, schema_of
 from swarm.domain.text.characters import Visible, data_for_model
 from swarm.domain.text.secrets import without_secrets
+from swarm.entrypoints.agui.agui_interrupts import interrupts_of, waiting_call
 
 _SUCCEEDED: Final = "done"
 _FAILED: Final = '{"error": "The tool failed."}'
@@ -200,15 +196,15 @@ class AguiEventWriter:
             left = (id for id, has_answered in self._calls.items() if not has_answered)
             yield from (ToolCallEndEvent(tool_call_id=id) for id in left)
         yield from self._change_step("")
-        yield _last_event(end, self._thread_id, self._run_id, frozenset(self._calls))
+        yield _last_event(end, self._thread_id, self._run_id, frozenset(self._calls), is_caipe=self._is_caipe)
 
     def _waiting_calls(self, end: Interrupted) -> Iterator[BaseEvent]:
         """Shows the calls that wait for approval, always with their arguments: people decide about these."""
-        for call in map(_waiting_call, end.asked):
+        for call in map(waiting_call, end.asked):
             if call and call[0] and call[0] not in self._calls:
                 self._calls[call[0]] = False
                 yield ToolCallStartEvent(tool_call_id=call[0], tool_call_name=call[1])
-                yield ToolCallArgsEvent(tool_call_id=call[0], delta=without_secrets(call[2]) or "{}")
+                yield ToolCallArgsEvent(tool_call_id=call[0], delta=call[2] or "{}")
 
     def _new_id(self, kind: str) -> str:
         self._count += 1
@@ -236,7 +232,7 @@ _BROKEN: Final = "broken"
 _NOTHING_ASKED: Final = Failed(message="The agent is waiting for an answer, but has not asked a question.")
 
 
-def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]) -> BaseEvent:
+def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str], *, is_caipe: bool) -> BaseEvent:
     """Returns the event that ends a run. ``calls`` are the ids of the tool calls sent to the client."""
     match end:
         case Finished(result=result):
@@ -244,7 +240,7 @@ def _last_event(end: RunEnd, thread_id: str, run_id: str, calls: Collection[str]
         case Interrupted(asked=()):
             return _error(_NOTHING_ASKED)
         case Interrupted(asked=asked):
-            outcome = RunFinishedInterruptOutcome(interrupts=[_interrupt(one, calls) for one in asked])
+            outcome = RunFinishedInterruptOutcome(interrupts=interrupts_of(asked, calls, is_caipe=is_caipe))
             return RunFinishedEvent(thread_id=thread_id, run_id=run_id, outcome=outcome)
         case Cancelled():
             return RunFinishedEvent(thread_id=thread_id, run_id=run_id, outcome=RunFinishedCancelledOutcome())
@@ -282,66 +278,3 @@ def _words(end: Failed | Broken) -> tuple[str, str]:
     if isinstance(end, Failed):
         return end.message, end.code
     return f"The agent could not answer: {end.reason}.", _BROKEN
-
-
-def _interrupt(asked: Asked, calls: Collection[str]) -> Interrupt:
-    """Returns the question in both dialects: in AG-UI 1.0's form, and under ``payload`` with the fields that CAIPE's
-    clients read."""
-    call = _waiting_call(asked)
-    schema = _schema(asked)
-    payload: dict[str, object] = {"prompt": asked.prompt}
-    if asked.tool:
-        payload["tool_name"] = asked.tool.name
-    if asked.fields or asked.tool:
-        fields = asked.fields or fields_of(schema or {})
-        payload["fields"] = [_field(field) for field in fields]
-    return Interrupt(
-        id=asked.id,
-        reason=asked.reason,
-        message=asked.prompt,
-        tool_call_id=call[0] if call and call[0] in calls else None,
-        response_schema=schema,
-        payload=payload,
-    )
-
-
-def _field(field: FormField) -> dict[str, object]:
-    described = {
-        "field_name": field.name,
-        "field_label": field.label,
-        "field_type": field.type.value,
-        "required": field.required,
-        "field_description": field.description,
-        "field_values": [option.value for option in field.options],
-        "default_value": None if field.secret else field.default,
-        "placeholder": field.placeholder,
-    }
-    return {name: value for name, value in described.items() if value not in ("", [], None)}
-
-
-def _schema(asked: Asked) -> dict[str, Any] | None:
-    """Returns the JSON Schema of the answer; None if any words are an answer."""
-    if asked.tool and asked.decisions:
-        return _schema_of_approval(asked.tool, can_edit=HumanDecision.EDIT in asked.decisions)
-    return schema_of(asked.fields) if asked.fields else None
-
-
-def _schema_of_approval(tool: ToolRequest, *, can_edit: bool) -> dict[str, Any]:
-    properties: dict[str, Any] = {
-        APPROVED: {"type": "boolean", "description": "Whether the tool may be called."},
-        REASON: {"type": "string", "description": "Why not, for the agent."},
-    }
-    if can_edit:
-        about = {"title": "Arguments", "description": "Other arguments to call the tool with."}
-        properties[EDITED_ARGUMENTS] = {"type": "object", **tool.schema, **about}
-    return {"type": "object", "properties": properties, "required": [APPROVED]}
-
-
-def _waiting_call(asked: Asked) -> tuple[str, str, str] | None:
-    """Returns the id, the name and the arguments of the tool call that waits for an answer."""
-    call = tool_of_call(asked.raw)
-    if call is None or not isinstance(call.get("id"), str):
-        return None
-    arguments = call.get("arguments")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
-    return call["id"], str(call.get("name") or (asked.tool.name if asked.tool else "")), text

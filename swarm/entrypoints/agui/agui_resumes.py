@@ -1,7 +1,7 @@
 """Reads people's answers to the questions of a built-in agent, as its clients send them in both dialects.
 
 AG-UI 1.0 answers each interrupt by its id. CAIPE has one answer for all of them, ``form_data`` or ``resume_data``. An
-approval counts only if the client says so in so many words: other texts and values do not approve a tool call.
+approval counts only if the client says so: other texts and values do not approve a tool call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 from ag_ui.core import ResumeEntry
 
-from swarm.agents.remote.dialects import DISMISSED
+from swarm.agents.remote.resumes import DISMISSED
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.answers.questions import (
     ANSWER,
@@ -20,12 +20,11 @@ from swarm.domain.answers.questions import (
     EDITED_ARGUMENTS,
     REASON,
     decided_by_client,
-    is_approval,
 )
 from swarm.domain.errors import Conflict, Invalid
+from swarm.domain.forms import fill
+from swarm.domain.model.requests import FieldType, FormField
 
-_TOOL_APPROVAL: Final = "tool_approval"
-_FORM_INPUT: Final = "form_input"
 _DECISIONS: Final = ("approve", "reject", "edit")
 
 _Values = Mapping[str, Any]
@@ -50,36 +49,55 @@ def by_entries(entries: Sequence[ResumeEntry], asked: Sequence[Asked]) -> tuple[
 def by_form(form_data: str | _Values, asked: Sequence[Asked]) -> tuple[Decided, ...]:
     """Returns the decisions in CAIPE's ``form_data``: an object or its JSON, the sentence of dismissal, or words.
 
-    Each question gets the values of its own fields. If several tool calls wait, an object of values by interrupt id
-    answers them; without ids, it is not known which call is approved. Raises Conflict and Invalid.
+    Each question gets the values of its own fields. Tool calls wait as one question of CAIPE, so one answer is for all
+    of them: ``{"approved": true}``, or the form without values by which services before 0.4.9 are told the same. An
+    object by interrupt id gives each its own. Raises Conflict without open questions, and Invalid.
     """
     open_ones = _opened(asked)
     values = _values_of(form_data)
+    if values == {} and all(_is_call(one) for one in asked):
+        values = {APPROVED: True}
     if isinstance(values, Mapping) and values and values.keys() <= open_ones.keys():
-        parts = {id: part if isinstance(part, Mapping) else {} for id, part in values.items()}
-        return tuple(_decided(open_ones[id], part) for id, part in parts.items())
-    if isinstance(values, Mapping) and values.get(APPROVED) is True:
-        _check_single(asked, "form_data")
+        return tuple(_decided(open_ones[id], part if isinstance(part, Mapping) else {}) for id, part in values.items())
+    if isinstance(values, Mapping) and values.get(EDITED_ARGUMENTS):
+        _check_single(asked)
     return tuple(_decided(one, values) for one in asked)
 
 
 def by_data(resume_data: str | _Values, asked: Sequence[Asked]) -> tuple[Decided, ...]:
     """Returns the decisions in CAIPE's ``resume_data``, which is an object with a type, or its JSON.
 
-    ``{"type": "form_input", "values"}``, or ``{"type": "tool_approval", "decision", "arguments"?, "reason"?}``. Raises
-    Conflict without open questions, and Invalid.
+    ``{"type": "form_input", "values"}``, or ``{"type": "tool_approval", "decision", "edited_args"?, "reason"?}``, or
+    ``{"type": "tool_approval", "decisions"}`` with one such decision for each waiting call, in order. Raises Conflict
+    without open questions, and Invalid.
     """
     data = _values_of(resume_data)
     if not isinstance(data, Mapping):
         raise _invalid("resume_data", 'an object with a "type"', "This is no answer")
     match data.get("type"):
         case "form_input":
+            _opened(asked)
             values = data.get("values")
-            return by_form(values if isinstance(values, Mapping) else DISMISSED, asked)
+            return tuple(_decided(one, values if isinstance(values, Mapping) else None) for one in asked)
         case "tool_approval":
-            return by_form(_approval(data), asked)
+            return _by_approvals(data, asked)
         case _:
-            raise _invalid("resume_data.type", f"{_FORM_INPUT} or {_TOOL_APPROVAL}", "This is no answer")
+            raise _invalid("resume_data.type", "form_input or tool_approval", "This is no answer")
+
+
+def _by_approvals(data: _Values, asked: Sequence[Asked]) -> tuple[Decided, ...]:
+    _opened(asked)
+    calls = [one for one in asked if _is_call(one)]
+    several = data.get("decisions")
+    if several is None:
+        values = _approval(data)
+        if EDITED_ARGUMENTS in values:
+            _check_single(asked)
+        return tuple(_decided(one, values) for one in calls)
+    if not isinstance(several, list) or len(several) != len(calls):
+        raise _invalid("resume_data.decisions", f"a list of {len(calls)}, one for each call", "Decisions are missing")
+    parts = [part if isinstance(part, Mapping) else {} for part in several]
+    return tuple(_decided(one, _approval(part)) for one, part in zip(calls, parts, strict=True))
 
 
 def _approval(data: _Values) -> _Values:
@@ -90,10 +108,11 @@ def _approval(data: _Values) -> _Values:
     if decision not in _DECISIONS:
         raise _invalid("resume_data.decision", "approve, reject or edit", "This is no decision")
     values: dict[str, Any] = {APPROVED: decision != "reject"}
-    arguments = data.get("arguments")
+    arguments = data.get("edited_args", data.get("arguments"))
     if decision == "edit":
         if not isinstance(arguments, Mapping):
-            raise _invalid("resume_data.arguments", "the arguments of the tool as an object", "Arguments are missing")
+            expected = "the arguments of the tool as an object"
+            raise _invalid("resume_data.edited_args", expected, "Arguments are missing")
         values[EDITED_ARGUMENTS] = arguments
     return values | ({REASON: data[REASON]} if isinstance(data.get(REASON), str) else {})
 
@@ -101,16 +120,33 @@ def _approval(data: _Values) -> _Values:
 def _decided(asked: Asked, values: _Values | str | None) -> Decided:
     if values is None:
         return decided_by_client(asked, None)
-    if is_approval(asked) and asked.decisions:
+    if _is_call(asked):
         if isinstance(values, str):  # a person may say why they do not approve
             return decided_by_client(asked, {APPROVED: False, REASON: values})
-        return decided_by_client(asked, _with_parsed_arguments(values))
+        return decided_by_client(asked, _approval_values(values))
     if isinstance(values, str):  # the answer to the only question
         return decided_by_client(asked, {asked.fields[0].name if len(asked.fields) == 1 else ANSWER: values})
-    names = {field.name for field in asked.fields}
-    return decided_by_client(
-        asked, {name: value for name, value in values.items() if name in names} if names else values
-    )
+    return decided_by_client(asked, _form_values(asked.fields, values))
+
+
+def _form_values(fields: Sequence[FormField], values: _Values) -> _Values:
+    """Returns the values of a form's own fields in their types. CAIPE sends every value as a text."""
+    if not fields:
+        return values
+    return {field.name: _typed(field, values[field.name]) for field in fields if field.name in values}
+
+
+def _typed(field: FormField, value: object) -> object:
+    """Returns a value in its field's type; unchanged if the field does not take it, because its agent decides."""
+    is_list = field.type is FieldType.MULTISELECT and isinstance(value, str)
+    parts = [part.strip() for part in str(value).split(",") if part.strip()] if is_list else value
+    return fill([field], {field.name: parts}).values.get(field.name, value)
+
+
+def _approval_values(values: _Values) -> _Values:
+    approved = values.get(APPROVED)
+    is_word = isinstance(approved, str) and approved.strip().lower() == "true"
+    return _with_parsed_arguments({**values, APPROVED: True} if is_word else values)
 
 
 def _with_parsed_arguments(values: _Values) -> _Values:
@@ -135,11 +171,16 @@ def _opened(asked: Sequence[Asked]) -> Mapping[str, Asked]:
     return {one.id: one for one in asked}
 
 
-def _check_single(asked: Sequence[Asked], field: str) -> None:
-    calls = [one.id for one in asked if one.tool and one.decisions]
-    if len(calls) > 1:
+def _is_call(asked: Asked) -> bool:
+    """Whether a question is about a tool call of a built-in agent."""
+    return asked.tool is not None and bool(asked.decisions)
+
+
+def _check_single(asked: Sequence[Asked]) -> None:
+    """Raises Invalid if other arguments are given without saying for which of several calls."""
+    if len(calls := [one.id for one in asked if _is_call(one)]) > 1:
         expected = f"an object by interrupt id: {', '.join(calls)}"
-        raise _invalid(field, expected, "Several tool calls wait, and this does not say which is approved")
+        raise _invalid(EDITED_ARGUMENTS, expected, "Several tool calls wait, and this does not say which is changed")
 
 
 def _values_of(given: str | _Values) -> _Values | str | None:

@@ -52,19 +52,31 @@ steps = st.lists(
     max_size=4,
     unique_by=lambda step: step.id,
 ).map(tuple)
-fields = st.builds(
-    FormField,
-    name=st.sampled_from(["repo", "size", "note"]),
-    label=st.just("") | words,
-    type=st.sampled_from(FieldType),
-    required=st.booleans(),
-    description=st.just("") | words,
-    options=st.lists(words, max_size=3, unique=True).map(lambda values: options(*values)),
-    default=st.none() | words,
+_CHOICES = (FieldType.SELECT, FieldType.MULTISELECT)
+_DEFAULTS: dict[FieldType, st.SearchStrategy[Any]] = {
+    FieldType.BOOLEAN: st.none() | st.booleans(),
+    FieldType.NUMBER: st.none() | st.integers(0, 9),
+    FieldType.INTEGER: st.none() | st.integers(0, 9),
+    FieldType.MULTISELECT: st.none(),
+}
+fields = st.sampled_from(FieldType).flatmap(
+    lambda kind: st.builds(
+        FormField,
+        name=st.sampled_from(["repo", "size", "note"]),
+        label=st.just("") | words,
+        type=st.just(kind),
+        required=st.booleans(),
+        description=st.just("") | words,
+        options=st.lists(words, min_size=1, max_size=3, unique=True).map(lambda values: options(*values))
+        if kind in _CHOICES
+        else st.just(()),
+        default=_DEFAULTS.get(kind, st.none() | words),
+    )
 )
 questions = st.builds(
     Asked, id=st.sampled_from(["i1", "i2"]), prompt=st.just("") | words, reason=st.just("") | words,
-    fields=st.lists(fields, max_size=3).map(tuple), tool=st.none() | st.builds(ToolRequest, name=words),
+    fields=st.lists(fields, max_size=3, unique_by=lambda field: field.name).map(tuple),
+    tool=st.none() | st.builds(ToolRequest, name=words),
 )  # fmt: skip
 doings = st.lists(
     st.builds(TextDelta, text=texts, message_id=ids)

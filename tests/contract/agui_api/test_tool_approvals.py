@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from swarm.agents.toolbox.approval_rules import ApprovalRules
-from swarm.domain.answers.agents import Dialect
-from swarm.domain.answers.events import Asked, Decided, Finished, Interrupted
+from swarm.domain.answers.agents import Dialect, ResumeForm
+from swarm.domain.answers.events import Decided, Finished, Interrupted
 from swarm.domain.answers.questions import request_of
+from swarm.domain.model.requests import HumanDecision
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import Made, assistant
@@ -58,6 +59,7 @@ def coordinators(sqlite_url: str) -> Coordinators:
 
 
 ERASE = Calls("erase", {"path": "a"}, id="c1")
+BOTH = (ERASE, Calls("erase", {"path": "b"}, id="c2"))
 
 
 def interrupts(events: list[Any]) -> list[dict[str, Any]]:
@@ -84,8 +86,23 @@ async def test_a_waiting_call_is_an_interrupt_with_its_call_and_the_schema_of_th
     }
     assert schema["properties"]["editedArgs"]["properties"] == SCHEMA["properties"]
     assert asked["payload"]["tool_name"] == "erase"
-    assert [part["field_name"] for part in asked["payload"]["fields"]] == ["approved", "reason", "editedArgs"]
     assert not coordinators.erased
+
+
+async def test_caipes_clients_read_all_calls_in_one_payload(coordinators: Coordinators) -> None:
+    async with coordinators.one(*BOTH) as (_, operator, _script):
+        events = await operator.said(START, start("erase both"))
+    assert "TOOL_CALL_END" not in kinds(events), "which would mean that the tool has answered"
+    (asked,) = interrupts(events)
+    assert asked["reason"] == "tool_approval"
+    payload = asked["payload"]
+    assert (payload["tool_name"], payload["tool_args"]) == ("erase", {"path": "a"})
+    assert [(one["tool_call_id"], one["tool_args"]) for one in payload["tool_approvals"]] == [
+        ("c1", {"path": "a"}),
+        ("c2", {"path": "b"}),
+    ]
+    assert payload["allowed_decisions"] == ["approve", "edit", "reject"]
+    assert [part["field_name"] for part in payload["fields"]] == ["approved", "reason", "editedArgs"]
 
 
 def entry(payload: object = None, id: str = "c1", status: str = "resolved") -> dict[str, object]:
@@ -142,7 +159,7 @@ async def test_the_process_that_asked_goes_on_too(coordinators: Coordinators) ->
 
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"resume_data": {"type": "tool_approval", "decision": "yes"}}, "resume_data.decision"),
-    ({"resume_data": {"type": "tool_approval", "decision": "edit"}}, "resume_data.arguments"),
+    ({"resume_data": {"type": "tool_approval", "decision": "edit"}}, "resume_data.edited_args"),
     ({"resume_data": {"type": "other"}}, "resume_data.type"),
     ({"resume_data": "approve"}, "resume_data"),
     ({"form_data": '{"approved": true, "editedArgs": "["}'}, "editedArgs"),
@@ -164,17 +181,48 @@ async def test_an_answer_that_cannot_be_understood_is_refused_and_the_call_waits
     assert len(coordinators.erased) == 1
 
 
+SEVERAL: list[tuple[str, dict[str, object], list[dict[str, str]]]] = [
+    (RESUME, {"form_data": {"c1": {"approved": False}, "c2": {"approved": True}}}, [{"path": "b"}]),
+    (RESUME, {"form_data": {"approved": "true"}}, [{"path": "a"}, {"path": "b"}]),
+    (RESUME, {"form_data": "{}"}, [{"path": "a"}, {"path": "b"}]),
+    (RESUME, {"resume_data": {"type": "tool_approval", "decision": "approve"}}, [{"path": "a"}, {"path": "b"}]),
+    (
+        RESUME,
+        {"resume_data": {"type": "tool_approval", "decisions": [{"decision": "reject"}, {"decision": "approve"}]}},
+        [{"path": "b"}],
+    ),
+    (
+        RUN,
+        agui_input("", resume=[entry({"approved": True}), entry({"approved": False}, id="c2")]),
+        [{"path": "a"}],
+    ),
+]
+
+
 @pytest.mark.req("HITL-05")
-async def test_of_several_calls_each_is_approved_by_its_id(coordinators: Coordinators) -> None:
-    both = (ERASE, Calls("erase", {"path": "b"}, id="c2"))
-    async with coordinators.one(*both) as (_, operator, _script):
-        asked = interrupts(await operator.said(START, start("erase both")))
-        assert [one["id"] for one in asked] == ["c1", "c2"]
-        unclear = {"conversation_id": "c1", "form_data": {"approved": True}}
-        assert (await operator.refusal(RESUME, unclear))[1]["code"] == "invalid", "which of them?"
-        each = {"c1": {"approved": False}, "c2": {"approved": True}}
-        await operator.said(RESUME, {"conversation_id": "c1", "form_data": each})
-    assert coordinators.erased == [{"path": "b"}]
+@pytest.mark.parametrize(("path", "body", "called"), SEVERAL)
+async def test_several_calls_are_decided_at_once(
+    path: str, body: dict[str, object], called: list[dict[str, str]], coordinators: Coordinators
+) -> None:
+    async with coordinators.one(*BOTH) as (_, operator, _script):
+        await operator.said(START, start("erase both"))
+    async with coordinators.one() as (_, operator, _script):
+        await operator.said(path, {"conversation_id": "c1"} | body)
+    assert sorted(coordinators.erased, key=str) == called
+
+
+@pytest.mark.req("HITL-05")
+async def test_changed_arguments_belong_to_one_call(coordinators: Coordinators) -> None:
+    async with coordinators.one(*BOTH) as (_, operator, _script):
+        await operator.said(START, start("erase both"))
+        answers: list[dict[str, object]] = [
+            {"form_data": {"approved": True, "editedArgs": {"path": "c"}}},
+            {"resume_data": {"type": "tool_approval", "decision": "edit", "edited_args": {"path": "c"}}},
+            {"resume_data": {"type": "tool_approval", "decisions": [{"decision": "approve"}]}},
+        ]
+        for unclear in answers:
+            assert (await operator.refusal(RESUME, {"conversation_id": "c1"} | unclear))[1]["code"] == "invalid"
+    assert not coordinators.erased
 
 
 async def test_another_client_cannot_decide(coordinators: Coordinators) -> None:
@@ -193,21 +241,28 @@ async def test_secrets_in_arguments_are_not_shown(coordinators: Coordinators) ->
     assert secret not in json.dumps(events)
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-async def test_our_own_client_decides_with_buttons(dialect: Dialect, coordinators: Coordinators) -> None:
-    async with coordinators.one(ERASE) as (_, operator, _script), operator.agent("helper", dialect) as client:
-        asked = await _asked(client)
-        request = request_of(asked, "k")
-        assert request.tool
-        assert (request.tool.name, request.tool.arguments) == ("erase", {"path": "a"})
-        decided = (Decided(interrupt_id=asked.id, values={"approved": True}, raw=asked.raw),)
+CLIENTS = [(Dialect.AGUI, {}), (Dialect.CAIPE, {}), (Dialect.CAIPE, {"resume": ResumeForm.DATA})]
+
+
+@pytest.mark.parametrize(("dialect", "settings"), CLIENTS)
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_our_own_client_decides_about_every_call(
+    dialect: Dialect, settings: dict[str, Any], is_approved: bool, coordinators: Coordinators
+) -> None:
+    async with (
+        coordinators.one(*BOTH) as (_, operator, _script),
+        operator.agent("helper", dialect, **settings) as client,
+    ):
+        end = [event async for event in client.run(run_input("erase both"))][-1]
+        assert isinstance(end, Interrupted)
+        requests = [request_of(one, one.id) for one in end.asked]
+        assert [one.tool.arguments for one in requests if one.tool] == [{"path": "a"}, {"path": "b"}]
+        assert all(HumanDecision.EDIT in one.decisions for one in requests)
+        what = HumanDecision.APPROVE if is_approved else HumanDecision.REJECT
+        decided = tuple(
+            Decided(interrupt_id=one.id, values={"approved": is_approved}, raw=one.raw, decision=what)
+            for one in end.asked
+        )
         events = [event async for event in client.run(run_input(decided=decided))]
     assert isinstance(events[-1], Finished)
-    assert coordinators.erased == [{"path": "a"}]
-
-
-async def _asked(client: Any) -> Asked:
-    end = [event async for event in client.run(run_input("erase a"))][-1]
-    assert isinstance(end, Interrupted)
-    (asked,) = end.asked
-    return asked
+    assert coordinators.erased == ([{"path": "a"}, {"path": "b"}] if is_approved else [])
