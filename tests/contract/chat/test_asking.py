@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class Typed:
 
 async def decided(*texts: str, asked: Sequence[Asked] = (CALL,)) -> tuple[list[Any], Typed, str]:
     typed = Typed(*texts)
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=100, record=True, file=io.StringIO())
     found = await Questions(typed, console).decide(asked)
     return [(one.decision, one.values, one.arguments) for one in found], typed, console.export_text()
 
