@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -23,6 +23,8 @@ from swarm.domain.model.requests import (
 )
 from swarm.services.requests.human_requests import AskedWork, key_of
 from tools.tool import CallContext, McpTool, WritingArguments
+
+_Decision = Literal["approve", "reject", "edit", "approve_thread", "approve_always", "answer"]
 
 
 class _Lenient(BaseModel):
@@ -71,16 +73,16 @@ class _RequestHumanInput(WritingArguments):
     inbox_message_id: Annotated[str | None, Field(description="The inbox message that you ask about; or task_id.")] = (
         None
     )
-    task_id: str | None = None
+    task_id: Annotated[str | None, Field(description="Instead of an inbox message, your task.")] = None
     title: Annotated[str, Field(max_length=MAX_TITLE_CHARACTERS, description="What you ask, in a few words.")]
     prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARACTERS, description="The question, with its context.")] = ""
     fields: Annotated[
         tuple[_Field, ...], Field(strict=False, max_length=MAX_FIELDS, description="The form that people fill in.")
     ] = ()
     decisions: Annotated[
-        tuple[HumanDecision, ...],
+        tuple[_Decision, ...],
         Field(strict=False, description="What people can decide; with fields and no tool usually answer and reject."),
-    ] = (HumanDecision.APPROVE, HumanDecision.REJECT)
+    ] = ("approve", "reject")
     tool: Annotated[_Tool | None, Field(strict=False, description="The call that you ask permission for.")] = None
     policy: Annotated[
         _Policy, Field(strict=False, description="Who may decide; by default the person you work for.")
@@ -93,14 +95,14 @@ class _RequestHumanInput(WritingArguments):
     ] = False
 
 
-class Asked(TypedDict):
+class RequestAsked(TypedDict):
     """The request and its status: ``open``, or decided already."""
 
     id: str
     status: str
 
 
-async def _request_human_input(call: CallContext, said: _RequestHumanInput) -> Asked:
+async def _request_human_input(call: CallContext, said: _RequestHumanInput) -> RequestAsked:
     """Ask people for a decision, with a form or the approval of a tool call. They see it as a card in the thread. Your
     work then waits, so end your run: the work comes again with their decision. The same question is asked only once.
     """
@@ -116,7 +118,7 @@ def _new(said: _RequestHumanInput) -> NewRequest:
         title=said.title,
         prompt=said.prompt,
         fields=tuple(_field(field) for field in said.fields),
-        decisions=tuple(dict.fromkeys(said.decisions)),
+        decisions=tuple(HumanDecision(decision) for decision in dict.fromkeys(said.decisions)),
         tool=ToolRequest(name=said.tool.name, arguments=said.tool.arguments, schema=said.tool.schema_)
         if said.tool
         else None,
@@ -132,4 +134,6 @@ def _field(field: _Field) -> FormField:
     return FormField(**given, type=kind, options=options)
 
 
-TOOL = McpTool(name="request-human-input", arguments=_RequestHumanInput, result=Asked, run=_request_human_input)
+TOOL = McpTool(
+    name="request-human-input", arguments=_RequestHumanInput, result=RequestAsked, run=_request_human_input
+)

@@ -106,7 +106,9 @@ def _decide(
 @grants.command(name="list")
 def _list_grants() -> None:
     """Show the valid permissions, who gave them, and how often they were used."""
-    table = Table(Column("id", no_wrap=True), "agent", "tool", "scope", "given by", "expires", "uses")
+    table = Table(
+        Column("id", no_wrap=True), "agent", Column("tool", no_wrap=True), "scope", "given by", "expires", "uses"
+    )
     for grant in operate("GET", "/grants")["grants"]:
         table.add_row(
             grant["id"], grant["agent"], line_for_terminal(grant["tool"]), grant["scope"], grant["given_by"],

@@ -47,8 +47,8 @@ async def test_a_text_sent_as_an_event_is_a_question_whose_answer_is_a_command(s
         told = decided(asked, D.ANSWER, values={"answer": answer})
         assert await resumed(server, told) == {"command": {"resume": value}}
     for decision, why in ((D.REJECT, "dismissed"), (None, "expired")):
-        value = {"__agui_cancelled__": True, "interrupt_id": asked.id, "reason": why}
-        assert await resumed(server, decided(asked, decision)) == {"command": {"resume": value}}
+        cancelled = {"__agui_cancelled__": True, "interrupt_id": asked.id, "reason": why}
+        assert await resumed(server, decided(asked, decision)) == {"command": {"resume": cancelled}}
 
 
 async def test_an_object_with_a_schema_is_a_form_whose_answer_is_an_entry(server: AguiServer) -> None:
@@ -88,6 +88,12 @@ async def test_calls_of_one_interrupt_are_decided_one_by_one_and_sent_together(f
         (entry,) = got["resume"]
         assert (entry["status"], entry["payload"]) == ("resolved", value)
         assert f"{entry['interruptId']}:1" == first.id
+
+
+async def test_a_call_without_its_own_decision_is_rejected(server: AguiServer) -> None:
+    first, _ = recorded("event_batched")
+    value = {"decisions": [{"type": "approve"}, rejected("Nobody decided in time.")]}
+    assert await resumed(server, decided(first, D.APPROVE)) == {"command": {"resume": value}}
 
 
 @pytest.mark.parametrize("form", ["event", "outcome"])

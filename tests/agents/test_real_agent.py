@@ -19,7 +19,6 @@ from starlette.routing import Route
 from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
-    Decided,
     Failed,
     Finished,
     InputMessage,
@@ -30,12 +29,14 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.requests import FieldType, ToolRequest
+from swarm.domain.model.requests import FieldType, HumanDecision, RequestStatus, ToolRequest
 from tests.agents.asking import reached, run, run_input, text_of
+from tests.support.deciding import decided, request
 from tests.support.doors import serving
 
 pytestmark = pytest.mark.req("STREAM-01", "STREAM-03")
 
+D = HumanDecision
 DELETED: list[str] = []
 
 
@@ -49,6 +50,8 @@ async def _model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
         yield {0: DeltaToolCall(json_args='"b": 2}')}
     elif "delete" in _asked(messages):
         yield {0: DeltaToolCall(name="delete", json_args='{"path": "notes.txt"}', tool_call_id="call2")}
+        if "both" in _asked(messages):
+            yield {1: DeltaToolCall(name="delete", json_args='{"path": "other.txt"}', tool_call_id="call3")}
     elif "fail" in _asked(messages):
         raise RuntimeError("the model is out of order")
     else:
@@ -130,29 +133,54 @@ async def test_it_asks_before_it_does_something_dangerous(url: str) -> None:
     assert DELETED == []
 
 
+@pytest.mark.req("HITL-01", "HITL-02", "HITL-03", "HITL-04")
 @pytest.mark.parametrize(
-    ("values", "said", "deleted"),
+    ("decision", "arguments", "said", "deleted"),
     [
-        pytest.param({"approved": True}, "The tool says: notes.txt is gone", ["notes.txt"], id="yes"),
-        pytest.param(
-            {"approved": True, "editedArgs": {"path": "old.txt"}},
-            "The tool says: old.txt is gone",
-            ["old.txt"],
-            id="yes, but",
-        ),
-        pytest.param({"approved": False, "reason": "keep it"}, "The tool says: keep it", [], id="no"),
-        pytest.param(None, "The tool says: Cancelled by user.", [], id="dismissed"),
+        pytest.param(D.APPROVE, None, "The tool says: notes.txt is gone", ["notes.txt"], id="approved"),
+        pytest.param(D.APPROVE_THREAD, None, "The tool says: notes.txt is gone", ["notes.txt"], id="in the thread"),
+        pytest.param(D.EDIT, {"path": "old.txt"}, "The tool says: old.txt is gone", ["old.txt"], id="edited"),
+        pytest.param(D.REJECT, None, "The tool says: A person has rejected this call.", [], id="rejected"),
+        pytest.param(None, None, "The tool says: Nobody decided in time.", [], id="expired"),
     ],
 )
 async def test_it_goes_on_with_what_people_decided(
-    values: dict[str, Any] | None, said: str, deleted: list[str], url: str
+    decision: HumanDecision | None, arguments: dict[str, Any] | None, said: str, deleted: list[str], url: str
 ) -> None:
     asked = await _asked_by(url)
-    decided = Decided(interrupt_id=asked.id, values=values, raw=asked.raw)
-    events = await run(url, of=run_input("delete my notes", decided=(decided,)))
+    told = decided(asked, decision, arguments=arguments)
+    events = await run(url, of=run_input("delete my notes", decided=(told,)))
     assert text_of(events) == said
     assert events[-1] == Finished()
     assert deleted == DELETED
+
+
+@pytest.mark.req("HITL-01", "HITL-03")
+async def test_a_withdrawn_question_is_no_approval(url: str) -> None:
+    told = decided(await _asked_by(url), None, status=RequestStatus.CANCELLED)
+    events = await run(url, of=run_input("delete my notes", decided=(told,)))
+    assert text_of(events) == "The tool says: The question was withdrawn: it is no longer needed."
+    assert DELETED == []
+
+
+@pytest.mark.req("HITL-01", "HITL-04")
+async def test_people_see_the_call_and_buttons_in_place_of_the_fields_of_an_approval(url: str) -> None:
+    stored = request(await _asked_by(url))
+    assert (stored.title, stored.fields) == ("May I use delete?", ())
+    assert stored.tool == ToolRequest(name="delete", arguments={"path": "notes.txt"})
+    assert stored.decisions == (D.APPROVE, D.EDIT, D.REJECT, D.APPROVE_THREAD, D.APPROVE_ALWAYS)
+
+
+@pytest.mark.req("HITL-05")
+async def test_several_calls_are_decided_one_by_one_and_resumed_once(url: str) -> None:
+    events = await run(url, of=run_input("delete both"))
+    end = events[-1]
+    assert isinstance(end, Interrupted)
+    notes, other = end.asked
+    told = (decided(other, D.APPROVE), decided(notes, D.REJECT))
+    events = await run(url, of=run_input("delete both", decided=told))
+    assert events[-1] == Finished()
+    assert DELETED == ["other.txt"]
 
 
 async def test_its_errors_are_told(url: str) -> None:

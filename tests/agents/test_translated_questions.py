@@ -12,7 +12,7 @@ from swarm.domain.answers.events import (
     Failed,
     Interrupted,
 )
-from swarm.domain.model.requests import FieldType, FormField, Option, ToolRequest, options
+from swarm.domain.model.requests import FieldType, FormField, HumanDecision, Option, ToolRequest, options
 from tests.agents.wire_events import (
     FINISHED,
     Fields,
@@ -22,6 +22,7 @@ from tests.agents.wire_events import (
     tool_end,
     translated,
 )
+from tests.support.deciding import request
 
 pytestmark = pytest.mark.req("STREAM-01", "STREAM-03")
 
@@ -118,7 +119,12 @@ def test_forms_of_older_agents(old: Fields) -> None:
     assert (asked.id, asked.prompt, asked.reason) == ("i1", "Where?", "input")
     assert asked.fields == (
         FormField(name="repo", label="Repository", required=True, description="Which?"),
-        FormField(name="size", type=FieldType.SELECT, options=(Option(value="S", label="Small"), Option(value="M")), default="M"),
+        FormField(
+            name="size",
+            type=FieldType.SELECT,
+            options=(Option(value="S", label="Small"), Option(value="M")),
+            default="M",
+        ),
         FormField(name="notes", type=FieldType.TEXTAREA),
         FormField(name="count", type=FieldType.NUMBER, default=3),
         FormField(name="sure", type=FieldType.BOOLEAN, default=False),
@@ -157,3 +163,48 @@ def test_what_is_kept_of_an_interrupt_can_be_stored(huge: object) -> None:
     assert isinstance(told, Interrupted)
     assert len(orjson.dumps(told.asked[0].raw)) <= 256 * 1024
     assert len(told.asked[0].prompt) == 10_000
+
+
+@pytest.mark.req("HITL-01")
+def test_a_listed_field_keeps_its_limits_and_hides_what_is_secret() -> None:
+    listed = [
+        {"name": "count", "type": "integer", "min": 1, "max": "5", "default": "2"},
+        {"name": "code", "pattern": "^[a-z]+$", "minLength": 2, "placeholder": "abc", "default": True},
+        {"name": "key", "type": "password"},
+        {"name": "token", "secret": True},
+        {"name": "tags", "type": "multiselect", "options": ["a", "b", "a"], "default": "a, b"},
+        {"name": "none", "type": "select"},
+        {"name": "key", "label": "again"},
+    ]
+    (told,) = translated(interrupt({"id": "i1", "reason": "r", "payload": {"prompt": "?", "fields": listed}}))
+    assert isinstance(told, Interrupted)
+    assert told.asked[0].fields == (
+        FormField(name="count", type=FieldType.INTEGER, min=1, max=5, default=2),
+        FormField(name="code", pattern="^[a-z]+$", min=2, placeholder="abc"),
+        FormField(name="key", secret=True),
+        FormField(name="token", secret=True),
+        FormField(name="tags", type=FieldType.MULTISELECT, options=options("a", "b"), default=["a", "b"]),
+        FormField(name="none"),
+    )
+    request(told.asked[0])
+
+
+@pytest.mark.req("HITL-04")
+def test_the_schema_of_the_arguments_comes_with_the_call() -> None:
+    arguments_schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    schema = {"properties": {"approved": {"type": "boolean"}, "editedArgs": arguments_schema}}
+    payload = {"toolName": "delete", "toolArgs": '{"path": "a"}'}
+    (told,) = translated(interrupt({"id": "i1", "reason": "r", "responseSchema": schema, "payload": payload}))
+    assert isinstance(told, Interrupted)
+    assert told.asked[0].tool == ToolRequest(name="delete", arguments={"path": "a"}, schema=arguments_schema)
+
+
+@pytest.mark.req("HITL-04")
+def test_arguments_that_are_too_long_to_be_shown_cannot_be_edited() -> None:
+    asking = {"id": "i1", "reason": "tool_call", "toolCallId": "t1", "message": "Delete?", "responseSchema": SCHEMA}
+    told = translated(tool(name="delete"), arguments('{"path": "' + "a" * 70_000), tool_end(), interrupt(asking))[-1]
+    assert isinstance(told, Interrupted)
+    (asked,) = told.asked
+    assert asked.prompt == "Delete?\n\nThe arguments of this call are too long to be shown."
+    assert asked.decisions == (HumanDecision.APPROVE, HumanDecision.REJECT)
+    assert request(asked).fields  # the question's own

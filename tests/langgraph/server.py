@@ -9,6 +9,7 @@ The first line of the output is the server's port.
 from __future__ import annotations
 
 import socket
+import sys
 from typing import Any
 
 import uvicorn
@@ -106,5 +107,6 @@ def app() -> FastAPI:
 
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        print(listening.getsockname()[1], flush=True)
+        sys.stdout.write(f"{listening.getsockname()[1]}\n")
+        sys.stdout.flush()
         uvicorn.Server(uvicorn.Config(app(), log_level="warning")).run(sockets=[listening])

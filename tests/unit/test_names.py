@@ -41,6 +41,9 @@ class FakeSource:
         kind = ChannelType.DM if user else ChannelType.CHANNEL
         return ChannelInfo(id=channel_id, name=name, type=kind, topic=self.topic, purpose="talk", user_id=user)
 
+    async def group_members(self, group_id: str) -> frozenset[str]:
+        return frozenset({await self._tell(group_id, "U1")})
+
     async def _tell(self, id: str, default: str = "") -> str:
         self.asked.append(id)
         await self.answering.wait()

@@ -28,6 +28,7 @@ TOOLS = [
     "slack-read-thread",
     "slack-download-file",
     "slack-upload-file",
+    "request-human-input",
 ]
 TOOLS_OF_ROLE = {
     Role.LEAD: ["create-task", "assign-task", "cancel-task"],
@@ -38,6 +39,7 @@ MEANT_FOR_BOTH = {
     TriggerKind.MESSAGE_CHANGED,
     TriggerKind.MESSAGE_DELETED,
     TriggerKind.AGENT_MESSAGE,
+    TriggerKind.HUMAN_INPUT,
 }
 MEANT_FOR = {
     Role.LEAD: MEANT_FOR_BOTH | {TriggerKind.TASK_DECLINED, TriggerKind.TASK_FINISHED, TriggerKind.TASK_RETURNED},

@@ -92,9 +92,7 @@ def ask(run: BuiltinRun, tool: Tool, arguments: Mapping[str, Any], call_id: str)
             f"They may have {MAX_ARGUMENT_BYTES} bytes."
         )
     if len(run.waiting) >= MAX_OPEN_PER_WORK:
-        return failed(
-            f"{tool.name} was not called: {MAX_OPEN_PER_WORK} calls wait for approval already."
-        )
+        return failed(f"{tool.name} was not called: {MAX_OPEN_PER_WORK} calls wait for approval already.")
     call = SessionMessage(
         role=MessageRole.TOOL_USE,
         call_id=call_id,

@@ -88,12 +88,12 @@ def resume_data(decided: Iterable[Decided]) -> str:
 
 
 def _by_interrupt(decided: Iterable[Decided]) -> dict[str, list[tuple[AnswerForm | None, Decided]]]:
-    """Returns the decisions by interrupt, those of one interrupt in the order of its tool calls."""
+    """Returns the decisions by interrupt."""
     groups: dict[str, list[tuple[AnswerForm | None, Decided]]] = {}
     for one in decided:
         form = answer_form(one.raw)
         groups.setdefault(form.interrupt_id if form else one.interrupt_id, []).append((form, one))
-    return {id: sorted(parts, key=lambda part: part[0].place if part[0] else 0) for id, parts in groups.items()}
+    return groups
 
 
 def _needs_command(groups: Mapping[str, list[tuple[AnswerForm | None, Decided]]]) -> bool:

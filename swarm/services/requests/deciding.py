@@ -54,7 +54,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 _log = structlog.get_logger(__name__)
 
 
-class Decisions:
+class RequestDecisions:
     """The decisions of people. Methods return after the commit; an error means that nothing has changed but the audit.
 
     ``standings`` verifies people in Slack; None: a process without Slack, in which only the operator decides.
@@ -175,6 +175,8 @@ def _checked(request: HumanRequest, wish: Decide) -> RequestAnswer | SwarmError:
         if filled.problems:
             return _invalid(filled.problems)
         values = filled.values
+    elif wish.values and not request.fields:
+        return _invalid(dict.fromkeys(wish.values, "there is no such field"))
     if wish.decision is HumanDecision.EDIT:
         edits = _edited(request, wish.arguments or _NOTHING)
         if isinstance(edits, SwarmError):

@@ -64,7 +64,7 @@ class Made:
             most_calls=most_calls,
             is_read_only=is_read_only,
             is_destructive=is_destructive,
-            action=action,
+            operation=action,
         )
 
     async def _call(self, arguments: Mapping[str, Any]) -> ToolAnswer:

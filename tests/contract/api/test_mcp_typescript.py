@@ -37,6 +37,7 @@ OF_LEADS: Final[Sequence[Call]] = (
     ("slack-read-thread", MESSAGE, "not_found"),
     ("slack-reply", MESSAGE | {"message": "hi"}, "not_found"),
     ("slack-stream", MESSAGE | {"action": "open"}, "not_found"),
+    ("request-human-input", MESSAGE | {"title": "May I?"}, "not_found"),
     ("slack-upload-file", MESSAGE | {"name": "a.txt", "text": "x"}, "not_found"),
     ("tray", {"colour": "red"}, "invalid"),
 )

@@ -77,6 +77,24 @@ class Workspace:
         pressed = {"user": user, "channel": "general", "ts": ts, "action_id": action_id, "wait_seconds": 0}
         await self._post("actions", pressed | ({"value": value} if value else {}))
 
+    async def act(self, user: str = "alice", **act: Any) -> dict[str, Any]:
+        """Act on a message of #general (``ts``) or in a modal (``view_id``); the answer has the modal in front."""
+        where = {} if "view_id" in act else {"channel": "general"}
+        return await self._post("actions", {"user": user, "wait_seconds": 0, **where, **act})
+
+    async def suggest(self, view_id: str, block_id: str, text: str, *, user: str = "alice") -> list[dict[str, Any]]:
+        """Type into a menu of a modal; the options that the app offers."""
+        asked = {"user": user, "view_id": view_id, "action_id": "value", "block_id": block_id, "value": text}
+        return list((await self._post("suggestions", asked))["options"])
+
+    async def seed(self, **seed: Any) -> None:
+        """Add people, channels or user groups."""
+        await self._post("seed", seed)
+
+    async def ephemerals(self) -> list[dict[str, Any]]:
+        """What was shown to one person only: the arguments of the calls."""
+        return [call["args"] for call in await self.calls("chat.postEphemeral")]
+
     async def assistant(self) -> dict[str, Any]:
         """What stands beside the threads: statuses and agents' sessions."""
         return await self._get("assistant", {})

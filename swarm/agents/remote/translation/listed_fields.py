@@ -41,8 +41,11 @@ def listed_fields(payload: JsonObject) -> tuple[FormField, ...] | None:
     listed = first(payload, "fields", "input_fields", "inputFields")
     if not isinstance(listed, list):
         return None
-    fields = [field for field in listed[:MAX_FIELDS] if is_object(field) and _name(field)]
-    return tuple({_name(field): _field(field) for field in reversed(fields)}.values())[::-1]
+    fields: dict[str, FormField] = {}
+    for field in listed[:MAX_FIELDS]:
+        if is_object(field) and (name := _name(field)):
+            fields.setdefault(name, _field(field))
+    return tuple(fields.values())
 
 
 def _name(field: JsonObject) -> str:
