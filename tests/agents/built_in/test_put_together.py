@@ -25,6 +25,7 @@ from swarm.domain.answers.events import (
     Failed,
     Finished,
     InputMessage,
+    Interrupted,
     Origin,
     RunInput,
     Speaker,
@@ -373,3 +374,23 @@ async def test_nothing_is_said_of_absent_tools_that_nobody_is_allowed(
         async with built_in.opened(read(yaml), database):
             pass
     assert [line["why"] for line in logs if line["action"] == "tool_absent"] == ["web-browse: there is no browser."]
+
+
+@pytest.mark.req("HITL-04")
+async def test_people_approve_what_the_settings_say_and_a_pattern_without_a_tool_is_logged(
+    read: Read, database: Database, calculator: None
+) -> None:
+    yaml = "agents: {builtin: {helper: {kind: assistant, approve: [multiply, divide]}, free: {kind: assistant}}}"
+    async with openai_server(calculating) as server:
+        with capture_logs() as logs:
+            async with built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents:
+                _, events = await said(agents, "helper", "what is 6 times 7?")
+                answered, _ = await said(agents, "free", "what is 6 times 7?", 2)
+    end = events[-1]
+    assert isinstance(end, Interrupted)
+    assert [one.tool.arguments for one in end.asked if one.tool] == [{"a": 6, "b": 7}]
+    assert answered == "It is 42."
+    (line,) = [line for line in logs if line["action"] == "approve_unused"]
+    assert (line["agent"], line["patterns"], line["setting"]) == ("helper", ["divide"], "agents.builtin.helper.approve")
+    with pytest.raises(ConfigurationError, match="approve"):
+        read("agents: {builtin: {helper: {kind: assistant, approve: ['']}}}")

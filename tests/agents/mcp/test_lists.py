@@ -40,6 +40,14 @@ async def test_only_a_tool_whose_server_says_so_counts_as_reading(tmp_path: Path
         }  # fmt: skip
 
 
+@pytest.mark.req("HITL-04")
+async def test_a_tool_is_destructive_if_its_server_says_so_or_hints_at_changes(tmp_path: Path) -> None:
+    all_names = ("look", "touch", "add", "wipe", "titled", "echo")
+    hinting = plain_in(tmp_path / "hinting", tools=all_names)
+    async with McpServers([hinting.server(*all_names)], timeouts=QUICK) as servers:
+        assert [tool.name for tool in servers.tools() if tool.is_destructive] == ["touch", "wipe"]
+
+
 async def test_a_list_without_an_end_is_a_server_that_cannot_be_used(tmp_path: Path) -> None:
     endless = plain_in(tmp_path / "endless", "endless")
     async with McpServers([endless.server("echo")], timeouts=QUICK) as servers:

@@ -56,7 +56,13 @@ def tools(cursor: str | None) -> dict[str, Any]:
 
 
 def tool(name: str) -> dict[str, Any]:
-    hints = {"look": {"readOnlyHint": True}, "touch": {"readOnlyHint": False}}
+    hints: dict[str, dict[str, Any]] = {
+        "look": {"readOnlyHint": True, "destructiveHint": True},
+        "touch": {"readOnlyHint": False},
+        "add": {"readOnlyHint": False, "destructiveHint": False},
+        "wipe": {"destructiveHint": True},
+        "titled": {"title": "A title"},
+    }
     return {"name": name, "inputSchema": {"type": "object"}} | ({"annotations": hints[name]} if name in hints else {})
 
 
