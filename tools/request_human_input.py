@@ -95,14 +95,14 @@ class _RequestHumanInput(WritingArguments):
     ] = False
 
 
-class Asked(TypedDict):
+class RequestAsked(TypedDict):
     """The request and its status: ``open``, or decided already."""
 
     id: str
     status: str
 
 
-async def _request_human_input(call: CallContext, said: _RequestHumanInput) -> Asked:
+async def _request_human_input(call: CallContext, said: _RequestHumanInput) -> RequestAsked:
     """Ask people for a decision, with a form or the approval of a tool call. They see it as a card in the thread. Your
     work then waits, so end your run: the work comes again with their decision. The same question is asked only once.
     """
@@ -134,4 +134,6 @@ def _field(field: _Field) -> FormField:
     return FormField(**given, type=kind, options=options)
 
 
-TOOL = McpTool(name="request-human-input", arguments=_RequestHumanInput, result=Asked, run=_request_human_input)
+TOOL = McpTool(
+    name="request-human-input", arguments=_RequestHumanInput, result=RequestAsked, run=_request_human_input
+)

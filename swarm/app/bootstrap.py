@@ -53,7 +53,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.requests.deciding import Decisions
+from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
@@ -366,7 +366,7 @@ def _slack_entry_point(
     handle: Handle,
     press: Press,
     stopped: Stopped,
-    decisions: Decisions,
+    decisions: RequestDecisions,
 ) -> SlackEntryPoint:
     return SlackEntryPoint(
         gateway,

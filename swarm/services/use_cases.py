@@ -23,7 +23,7 @@ from swarm.services.operate.messages import Messages
 from swarm.services.operate.overview import Overview
 from swarm.services.operate.people import PersonalData
 from swarm.services.operate.team import Presence, TeamDirectory
-from swarm.services.requests.deciding import Decisions
+from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.requests.human_requests import HumanRequests
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.participants import Standings
@@ -59,7 +59,7 @@ class Services:
     model_usage: ModelUsageLog
     people: PersonalData
     requests: HumanRequests
-    decisions: Decisions
+    decisions: RequestDecisions
 
     @classmethod
     def over(
@@ -101,5 +101,5 @@ class Services:
             model_usage=ModelUsageLog(database),
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=HumanRequests(database, operating_policy),
-            decisions=Decisions(database, operating_policy, groups, standings),
+            decisions=RequestDecisions(database, operating_policy, groups, standings),
         )

@@ -52,10 +52,10 @@ def _matches(patterns: Iterable[str], names: Sequence[str]) -> bool:
 
 
 def _names(tool: Tool, arguments: Mapping[str, Any]) -> Sequence[str]:
-    action = arguments.get(tool.action) if tool.action else None
+    action = arguments.get(tool.operation) if tool.operation else None
     return [tool.name, f"{tool.name} {action}"] if isinstance(action, str) else [tool.name]
 
 
 def _all_names(tool: Tool) -> Sequence[str]:
-    actions = parameters(tool.parameters).get(tool.action, {}).get("enum") if tool.action else None
+    actions = parameters(tool.parameters).get(tool.operation, {}).get("enum") if tool.operation else None
     return [tool.name, *(f"{tool.name} {action}" for action in actions or ())]

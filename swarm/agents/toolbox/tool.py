@@ -60,7 +60,7 @@ class Tool:
     most_calls: int | None = None  # in one run; None for no limit
     is_read_only: bool = False  # changes nothing and sends nothing anywhere
     is_destructive: bool = False  # may destroy something, according to its MCP server
-    action: str = ""  # the parameter that says what a call does, such as git's "subcommand"; empty if there is none
+    operation: str = ""  # the parameter that says what a call does, such as git's "subcommand"; empty if there is none
 
 
 def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,12 +28,15 @@ from rich.text import Text
 
 from swarm.app import home
 from swarm.cli import NoServer, in_one_line
-from swarm.cli.chat.display import MarkdownText, PlainText, answered, complaint, display_for, tool_line
+from swarm.cli.chat.asking import Questions
+from swarm.cli.chat.display import MarkdownText, PlainText, answered, complaint, display_for, tool_line, went_on
 from swarm.cli.chat.keys import MARK, Interrupts, Line, interruptible, kept_back
 from swarm.cli.chat.opening import Chat, ChatArguments, full_id, new_session_id, opened
 from swarm.cli.terminal import Terminal
 from swarm.clock import SECOND
 from swarm.config import Settings, secrets
+from swarm.domain.answers.agents import RunEnd
+from swarm.domain.answers.events import Asked, Decided, Interrupted
 from swarm.domain.errors import ConfigurationError, Invalid, SwarmError
 from swarm.domain.model.language_models import ModelUsage
 from swarm.domain.model.sessions import MessageRole
@@ -72,6 +75,7 @@ class _Conversation:
     console: Console
     interrupts: Interrupts
     _used: set[str] = field(default_factory=set)  # the sessions that received input in this chat
+    _asked: tuple[Asked, ...] = ()  # what the agent's run waits for
     _listed: Sequence[ListedSession] = ()  # in the order numbered by `/sessions`
 
     async def run(self) -> None:
@@ -103,9 +107,20 @@ class _Conversation:
                 return None if text == _QUIT else text
 
     async def _respond(self, text: str) -> None:
+        """Does what the person wants, and asks them what the agent's run waits for, until it waits for nothing."""
+        await self._stoppable(self._do(text))
+        while asked := self._taken():
+            decided = await Questions(self.line, self.console).decide(asked)
+            await self._stoppable(self._go_on(decided))
+
+    def _taken(self) -> tuple[Asked, ...]:
+        asked, self._asked = self._asked, ()
+        return asked
+
+    async def _stoppable(self, work: Coroutine[None, None, bool]) -> None:
         try:
             with interruptible(sys.stdin.fileno()):
-                done = await self.interrupts.stoppable(self._do(text))
+                done = await self.interrupts.stoppable(work)
         except SwarmError as error:
             self._complain(in_one_line(error))
         else:
@@ -135,8 +150,19 @@ class _Conversation:
         self._used.add(self.chat.session_id)
         self.console.print()
         plain = PlainText(sys.stdout, sys.stdout)
-        end = await answered(self.chat.client, text, self.chat.session_id, display_for(self.console, plain))
-        if problem := complaint(end, self.chat.agent):
+        self._ended(await answered(self.chat.client, text, self.chat.session_id, display_for(self.console, plain)))
+
+    async def _go_on(self, decided: tuple[Decided, ...]) -> bool:
+        """Continues the agent's run. Always returns True."""
+        self.console.print()
+        plain = PlainText(sys.stdout, sys.stdout)
+        self._ended(await went_on(self.chat.client, decided, self.chat.session_id, display_for(self.console, plain)))
+        return True
+
+    def _ended(self, end: RunEnd) -> None:
+        if isinstance(end, Interrupted):
+            self._asked = end.asked
+        elif problem := complaint(end, self.chat.agent):
             self._complain(problem)
         self.console.print()
 

@@ -6,6 +6,7 @@ finished parts are printed once, and the unfinished Markdown below them is repai
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
@@ -25,6 +26,7 @@ from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
     Cancelled,
+    Decided,
     Failed,
     Finished,
     InputMessage,
@@ -42,6 +44,7 @@ from swarm.domain.answers.events import (
     ToolStarted,
 )
 from swarm.domain.model.language_models import Door
+from swarm.domain.model.requests import ToolRequest
 from swarm.domain.model.sessions import storable
 from swarm.domain.text.characters import Visible, for_terminal
 
@@ -316,15 +319,31 @@ def display_for(console: Console, plain: PlainText) -> _Display:
 
 async def answered(client: AgentClient, text: str, session_id: str, display: _Display) -> RunEnd:
     """Asks an agent and shows its complete answer on ``display``. Returns the run's end. Cancellation ends the run."""
-    run_input = RunInput(
+    question = InputMessage(id=new_id(), speaker=Speaker.USER, text=storable(text))
+    return await _shown(client, _run_input(session_id, messages=(question,)), display)
+
+
+async def went_on(client: AgentClient, decided: tuple[Decided, ...], session_id: str, display: _Display) -> RunEnd:
+    """Continues a run that waited for decisions, and shows it like `answered`."""
+    return await _shown(client, _run_input(session_id, decided=decided), display)
+
+
+def _run_input(
+    session_id: str, *, messages: tuple[InputMessage, ...] = (), decided: tuple[Decided, ...] = ()
+) -> RunInput:
+    return RunInput(
         run_id="",
         agui_run_id=new_id(),
         trace_id=new_trace_id(),
         conversation_id=session_id,
-        messages=(InputMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),
+        messages=messages,
+        decided=decided,
         client_context={"source": "cli"},
         origin=Origin(door=Door.CLI, client=OPERATOR),
     )
+
+
+async def _shown(client: AgentClient, run_input: RunInput, display: _Display) -> RunEnd:
     with display:
         async with aclosing(client.run(run_input)) as events:
             async for event in events:
@@ -341,10 +360,16 @@ def complaint(end: RunEnd, agent: str) -> str:
         case Finished():
             return ""
         case Interrupted(asked=asked):
-            return " ".join(one.prompt for one in asked if one.prompt) or f"{agent} waits for an answer."
+            said = [one.prompt for one in asked if one.prompt]
+            calls = [f"It wants to call {one.tool.name} with {_arguments(one.tool)}." for one in asked if one.tool]
+            return " ".join([*said, *calls]) or f"{agent} waits for an answer."
         case Cancelled():
             return "The answer was stopped."
         case Failed(message=message):
             return message or f"{agent} could not answer."
         case Broken(reason=reason):
             return f"{agent} could not answer: {reason}."
+
+
+def _arguments(tool: ToolRequest) -> str:
+    return json.dumps(dict(tool.arguments), ensure_ascii=False)

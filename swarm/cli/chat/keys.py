@@ -59,6 +59,23 @@ class Line:
             output=output,
         )
 
+        self._answers: PromptSession[str] = PromptSession(
+            multiline=True,
+            reserve_space_for_menu=0,
+            key_bindings=_bindings(),
+            input=self._session.input,
+            output=output,
+        )
+
+    async def ask(self, prompt: str, default: str = "", *, is_secret: bool = False) -> str:
+        """Returns the answer to a question of the agent, which is not kept in the history.
+
+        Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C on an empty line; otherwise Ctrl-C clears the line.
+        """
+        with patch_stdout(raw=True):
+            answer = self._answers.prompt_async(prompt, default=default, is_password=is_secret, handle_sigint=False)
+            return (await answer).strip()
+
     async def read(self) -> str:
         """Returns the input without surrounding whitespace.
 

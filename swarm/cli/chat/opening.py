@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Final
+from typing import Any, Final
 
 from swarm.app import built_in, home, preflight, settings_mapping
 from swarm.cli import NoServer
@@ -21,7 +21,7 @@ from swarm.cli.operator_commands import CoordinatorClient, CoordinatorRefused
 from swarm.clock import new_id
 from swarm.config import Kind, Settings
 from swarm.config.reading import ASSISTANT
-from swarm.domain.answers.agents import AgentClient, Dialect, RemoteAgent
+from swarm.domain.answers.agents import AgentClient, Dialect, RemoteAgent, ResumeForm
 from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
 from swarm.domain.model.language_models import ModelUsage, UsagePurpose
 from swarm.domain.model.sessions import SessionMessage
@@ -201,7 +201,8 @@ def coordinator_agents(settings: Settings) -> Mapping[str, RemoteAgent]:
         return {}
     except (CoordinatorRefused, ConfigurationError):  # without a token, no coordinator has ever run in this home
         return {}
-    return {name: RemoteAgent(name=name, url=url, dialect=Dialect.CAIPE, token=token, agent_id=name) for name in names}
+    shared: dict[str, Any] = {"url": url, "dialect": Dialect.CAIPE, "resume": ResumeForm.DATA, "token": token}
+    return {name: RemoteAgent(name=name, agent_id=name, **shared) for name in names}
 
 
 def _no_agent(settings: Settings) -> ConfigurationError:

@@ -74,7 +74,7 @@ class _Slack(Protocol):
 
 
 class Deciding(Protocol):
-    """The use case behind this entry point (`swarm.services.requests.deciding.Decisions`)."""
+    """The use case behind this entry point (`swarm.services.requests.deciding.RequestDecisions`)."""
 
     async def show(
         self, request_id: str, person: str, place: Place | None = None

@@ -54,7 +54,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 _log = structlog.get_logger(__name__)
 
 
-class Decisions:
+class RequestDecisions:
     """The decisions of people. Methods return after the commit; an error means that nothing has changed but the audit.
 
     ``standings`` verifies people in Slack; None: a process without Slack, in which only the operator decides.

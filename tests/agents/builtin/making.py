@@ -64,7 +64,7 @@ class Made:
             most_calls=most_calls,
             is_read_only=is_read_only,
             is_destructive=is_destructive,
-            action=action,
+            operation=action,
         )
 
     async def _call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
@@ -265,7 +265,12 @@ def wordings() -> Wordings:
 
 
 def router_works(
-    model: Model, memory: Any, *tools: Tool, limits: RunLimits = UNLIMITED, most_characters: int = 20_000
+    model: Model,
+    memory: Any,
+    *tools: Tool,
+    limits: RunLimits = UNLIMITED,
+    most_characters: int = 20_000,
+    approvals: ApprovalRules = NEVER,
 ) -> Router:
     """What a router does."""
 
@@ -280,6 +285,7 @@ def router_works(
         limits=limits,
         usage_of=usage_of,
         most_characters=most_characters,
+        approvals=approvals,
     )
 
 

@@ -76,7 +76,7 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))
     return Tool(
-        name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run), action="subcommand"
+        name="git", description=_DESCRIPTION, parameters=_PARAMETERS, call=answering(tool.run), operation="subcommand"
     )
 
 
