@@ -339,7 +339,7 @@ async def test_programs_get_the_variables_that_are_named_also_from_dotenv(
     (tmp_path / ".env").write_text("HOUSE_KEY=from-dotenv\nOTHER_KEY=hidden\n")
     yaml = """
         model: {check_at_start: false}
-        agents: {builtin: {helper: {kind: assistant, tools: [shell]}}}
+        agents: {builtin: {helper: {kind: assistant, tools: [shell], approve: []}}}
         tools: {shell: {commands: [env], environment: [HOUSE_KEY]}}
     """
 
