@@ -231,6 +231,11 @@ def undelivered(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[Hu
     }
 
 
+def is_any_sent(tx: Transaction, work_id: str) -> bool:
+    """Returns whether a decision was handed out with a piece of work and not accepted yet."""
+    return any(one.resume is ResumeStatus.SENT for one in of_works(tx, [work_id]).get(work_id, ()))
+
+
 def open_in_thread(tx: Transaction, thread_id: str) -> list[HumanRequest]:
     """Returns the open requests of a thread, in order."""
     return _with_answers(tx, _OPEN_IN_THREAD.all(tx, thread_id=thread_id))

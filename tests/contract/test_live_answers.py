@@ -305,12 +305,12 @@ async def test_an_agent_that_fails_inside_or_ends_without_a_word_is_no_success(s
     assert outcome == RunFailed(reason="it stopped in the middle of its answer")
 
 
-async def test_questions_close_the_message_and_stand_below_it(scene: Scene) -> None:
+async def test_a_question_closes_the_message_and_has_a_card_of_its_own(scene: Scene) -> None:
     asked = (Asked(id="1", prompt="Which one?"),)
     shown = await scene.show(saying("I can do two things.", end=Interrupted(asked=asked)))
     assert shown.outcome == NeedsInput(asked=asked)
     [message] = await scene.shown()
-    assert message["blocks"][1]["text"] == "✋ Which one?"
+    assert message["blocks"][1]["text"] == "✋ It waits for a decision, see below."
 
 
 # What an agent must not show

@@ -247,7 +247,7 @@ def test_a_short_form_stands_in_the_message_and_a_longer_one_behind_a_button() -
     assert list(buttons(short)) == [f"{DECIDE_ACTION}answer", f"{DECIDE_ACTION}reject"]
     many = FormField(name="m", type=FieldType.SELECT, options=options(*map(str, range(101))))
     large = FormField(name="m", type=FieldType.SELECT, options=options(*(f"{n:0>120}" for n in range(100))))
-    for fields in (text_fields(6), (many,), (large,)):
+    for fields in (text_fields(6), (many,), (large,), text_fields(5, label="l" * 2_000)):
         long = card(human_request(fields=fields, decisions=(_D.ANSWER, _D.APPROVE, _D.REJECT)))
         assert not inputs(long)
         assert list(buttons(long)) == [FORM_ACTION, f"{DECIDE_ACTION}reject"]
@@ -363,6 +363,7 @@ def test_an_agent_that_failed_after_the_decision_is_mentioned() -> None:
     assert "Retry" not in words(card(ended_request(_R.APPROVED, answer(), resume=ResumeStatus.SENT)))
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(any_request(), st.sampled_from(RequestStatus), st.data())
 @pytest.mark.req("HITL-02")
 def test_slack_takes_the_card_of_every_request(

@@ -231,11 +231,21 @@ def test_a_menu_with_many_options_offers_those_that_match(query: str, found: int
     assert suggestions(fields, "a", query) == suggestions(fields, "other", query) == {"options": []}
 
 
+def test_many_menus_in_which_everything_is_chosen_are_divided_among_pages() -> None:
+    large = tuple(Option(value=f"{n}" * 200, label="l" * 200) for n in range(200))
+    fields = tuple(FormField(name=f"f{n}", type=FieldType.MULTISELECT, options=large) for n in range(20))
+    found = pages(fields)
+    assert 1 < len(found) < 5
+    for page in range(1, len(found) + 1):
+        view(form_view(human_request(fields=fields), page, entered(fields, "")))
+
+
 def entered(fields: Sequence[FormField], text: str) -> dict[str, Any]:
     """The longest values that people can enter."""
     return {field.name: text if not field.options else [one.value for one in field.options] for field in fields}
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(any_request(), st.sampled_from([_D.ANSWER, _D.APPROVE, _D.EDIT]), texts(3_000), st.integers(1, 3))
 def test_slack_takes_every_form(request_: HumanRequest, decision: HumanDecision, text: str, page: int) -> None:
     fields = form_fields(request_, decision)
@@ -245,6 +255,7 @@ def test_slack_takes_every_form(request_: HumanRequest, decision: HumanDecision,
     view(arguments_view(request_))
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(any_request(fields=many_fields()), st.text(max_size=1).map(lambda part: part * 2_000))
 def test_slack_takes_the_longest_forms(request_: HumanRequest, text: str) -> None:
     found = pages(form_fields(request_, form_decision(request_)))

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import uvicorn
@@ -136,6 +136,19 @@ LONGEST_TEXT_SECONDS: Final = 12.0
 
 STEPS: Final = ("List the files", "Count their lines", "Write it up")
 QUESTION: Final = "Which part of the repository should I look at: the code, the tests, or the documents?"
+FIELDS: Final[dict[str, dict[str, Any]]] = {
+    "part": {"type": "string", "title": "Part", "enum": ["code", "tests", "documents"]},
+    "topics": {"type": "array", "title": "Topics", "items": {"enum": ["size", "age", "owners"]}},
+    "why": {"type": "string", "title": "Why", "description": "One line is enough."},
+    "notes": {"type": "string", "format": "textarea", "title": "Notes"},
+    "files": {"type": "integer", "title": "Most files", "minimum": 1, "default": 20},
+    "share": {"type": "number", "title": "Share of the lines, in percent", "minimum": 0, "maximum": 100},
+    "link": {"type": "string", "format": "uri", "title": "Link to a ticket"},
+    "mail": {"type": "string", "format": "email", "title": "E-mail address for the result"},
+    "drafts": {"type": "boolean", "title": "Include drafts", "default": False},
+}
+"""One field of each type, as a JSON Schema's properties."""
+
 FAILURE: Final = "I was asked to fail, and I did; press Retry to see me succeed"
 
 _HELP: Final = (
@@ -170,7 +183,7 @@ class Writer:
             (r"\babout\b|\brepository\b", lambda: self._write(overview)),
         )
         if asked.resume or QUESTION in _said_before(asked):
-            return _say(f"So it is “{_chosen(asked)}”. I would look at that first, if I could.")
+            return _say(_thanks(asked))
         return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
 
     async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
@@ -217,12 +230,15 @@ def _said_before(asked: RunAgentInput) -> str:
     return texts[-1] or "" if texts else ""
 
 
-def _chosen(asked: RunAgentInput) -> str:
-    """Returns the person's choice, from a form or a message."""
-    for entry in asked.resume or []:
-        if isinstance(entry.payload, dict) and entry.payload:
-            return str(next(iter(entry.payload.values())))
-    return _words(asked) if not asked.resume else "nothing"
+def _thanks(asked: RunAgentInput) -> str:
+    """Repeats the person's choice, from a form or a message."""
+    answers = [entry.payload for entry in asked.resume or [] if entry.status == "resolved"]
+    values = {name: value for answer in answers if isinstance(answer, dict) for name, value in answer.items()}
+    if asked.resume and not values:
+        return "Nobody chose anything, so I look at nothing."
+    part = values.pop("part", None) or _words(asked)
+    others = "".join(f"\n- {FIELDS.get(name, {}).get('title', name)}: {value}" for name, value in values.items())
+    return f"So it is “{part}”. I would look at that first, if I could.{others}"
 
 
 async def _ask(asked: RunAgentInput) -> Events:
@@ -230,11 +246,7 @@ async def _ask(asked: RunAgentInput) -> Events:
         id=str(uuid4()),
         reason="a choice",
         message=QUESTION,
-        response_schema={
-            "type": "object",
-            "properties": {"part": {"type": "string", "title": "Part", "enum": ["code", "tests", "documents"]}},
-            "required": ["part"],
-        },
+        response_schema={"type": "object", "properties": FIELDS, "required": ["part"]},
     )
     yield RunFinishedEvent(
         type=EventType.RUN_FINISHED,

@@ -290,7 +290,8 @@ def _corrected(
     found = pages(form_fields(request, decision))
     wrong = [at for at, fields in enumerate(found, start=1) if any(field.name in problems for field in fields)]
     if not wrong:
-        return _show(message_view(REFUSED_TITLE, error.message))
+        lines = [f"{name}: {problem}" for name, problem in error.fields.items()]
+        return _show(message_view(REFUSED_TITLE, "\n".join([error.message, *lines])))
     if wrong == [page]:
         return _errors(problems, found[page - 1])
     return _show(form_view(request, wrong[0], values, problems, decision=decision))

@@ -36,7 +36,7 @@ from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, end_if_resolved, give_back, lose
 from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
-from swarm.store import deliveries, tasks
+from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
@@ -47,6 +47,10 @@ from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
 RESTARTED: Final = "the coordinator was interrupted"
+AFTER_DECISION: Final = (
+    "the coordinator was interrupted after the decision, so the agent may have begun; Retry sends the same decision "
+    "again"
+)
 RESTARTED_TEXT: Final = "⚠️ The coordinator was interrupted while answering; the answer starts again below."
 
 _END_MARKS: Final = {
@@ -321,6 +325,8 @@ def _outcome_of_lost(tx: Transaction, run: Run, lease: Lease | None, loss: Loss)
         return Answered() if polls else RunFailed(reason=RESTARTED)
     if how in _COMES_AGAIN or polls:
         return None
+    if loss.was_called and requests.is_any_sent(tx, run.task_id or run.trigger_id):
+        return RunFailed(reason=AFTER_DECISION)  # what people approved must not happen twice unless they ask for it
     if lease is None or not loss.runs_again:
         return RunFailed(reason=RESTARTED)
     last = _last_attempt(tx, run, lease) if loss.counts else None

@@ -171,7 +171,8 @@ def _who_asks(request: HumanRequest) -> str:
 
 def _who_decides(request: HumanRequest) -> list[str]:
     policy = request.policy
-    parts = [f"{_deciders(policy, request.requester)} may decide"]
+    parts = [f"{request.run_ended} of {request.run_total} answered"] if request.run_total > 1 else []
+    parts.append(f"{_deciders(policy, request.requester)} may decide")
     if policy.need > 1:
         given = _approvers(request.answers)
         parts.append(f"{policy.need} people have to approve")

@@ -35,7 +35,13 @@ from swarm.slack.outgoing.block_parts import (
     visible,
     word,
 )
-from swarm.slack.outgoing.form_inputs import MAX_INITIAL_CHARACTERS, input_block, shown_value
+from swarm.slack.outgoing.form_inputs import (
+    MAX_INITIAL_CHARACTERS,
+    MAX_OPTIONS,
+    input_block,
+    option_objects,
+    shown_value,
+)
 from swarm.slack.outgoing.request_cards import arguments_text, needs_form
 from swarm.slack.outgoing.request_outcomes import value_blocks
 
@@ -204,6 +210,8 @@ def _field_blocks(field: FormField, values: Mapping[str, Any], problems: Mapping
 def _size(field: FormField) -> int:
     """Returns the maximum size of a field's blocks in bytes, whatever is entered."""
     initial = _INITIAL_BYTES if field.type in _TEXTS else 0
+    if field.type is FieldType.MULTISELECT:
+        initial = sum(sorted(len(orjson.dumps(option)) for option in option_objects(field))[-MAX_OPTIONS:])
     return len(orjson.dumps(input_block(field, {field.name: None}))) + initial
 
 

@@ -380,6 +380,16 @@ async def test_a_problem_of_an_argument_stands_at_its_field(scene: Scene, decisi
 
 
 @pytest.mark.req("HITL-04")
+async def test_a_problem_of_an_argument_that_the_form_does_not_show_is_named(
+    scene: Scene, decisions: FakeDecisions
+) -> None:
+    await scene.ask(tool=deploy(to="live", text="x" * 4_000), decisions=(_D.APPROVE, _D.EDIT))
+    view = (await scene.decide("edit"))["view"]
+    decisions.refusal = Invalid("Not valid: text.", fields={"text": "Too long."})
+    assert "Not valid: text.\\ntext: Too long." in text_of((await scene.submit(view))["view"])
+
+
+@pytest.mark.req("HITL-04")
 async def test_arguments_that_cannot_be_shown_cannot_be_changed(scene: Scene) -> None:
     await scene.ask(tool=deploy(text="x" * 4_000), decisions=(_D.APPROVE, _D.EDIT))
     assert UNCHANGEABLE_TEXT in text_of((await scene.decide("edit"))["view"])

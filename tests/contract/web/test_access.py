@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from typing import Final
+
 import httpx2
 import pytest
 from starlette.routing import BaseRoute
@@ -55,6 +57,9 @@ OWN: dict[str, dict[str, str]] = {
 
 
 PAGE = "https://chat.example.org"
+IDS: Final = (
+    "agent", "file_id", "grant_id", "inbox_message_id", "person", "request_id", "task_id", "thread_id",
+)  # fmt: skip
 ALLOWING = Access(hosts=[checked_host("*.example.com")], origins=[checked_origin(PAGE)], origin_paths=PAGES_MAY_CALL)
 
 
@@ -86,9 +91,7 @@ async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
         paths = [
             (
                 method.upper(),
-                path.format(
-                    agent="router", file_id="F1", inbox_message_id="x", person="U1", task_id="x", thread_id="x"
-                ),
+                path.format(**dict.fromkeys(IDS, "x") | {"agent": "router"}),
             )
             for path, operations in app.openapi()["paths"].items()
             for method in operations

@@ -1,0 +1,174 @@
+"""Decisions of people while their coordinator is killed: nothing is lost, and nothing approved happens twice unasked.
+
+Real processes: the twin, the coordinator, and an AG-UI agent over HTTP that counts what it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from tests.crash.scene import both_engines
+from tests.support.deleter import Deleter
+from tests.support.doors import Visitor, serving
+from tests.support.http import client as http_client
+from tests.support.postgres import fresh_database
+from tests.support.processes import processes_in
+from tests.support.stage import Stage
+from tests.support.twin_client import ANSWERED, TwinClient
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(240), pytest.mark.req("HITL-03", "HITL-06")]
+
+CARD = "May I use delete?"
+
+
+@dataclass
+class Scene:
+    """A twin, a coordinator with one agent, and people."""
+
+    stage: Stage
+    twin: TwinClient
+    agent: Deleter
+    operator: Visitor
+
+    async def asked(self, cards: int = 1) -> str:
+        """Somebody asks, and the agent wants to delete: the thread, once its cards are shown."""
+        ts = await self.twin.say("swarm#ada delete it")
+        await self.cards(ts, cards)
+        return ts
+
+    async def cards(self, ts: str, count: int = 1, text: str = "") -> list[dict[str, Any]]:
+        async def look() -> list[dict[str, Any]]:
+            found = [one for one in await self.twin.messages(thread_ts=ts) if CARD in one["text"]]
+            return [one for one in found if text in str(one)]
+
+        return await wait_until(look, lambda found: len(found) == count, within_seconds=40, what=f"{count} cards")
+
+    async def press(self, ts: str, decision: str = "approve", *, user: str = "alice", card: int = 0) -> None:
+        under = (await self.cards(ts, self.agent.asks))[card]["ts"]
+        action = f"request_decide:{decision}"
+        pressed = {"user": user, "channel": "general", "ts": under, "action_id": action}
+        assert (await self.twin.ask("POST", "actions", json=pressed))["ok"]
+
+    async def answered(self, ts: str, text: str) -> None:
+        seen = await self.twin.until(ts, lambda seen: ANSWERED in seen.emoji and not seen.is_growing, within_seconds=60)
+        assert sum(text in answer for answer in seen.answers) == 1, seen
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, engine: str) -> Iterator[str | Path]:
+    if engine == "sqlite":
+        yield request.getfixturevalue("migrated_sqlite")
+    else:
+        url, migrated = request.getfixturevalue("postgres_server_url"), request.getfixturevalue("migrated_postgres")
+        with fresh_database(url, migrated) as fresh:
+            yield fresh
+
+
+@pytest.fixture
+async def scene(database: str | Path, tmp_path: Path) -> AsyncIterator[Scene]:
+    agent = Deleter()
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(serving(agent.app()))
+        stage = Stage(stack.enter_context(processes_in(tmp_path)))
+        if isinstance(database, Path):
+            stage.use_sqlite(database)
+        else:
+            stage.use_postgres(database)
+        (tmp_path / "swarm.yaml").write_text(
+            f"slack: {{pace: false}}\nagents: {{remote: {{ada: {{url: '{url}/'}}}}}}\n"
+        )
+        http = await stack.enter_async_context(http_client(timeout=30))
+        await stage.start_twin(rates=False)
+        await stage.start_coordinator()
+        await _agent_is_known(stage, http)
+        yield Scene(stage=stage, twin=stage.person(http), agent=agent, operator=stage.visitor(http))
+
+
+@both_engines
+async def test_what_people_decide_survives_kills_at_each_step_and_happens_once(scene: Scene) -> None:
+    # Killed while the card is open.
+    ts = await scene.asked()
+    await scene.stage.restart_coordinator()
+    await scene.press(ts)
+    await scene.answered(ts, "Done: 0.txt is gone.")
+    await scene.cards(ts, 1, "Approved by")
+    assert scene.agent.deleted == ["0.txt"]
+
+    # Killed between the decision and the resume.
+    ts = await scene.asked()
+    await scene.press(ts)
+    await scene.stage.restart_coordinator()
+    await wait_until(lambda: _is_over(scene, ts), within_seconds=60, what="it went on, or says why not")
+    assert scene.agent.deleted.count("0.txt") == 2
+    if not await _is_answered(scene, ts):  # the agent had begun, so only a person may repeat it
+        assert "may have begun" in str(await scene.twin.messages(thread_ts=ts))
+
+    # Killed in the middle of the resumed run.
+    scene.agent.holds = asyncio.Event()
+    done = len(scene.agent.deleted)
+    ts = await scene.asked()
+    await scene.press(ts)
+    await wait_until(lambda: _count(scene, done + 1), what="the agent has acted")
+    await scene.stage.restart_coordinator()
+    await scene.twin.until(ts, lambda seen: any("may have begun" in one for one in seen.answers), within_seconds=60)
+    assert len(scene.agent.deleted) == done + 1
+    scene.agent.holds.set()
+    scene.agent.holds = None
+    await scene.twin.press(ts, "may have begun", RETRY_RUN_ACTION)
+    await scene.answered(ts, "Done: 0.txt is gone.")
+    assert len(scene.agent.deleted) == done + 2
+    first, again = [run.resume for run in scene.agent.runs[-2:]]
+    assert first == again
+
+
+@pytest.mark.req("HITL-02", "HITL-04", "HITL-05", "HITL-08")
+async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: Scene) -> None:
+    scene.agent.asks = 3
+    ts = await scene.asked(3)
+    await scene.press(ts, user="bob")
+    (whisper,) = await wait_until(lambda: scene.twin.calls("chat.postEphemeral"), what="bob is told")
+    assert "not among the people" in whisper["args"]["text"]
+    await asyncio.gather(scene.press(ts), scene.press(ts), scene.press(ts, "reject", card=1))
+    await scene.cards(ts, 1, "2 of 3")
+    listed = (await scene.operator.get("/requests?status=open"))["requests"]
+    assert len(scene.agent.runs) == len(listed) == 1
+    edited = {"decision": "edit", "arguments": {"path": "other.txt"}, "as": listed[0]["requester"]["id"]}
+    await scene.operator.post(f"/requests/{listed[0]['id']}/decide", edited)
+    await scene.answered(ts, "Done: 0.txt is gone, kept, because: A person has rejected this call., other.txt is gone.")
+    assert scene.agent.deleted == ["0.txt", "other.txt"]
+    assert len(scene.agent.runs) == 2
+    audit = (await scene.operator.get("/audit"))["audit"]
+    assert [line["kind"] for line in audit].count("decided") == 3
+    assert [line["outcome"] for line in audit if line["kind"] == "refused"] != []
+    await scene.cards(ts, 1, "Approved with changed arguments")
+
+
+async def _agent_is_known(stage: Stage, http: httpx2.AsyncClient) -> None:
+    async def look() -> bool:
+        known = (await stage.visitor(http).get("/agents"))["agents"]
+        return any(agent["last_seen_at"] for agent in known)
+
+    await wait_until(look, what="the agent is there")
+
+
+async def _count(scene: Scene, count: int) -> bool:
+    return len(scene.agent.deleted) >= count
+
+
+async def _is_answered(scene: Scene, ts: str) -> bool:
+    return ANSWERED in (await scene.twin.conversation(ts)).emoji
+
+
+async def _is_over(scene: Scene, ts: str) -> bool:
+    seen = await scene.twin.conversation(ts)
+    return not seen.is_growing and (ANSWERED in seen.emoji or "x" in seen.emoji)
