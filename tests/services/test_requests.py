@@ -555,6 +555,35 @@ async def test_there_is_one_card_which_follows_the_decision_from_any_door(asking
     assert await world.services.requests.cards(request.id)
 
 
+@pytest.mark.both_engines
+async def test_who_may_decide_is_told_directly_reminded_once_and_decides_there(world: World) -> None:
+    policy = DecisionPolicy(users=("U2",), groups=("S1",), need=2, direct_message=True)
+    world.slack.groups["S1"] = frozenset({"U2", "U3"})
+    asking = Asking(world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=policy),))))
+    await asking.begin()
+    request = await asking.ask()
+    await asking.world.sweep()
+    await world.send()
+    cards = [done for done in world.slack.landed if done.request and done.kind is DeliveryKind.POST]
+    assert [(card.channel, card.thread_ts) for card in cards] == [("C1", asking.root.ts), ("U2", None), ("U3", None)]
+    await asking.decide(request, by="U3")
+    await asking.world.later(DAY / 2 + 1)
+    await asking.world.later(DAY / 4)
+    await world.send()
+    reminders = [done.channel for done in world.slack.landed if done.text.startswith("⏰")]
+    assert reminders == ["U2"]
+    wish = Decide(request_id=request.id, decision=D.APPROVE, person="U2", door=EntryPoint.SLACK)
+    place = ("U2", world.slack.timestamps[cards[1].id])
+    with pytest.raises(NotFound):
+        await asking.world.services.decisions.decide(wish, (place[0], "1.1"))
+    assert (await asking.world.services.decisions.decide(wish, place)).status is RequestStatus.APPROVED
+    await world.send()
+    updated = {done.channel for done in world.slack.landed if done.kind is DeliveryKind.UPDATE and done.request}
+    assert updated == {"C1", "U2", "U3"}
+    said = await world.rows("SELECT channel FROM thread_messages")
+    assert {row["channel"] for row in said} == {"C1"}
+
+
 # Words
 
 

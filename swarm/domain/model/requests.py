@@ -210,6 +210,7 @@ class DecisionPolicy:
     not_requester: bool = False
     need: int = 1  # different people who have to approve
     veto: bool = False  # one reject ends the request
+    direct_message: bool = False  # who may decide also gets the card as a direct message; set by the operator only
 
     @property
     def names_people(self) -> bool:

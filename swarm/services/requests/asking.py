@@ -8,9 +8,10 @@ Lock order: the thread, the lease, the task, the messages, the run, then the req
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from swarm.clock import SECOND
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
 from swarm.domain.errors import Conflict
@@ -45,6 +46,11 @@ from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
+
+MAX_TOLD: Final = 20
+"""The maximum number of people who get a card as a direct message."""
+
+REMINDER_SECONDS: Final = 12 * 3600
 
 _DECIDED: Final = "people have decided"
 
@@ -119,6 +125,36 @@ def _post_card(tx: Transaction, request: HumanRequest) -> None:
         )
 
 
+def tell_people(tx: Transaction, request_id: str, people: Collection[str]) -> None:
+    """Sends the card to people as a direct message, and later reminds those who have not decided, once."""
+    request = requests.locked(tx, request_id)
+    thread = threads.get(tx, request.thread_id) if request and request.thread_id else None
+    if request is None or not request.is_open:
+        return
+    was_told = any(card["thread_ts"] is None for card in deliveries.of_request(tx, request_id))
+    again_at = None if was_told else _reminder_at(tx.now, request.expires_at)
+    if not requests.told(tx, request, again_at) or thread is None:
+        return
+    decided = {answer.person for answer in request.answers}
+    for person in sorted(set(people) - decided)[:MAX_TOLD]:
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=f"⏰ {card_text(request)}" if was_told else card_text(request),
+            idempotency_key=f"request-{'reminder' if was_told else 'direct'}:{request.id}:{person}",
+            agent_id=request.agent_id,
+            request_id=request.id,
+            to=person,
+        )
+
+
+def _reminder_at(now: int, expires_at: int | None) -> int:
+    """Returns the time of the only reminder: after half of the time, at the latest after half a day."""
+    half = REMINDER_SECONDS * SECOND if expires_at is None else (expires_at - now) // 2
+    return now + min(half, REMINDER_SECONDS * SECOND)
+
+
 def refresh_cards(tx: Transaction, request: HumanRequest) -> None:
     """Brings every card of a request up to date. The sender draws each from the request's row."""
     thread = threads.get(tx, request.thread_id) if request.thread_id else None
@@ -132,6 +168,7 @@ def refresh_cards(tx: Transaction, request: HumanRequest) -> None:
             agent_id=request.agent_id,
             updates_id=card["id"],
             request_id=request.id,
+            to=card["channel"],
         )
 
 
