@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -141,6 +141,16 @@ class Forgets:
     ) -> list[SessionMessage]:
         """Returns no messages."""
         return []
+
+    async def waiting_turn(self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()) -> None:
+        """Returns None: an evaluation calls no tools."""
+
+    async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
+        """Settles nothing."""
+        return frozenset()
+
+    async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
+        """Does nothing."""
 
 
 async def evaluate(
