@@ -134,6 +134,4 @@ def _field(field: _Field) -> FormField:
     return FormField(**given, type=kind, options=options)
 
 
-TOOL = McpTool(
-    name="request-human-input", arguments=_RequestHumanInput, result=RequestAsked, run=_request_human_input
-)
+TOOL = McpTool(name="request-human-input", arguments=_RequestHumanInput, result=RequestAsked, run=_request_human_input)

@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import orjson
-
 from swarm.domain.model.requests import (
     MAX_FIELDS,
     MAX_NAME_CHARACTERS,
@@ -19,11 +17,7 @@ from swarm.domain.model.requests import (
     FieldType,
     FormField,
     Option,
-    ToolRequest,
 )
-
-ARGUMENTS: Final = "arguments"
-"""The name of the only field of a call whose arguments are edited as one JSON text."""
 
 _FORMATS: Final = {
     "uri": FieldType.URL,
@@ -95,82 +89,9 @@ def schema_of(fields: tuple[FormField, ...]) -> dict[str, Any]:
     }
 
 
-def argument_fields(tool: ToolRequest) -> tuple[FormField, ...]:
-    """Returns the fields in which people change the arguments of a call, filled in with the current arguments."""
-    known = {field.name: field for field in fields_of(tool.schema)}
-    others = {name: field_of(name, _schema_like(value), required=False) for name, value in tool.arguments.items()}
-    fields = tuple((others | known).values())
-    if not fields or len(fields) > MAX_FIELDS:
-        return (_whole(tool),)
-    return tuple(_filled(field, tool.arguments.get(field.name)) for field in fields)
-
-
-def edited(tool: ToolRequest, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments that people entered into the `argument_fields`. Raises ValueError for invalid JSON."""
-    fields = {field.name: field for field in argument_fields(tool)}
-    if set(fields) == {ARGUMENTS} and ARGUMENTS not in tool.arguments:
-        whole = _parsed(ARGUMENTS, values.get(ARGUMENTS, "{}"))
-        if not isinstance(whole, dict):
-            raise ValueError(f"{ARGUMENTS}: Enter a JSON object.")
-        return whole
-    return {
-        name: _parsed(name, value) if fields[name].placeholder == "JSON" and isinstance(value, str) else value
-        for name, value in values.items()
-    }
-
-
-def argument_problem(tool: ToolRequest, arguments: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Returns the name of the first argument that the tool's schema does not allow, and why; None if all fit."""
-    if not tool.schema:
-        return None
-    from jsonschema import Draft202012Validator  # loading it takes a while, and few decisions need it
-    from jsonschema.exceptions import SchemaError, ValidationError
-
-    try:
-        Draft202012Validator(tool.schema).validate(dict(arguments))
-    except ValidationError as wrong:
-        return (str(wrong.absolute_path[0]) if wrong.absolute_path else ARGUMENTS, _text(wrong.message))
-    except (SchemaError, RecursionError):
-        return None  # the asker validates its own call
-    return None
-
-
 def json_text(value: object) -> str:
     """Returns a value as readable JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-
-
-def _whole(tool: ToolRequest) -> FormField:
-    return FormField(
-        name=ARGUMENTS,
-        label="Arguments",
-        type=FieldType.TEXTAREA,
-        default=json_text(dict(tool.arguments)),
-        placeholder="JSON",
-    )
-
-
-def _filled(field: FormField, value: object) -> FormField:
-    if value is None:
-        return field
-    default = json_text(value) if isinstance(value, dict | list) and field.type is FieldType.TEXTAREA else value
-    kind = field.type
-    if kind is FieldType.TEXT and isinstance(default, str) and ("\n" in default or len(default) > 100):
-        kind = FieldType.TEXTAREA
-    parts = {name: getattr(field, name) for name in FormField.__dataclass_fields__}
-    return FormField(**(parts | {"default": default, "type": kind}))
-
-
-def _schema_like(value: object) -> dict[str, Any]:
-    kinds: tuple[tuple[type, str], ...] = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"))
-    return {"type": next((word for kind, word in kinds if isinstance(value, kind)), "object")}
-
-
-def _parsed(name: str, text: object) -> Any:
-    try:
-        return orjson.loads(text) if isinstance(text, str) else text
-    except orjson.JSONDecodeError:
-        raise ValueError(f"{name}: Enter valid JSON.") from None
 
 
 def _property(field: FormField) -> Iterator[tuple[str, Any]]:

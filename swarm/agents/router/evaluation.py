@@ -21,7 +21,7 @@ from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, failed
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.model.language_models import ModelUsage
-from swarm.domain.model.sessions import SessionMessage
+from swarm.domain.model.sessions import SessionMessage, WaitingTurn
 
 SENTENCES: Final = Path(__file__).with_name("sentences.yaml")
 
@@ -142,15 +142,18 @@ class Forgets:
         """Returns no messages."""
         return []
 
-    async def waiting_turn(self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()) -> None:
-        """Returns None: an evaluation calls no tools."""
+    async def waiting_turn(
+        self, session_id: str, conversation_id: str, call_ids: Collection[str] = ()
+    ) -> WaitingTurn | None:
+        """Returns None: no call waits, because none is made."""
+        return None
 
     async def settle_calls(self, session_id: str, run: str, results: Sequence[SessionMessage]) -> frozenset[str]:
         """Settles nothing."""
         return frozenset()
 
     async def change_result(self, session_id: str, run: str, result: SessionMessage) -> None:
-        """Does nothing."""
+        """Stores nothing."""
 
 
 async def evaluate(

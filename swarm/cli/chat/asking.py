@@ -11,9 +11,10 @@ from rich.text import Text
 
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.answers.questions import APPROVED, EDITED_ARGUMENTS, REASON, request_of
+from swarm.domain.edited_arguments import argument_problem
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, NewRequest, ToolRequest
-from swarm.domain.schema_forms import argument_problem, json_text
+from swarm.domain.schema_forms import json_text
 from swarm.domain.text.characters import for_terminal
 
 _D = HumanDecision

@@ -15,6 +15,7 @@ import structlog
 
 from swarm.clock import to_iso
 from swarm.domain.access import denial
+from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError, Unavailable
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import (
@@ -36,7 +37,6 @@ from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
-from swarm.domain.schema_forms import argument_fields, argument_problem, edited
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
 from swarm.services.rules.participants import Standings
 from swarm.services.rules.system_messages import why_refused
@@ -197,16 +197,15 @@ def _has_values(request: HumanRequest) -> bool:
 
 
 def _edited(request: HumanRequest, given: Mapping[str, Any]) -> Mapping[str, Any] | SwarmError:
+    """Returns the arguments in place of the shown ones, from a form or as JSON. Untouched arguments stay exactly."""
     assert request.tool is not None  # checked when the request was asked
-    fields = argument_fields(request.tool)
-    filled = fill(fields, given)
-    if filled.problems:
-        return _invalid(filled.problems)
     try:
-        arguments = edited(request.tool, filled.values)
+        arguments, problems = changed_arguments(request.tool, given)
     except ValueError as wrong:
         name, _, problem = str(wrong).partition(": ")
         return _invalid({name: problem})
+    if problems:
+        return _invalid(problems)
     problem_of = argument_problem(request.tool, arguments)
     return _invalid(dict([problem_of])) if problem_of else arguments
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import orjson
 
 from swarm.domain.button_actions import FORM_ACTION
+from swarm.domain.edited_arguments import argument_fields
 from swarm.domain.model.requests import FieldType, FormField, HumanDecision, HumanRequest
-from swarm.domain.schema_forms import argument_fields
 from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import without_secrets
 from swarm.domain.text.slack_text import inert, mentioned_ids, safe
