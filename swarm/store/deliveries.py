@@ -210,7 +210,7 @@ def add(
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
     The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
-    and needs the ``place`` of the answer. ``to`` is a person for a direct message, or another channel than the thread's.
+    and needs the ``place`` of the answer. ``to`` is a person, for a direct message, or another channel.
     """
     delivery_id = new_id()
     given: dict[str, object] = {**_OMITTED, **columns}

@@ -12,7 +12,7 @@ from swarm.domain.answers.events import Asked, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import EDITED_ARGUMENTS
 from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, SwarmError
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
 from swarm.domain.model.leases import FinishOutcome
@@ -654,6 +654,25 @@ async def test_a_grant_for_always_decides_everywhere_until_it_expires(asking: As
     world.clock.advance(91 * DAY)
     await asking.begin()
     assert (await asking.ask(tool=PUSH, key="late")).is_open
+
+
+@pytest.mark.req("HITL-02")
+async def test_a_built_in_agents_question_ends_with_its_next_run_and_its_message_is_not_run_again(world: World) -> None:
+    ada, asking = Scripted(says("Something else.")), Asking(world)
+    ada.scripts.append(ends(APPROVAL))
+    async with playing(world, hired("ada", ada, reach=Reach.BUILTIN)) as show:
+        root = await world.says(f"{BOT} push")
+        (run,) = await show.over(root)
+        (request,) = await world.database.read(requests.of_run, run.id)
+        await world.says("what time is it?", thread=root)
+        await show.over(root, 2)
+        await world.sweep()
+        found = await show.runs(root)
+    now = await asking.now(request)
+    assert (now.status, now.reason) == (RequestStatus.CANCELLED, "people wrote something else")
+    assert [one.status for one in found] == [RunStatus.SUPERSEDED, RunStatus.ANSWERED]
+    assert await status(world, root) is InboxStatus.DISMISSED
+    assert len(ada.inputs) == 2
 
 
 # Who gets the work

@@ -117,8 +117,8 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryAccepted:
-    """A call accepted by Slack. ``ts`` is the message's timestamp, ``thread_ts`` its thread, ``channel`` the conversation
-    of a direct message.
+    """A call accepted by Slack. ``ts`` is the message's timestamp, ``thread_ts`` its thread; ``channel`` is the
+    conversation of a direct message.
     """
 
     ts: str | None = None

@@ -38,7 +38,7 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, outcome_text
-from swarm.services.rules.system_messages import show_stopped
+from swarm.services.rules.system_messages import show_answered, show_stopped
 from swarm.store import agents, deliveries, grants, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
@@ -261,6 +261,23 @@ def stop_waiting(tx: Transaction, thread: Thread, person: str, operating_policy:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=f"stopped by <@{person}>")
             show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
     return len(found)
+
+
+def supersede(tx: Transaction, thread_id: str, agent_id: str, operating_policy: OperatingPolicy) -> None:
+    """Withdraws what an agent asks in a thread, because its next run there answers a newer message instead.
+
+    Built-in agents cannot go on with a question after that: a model's conversation has one end.
+    """
+    thread = threads.locked(tx, thread_id)
+    for request in requests.open_in_thread(tx, thread_id):
+        if request.agent_id != agent_id or request.task_id:
+            continue
+        cancel(tx, request, "people wrote something else")
+        for inbox_message_id in sorted(request.inbox_message_ids):
+            inbox_message = inbox.locked(tx, inbox_message_id)
+            if inbox_message and inbox_message.status is InboxStatus.WAITING:
+                inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
+                show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
 
 
 def note_accepted(tx: Transaction, request: HumanRequest) -> None:
