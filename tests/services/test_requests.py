@@ -490,7 +490,8 @@ async def test_a_bundle_waits_and_goes_on_as_one_and_newer_messages_come_apart(w
         await asking.decide(request)
         show.begin()
         await show.over(root, 3)
-    assert [len(one.messages) for one in ada.inputs] == [2, 2, 1]
+    assert [len(one.messages) for one in ada.inputs] == [2, 0, 1]
+    assert [message.text for message in ada.inputs[1].history] == ["swarm#ada one", "swarm#ada two"]
     assert [len(one.decided) for one in ada.inputs] == [0, 1, 0]
     assert {await status(world, one) for one in (root, second, third)} == {InboxStatus.RESPONDED}
 

@@ -345,6 +345,11 @@ class HumanRequest:
         return self.status is RequestStatus.OPEN
 
     @property
+    def question(self) -> str:
+        """The prompt, unless the title says the same."""
+        return "" if self.prompt.strip() == self.title else self.prompt
+
+    @property
     def digest(self) -> str | None:
         """The digest of the tool call, if one waits for approval."""
         return self.tool.digest if self.tool else None
