@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,33 @@ async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: 
     assert [line["kind"] for line in audit].count("decided") == 3
     assert [line["outcome"] for line in audit if line["kind"] == "refused"] != []
     await scene.cards(ts, 1, "Approved with changed arguments")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+async def test_a_decision_at_one_process_is_carried_out_whichever_process_is_killed(
+    scene: Scene, tmp_path: Path
+) -> None:
+    other = Stage(scene.stage.processes, dict(scene.stage.settings), twin_port=scene.stage.twin_port)
+    other.settings["SWARM_HOME"] = str(tmp_path / "home-2")
+    await other.start_coordinator()
+    at_other = Visitor(base=other.base, token=scene.operator.token, http=scene.operator.http)
+    for killed in (scene.stage, other):
+        ts = await scene.asked()
+        (request,) = (await at_other.get("/requests?status=open"))["requests"]
+        wishes = [at_other, scene.operator, at_other, scene.operator]
+        answers = await asyncio.gather(
+            *(one.ask("POST", f"/requests/{request['id']}/decide", json={"decision": "approve"}) for one in wishes)
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
+        done = len(scene.agent.deleted)
+        killed.kill_coordinator()
+        at_other = scene.operator if killed is other else at_other
+        await wait_until(partial(_is_over, scene, ts), within_seconds=90, what="it went on, or says why not")
+        assert len(scene.agent.deleted) <= done + 1
+        await killed.start_coordinator()
+        at_other = Visitor(base=other.base, token=scene.operator.token, http=scene.operator.http)
+    assert 1 <= len(scene.agent.deleted) <= 2
 
 
 async def _agent_is_known(stage: Stage, http: httpx2.AsyncClient) -> None:

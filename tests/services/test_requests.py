@@ -11,7 +11,7 @@ import pytest
 from swarm.domain.answers.events import Asked, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import EDITED_ARGUMENTS
 from swarm.domain.button_actions import RETRY_RUN_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, RateLimited, SwarmError
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
@@ -312,6 +312,18 @@ async def test_with_a_quorum_the_first_values_stand_and_nobody_counts_twice(aski
         await asking.decide(request, D.ANSWER, by="U1", values={"part": "tests"})
     now = await asking.decide(request, D.ANSWER, by="U2")
     assert (now.status, now.values) == (RequestStatus.ANSWERED, {"part": "code"})
+
+
+async def test_presses_count_towards_the_limit_per_minute(world: World) -> None:
+    asking = Asking(world.governed_by(OperatingPolicy(messages_per_minute=2)))
+    await asking.begin()
+    request = await asking.ask()
+    for by in ("U2", "U2"):
+        with pytest.raises(Forbidden):
+            await asking.decide(request, by=by)
+    with pytest.raises(RateLimited):
+        await asking.decide(request, by="U2")
+    assert (await asking.decide(request)).status is RequestStatus.APPROVED
 
 
 # Once
