@@ -102,16 +102,16 @@ class McpConnection:
             name=self.server.name, is_up=is_up, detail="" if is_up else self._detail, allowed=allowed, others=others
         )
 
-    async def call(self, tool: str, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call(self, tool: str, arguments: Mapping[str, Any], *, offered: str = "") -> ToolAnswer:
         """Calls a tool once if it is currently allowed and available. Raises only CancelledError.
 
-        ``name`` is the tool's name for people and models.
+        ``offered`` is the tool's name for people and models, if it is another one.
         """
         client, questions = self._client, self._questions
         if client is None or tool not in self.server.allowed or tool not in self.tools:
             return unavailable(tool, self.server.name)
         try:
-            async with questions.call(name) as one:
+            async with questions.call(offered or tool) as one:
                 if client is not self._client or questions.is_closing:  # meanwhile, calls have to wait for their turn
                     one.is_answered = True
                     return unavailable(tool, self.server.name)

@@ -114,7 +114,7 @@ class McpServers:
                     name=offered,
                     description=known.description or known.title or "",
                     parameters={"type": "object", **known.input_schema},
-                    call=partial(connection.call, name, offered),
+                    call=partial(connection.call, name, offered=offered),
                     server=server.name,
                     is_read_only=bool(known.annotations and known.annotations.read_only_hint),
                     is_destructive=_is_destructive(known.annotations),
