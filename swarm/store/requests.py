@@ -54,7 +54,11 @@ _r, _a, _dr = requests.c, request_answers.c, request_drafts.c
 _QUESTION: Final = TypeAdapter(NewRequest)
 _agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
 _other = requests.alias("other")
-_of_same_run = select(func.count()).select_from(_other).where(_other.c.run_id == _r.run_id)
+_of_same_run = (  # those that the run ends with; a live asker asks one question after another
+    select(func.count())
+    .select_from(_other)
+    .where(_other.c.run_id == _r.run_id, _other.c.asker == literally(Asker.DURABLE), _r.asker == _other.c.asker)
+)
 _all = select(
     requests,
     _agent.label("agent"),

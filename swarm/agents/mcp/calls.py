@@ -22,7 +22,7 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import TypeAdapter, ValidationError
 
 from swarm.agents.failures import OUR_FAULT, GaveUp, unreached
-from swarm.agents.mcp.elicitation import ServerQuestions, ToolCall, elicitations
+from swarm.agents.mcp.elicitation import ServerCall, ServerQuestions, elicitations
 from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.people import MOST_WAIT_SECONDS
 from swarm.agents.toolbox.tool import ToolAnswer, failed
@@ -156,7 +156,7 @@ async def call(
     tool: str,
     arguments: Mapping[str, Any],
     people: ServerQuestions,
-    one: ToolCall,
+    one: ServerCall,
 ) -> tuple[ToolAnswer, bool]:
     """Calls the tool once. Returns its answer, and whether the connection still works.
 
@@ -181,7 +181,7 @@ async def _result(
     tool: str,
     arguments: Mapping[str, Any],
     people: ServerQuestions,
-    one: ToolCall,
+    one: ServerCall,
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Sends the request without `Client.call_tool`, which repeats some calls and withholds some results.
 
@@ -206,7 +206,7 @@ async def _result(
     return result
 
 
-def _noted(answer: ToolAnswer, one: ToolCall) -> ToolAnswer:
+def _noted(answer: ToolAnswer, one: ServerCall) -> ToolAnswer:
     """Adds why people have not answered the server, which it may not say."""
     if not one.notes:
         return answer

@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Literal
 
 import mcp_types as types
 import structlog
@@ -76,7 +76,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class ToolCall:
+class ServerCall:
     """A call that a server is answering."""
 
     tool: str  # its name for people and models
@@ -88,7 +88,7 @@ class ToolCall:
     notes: dict[str, None] = field(default_factory=dict)  # for the model: why nobody has answered
 
 
-_CALL: Final[ContextVar[ToolCall | None]] = ContextVar("mcp_call", default=None)
+_CALL: Final[ContextVar[ServerCall | None]] = ContextVar("mcp_call", default=None)
 
 
 class ServerQuestions:
@@ -111,8 +111,8 @@ class ServerQuestions:
         self.is_closing = False  # a call that was given up may still ask, so this connection takes no more calls
         self._server = server
         self._renew = renew
-        self._under_way: set[ToolCall] = set()
-        self._given_up: set[ToolCall] = set()
+        self._under_way: set[ServerCall] = set()
+        self._given_up: set[ServerCall] = set()
         self._turn = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -123,7 +123,7 @@ class ServerQuestions:
         return ServerQuestions(self._server, self.ask, renew=renew, takes_turns=self.takes_turns)
 
     @asynccontextmanager
-    async def call(self, tool: str) -> AsyncGenerator[ToolCall]:
+    async def call(self, tool: str) -> AsyncGenerator[ServerCall]:
         """Begins a call, after all others if the server does not tell which call a question belongs to.
 
         Raises TimeoutError if it cannot begin within the server's time limit.
@@ -139,8 +139,8 @@ class ServerQuestions:
             yield await stack.enter_async_context(self._begun(tool))
 
     @asynccontextmanager
-    async def _begun(self, tool: str) -> AsyncGenerator[ToolCall]:
-        one = ToolCall(tool=tool, caller=CALLER.get(), limit=PausableTimeout(self._server.timeout_seconds))
+    async def _begun(self, tool: str) -> AsyncGenerator[ServerCall]:
+        one = ServerCall(tool=tool, caller=CALLER.get(), limit=PausableTimeout(self._server.timeout_seconds))
         self._under_way.add(one)
         self._idle.clear()
         token = _CALL.set(one)
@@ -170,7 +170,7 @@ class ServerQuestions:
             return _unanswered(_UNCLEAR)
         return await self.answer(one, params)
 
-    async def answer(self, one: ToolCall, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def answer(self, one: ServerCall, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Asks people a question of a call. Returns their answer, or why nobody was asked."""
         if one not in self._under_way:
             return _unanswered(_OVER)
@@ -183,13 +183,13 @@ class ServerQuestions:
             one.asking.discard(asking)
         return _unanswered(_OVER) if asking.cancelled() else asking.result()
 
-    def _only_call(self) -> ToolCall | None:
+    def _only_call(self) -> ServerCall | None:
         """Returns the call of a question that does not tell it, if there is only one that it can belong to."""
         self.takes_turns = True
         found = self._under_way | self._given_up
         return next(iter(self._under_way)) if len(found) == 1 and self._under_way else None
 
-    def _end(self, one: ToolCall) -> None:
+    def _end(self, one: ServerCall) -> None:
         self._under_way.discard(one)
         if not one.is_answered:
             self._given_up.add(one)
@@ -201,14 +201,14 @@ class ServerQuestions:
                 self.is_closing = True
                 self._renew()
 
-    async def _asked(self, one: ToolCall, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _asked(self, one: ServerCall, params: types.ElicitRequestParams) -> types.ElicitResult:
         result = await self._result(one, params)
         reason = (result.meta or {}).get(REASON)
         if isinstance(reason, str):
             one.notes[reason] = None
         return result
 
-    async def _result(self, one: ToolCall, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _result(self, one: ServerCall, params: types.ElicitRequestParams) -> types.ElicitResult:
         one.asked += 1
         if isinstance(params, types.ElicitRequestURLParams):
             return _declined(_NO_LINKS)
@@ -262,21 +262,27 @@ def _request(server: McpServer, tool: str, params: types.ElicitRequestFormParams
 def _answer(request: HumanRequest) -> types.ElicitResult:
     match request.status:
         case RequestStatus.ANSWERED | RequestStatus.APPROVED:
-            return types.ElicitResult(action="accept", content=dict(request.values or {}))
+            return _answer_of("accept", content=dict(request.values or {}))
         case RequestStatus.REJECTED:
-            return types.ElicitResult(action="decline")
+            return _answer_of("decline")
         case _:
             return _unanswered(f"Nobody has answered: {outcome_text(request)}.")
 
 
 def _declined(reason: str) -> types.ElicitResult:
     """Returns the answer if nobody will ever be asked this."""
-    return types.ElicitResult(action="decline", _meta={REASON: reason})
+    return _answer_of("decline", reason)
 
 
 def _unanswered(reason: str) -> types.ElicitResult:
     """Returns the answer if nobody has decided."""
-    return types.ElicitResult(action="cancel", _meta={REASON: reason})
+    return _answer_of("cancel", reason)
+
+
+def _answer_of(
+    action: Literal["accept", "decline", "cancel"], reason: str = "", content: dict[str, Any] | None = None
+) -> types.ElicitResult:
+    return types.ElicitResult(action=action, content=content, _meta={REASON: reason} if reason else None)
 
 
 def elicitations(asked: Mapping[str, types.InputRequest]) -> Mapping[str, types.ElicitRequestParams] | None:
