@@ -158,7 +158,17 @@ async def test_stop_ends_the_run_and_its_question(world: World) -> None:
 
 
 @pytest.mark.both_engines
-async def test_a_question_is_cancelled_when_the_lease_of_its_run_is_gone(world: World) -> None:
+async def test_a_question_is_cancelled_with_the_lease_also_before_its_run_has_ended(world: World) -> None:
+    async with working(world) as (_, run, _, _):
+        waiting = asked(world, run.id)
+        await open_requests(world)
+        await world.change("UPDATE leases SET ended_at = 1, ended_as = 'expired'")
+        await world.sweep()
+        assert (await asyncio.wait_for(waiting, 10)).status is S.CANCELLED
+
+
+@pytest.mark.both_engines
+async def test_a_question_is_cancelled_when_another_process_ends_its_run(world: World) -> None:
     async with working(world) as (running, run, _, _):
         waiting = asked(world, run.id)
         (request,) = await open_requests(world)
@@ -192,6 +202,27 @@ async def test_after_a_restart_retry_asks_anew(world: World) -> None:
         await playing_now.over(root, 2)
     assert len(model.told) == 3
     assert model.told[1].said[-1].endswith("buy a hat"), "the retry starts over, and continues nothing"
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+async def test_a_decision_is_not_handed_out_with_the_work_again(world: World, is_decided: bool) -> None:
+    gate, ada = Gate(), Scripted(says("Again."))
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada)) as playing_now:
+        root = await world.says(f"{BOT} hello")
+        run = await begun(playing_now, gate, root)
+        waiting = asked(world, run.id)
+        (request,) = await open_requests(world)
+        if is_decided:
+            await decide(world, request, D.APPROVE)
+            await asyncio.wait_for(waiting, 10)
+            await world.change("UPDATE requests SET resume = 'none'")  # the process dies before it has noted it
+        other = show(world, hired("ada", Scripted()), live=playing_now.live)
+        await other.recovery.bring_to_end(run.id, other.term.is_ours, counts=True)
+        await world.sweep()
+        await playing_now.over(root, 2)
+        await asyncio.wait_for(waiting, 10)
+    assert [(one.decided, [message.text for message in one.messages]) for one in ada.inputs] == [((), ["hello"])] * 2
 
 
 async def test_a_call_that_ends_withdraws_its_question(world: World) -> None:

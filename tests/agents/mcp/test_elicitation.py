@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import mcp_types as types
 import pytest
 
 from swarm.agents.mcp import connection
-from swarm.agents.mcp.elicitation import MOST_QUESTIONS
+from swarm.agents.mcp.elicitation import MOST_QUESTIONS, ServerQuestions
 from swarm.agents.mcp.server import McpServer, Program
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.toolbox.people import (
@@ -24,7 +25,7 @@ from swarm.agents.toolbox.people import (
     ToolCaller,
 )
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.errors import Conflict
+from swarm.domain.errors import Conflict, SwarmError, Unavailable
 from swarm.domain.model.requests import (
     BY_REQUESTER,
     Asker,
@@ -61,7 +62,7 @@ class People:
 
     status: RequestStatus = S.ANSWERED
     values: Mapping[str, Any] | None = None
-    refusal: Conflict | None = None
+    refusal: SwarmError | None = None
     go: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[tuple[str, str, NewRequest]] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
@@ -233,6 +234,23 @@ async def test_a_run_that_is_stopped_withdraws_its_question(
         await people.until_withdrawn()
 
 
+async def test_the_end_of_a_call_withdraws_its_question_whatever_the_server_does() -> None:
+    people = People()
+    people.go.clear()
+    questions = ServerQuestions(at("http://127.0.0.1", "buy"), people)
+
+    async def calls() -> types.ElicitResult:
+        CALLER.set(ToolCaller(run_id="run-1", limit=PausableTimeout(None)))
+        async with questions.call("buy") as one:
+            params = types.ElicitRequestFormParams(message="?", requested_schema={})
+            asking = asyncio.create_task(questions.answer(one, params))
+            await people.until_asked()
+        return await asking
+
+    assert (await asyncio.create_task(calls())).action == "cancel"
+    assert people.withdrawn == ["run-1"]
+
+
 async def test_a_question_is_withdrawn_with_its_server(plain: Plain) -> None:
     people = People()
     people.go.clear()
@@ -327,11 +345,17 @@ async def test_without_a_run_in_a_thread_nobody_is_asked(caller: str, plain: Pla
     assert people.asked == []
 
 
-async def test_why_nobody_was_asked_is_told_to_the_server_and_to_the_model(plain: Plain) -> None:
-    async with asking(plain, People(refusal=Conflict("The run has ended, so nobody can be asked."))) as servers:
+@pytest.mark.parametrize(
+    ("refusal", "action"),
+    [(Conflict("The run has ended."), "decline"), (Unavailable("The run has ended."), "cancel")],
+)
+async def test_why_nobody_was_asked_is_told_to_the_server_and_to_the_model(
+    refusal: SwarmError, action: str, plain: Plain
+) -> None:
+    async with asking(plain, People(refusal=refusal)) as servers:
         answer = await of_run(servers, "run-1", "ask", message="?")
-    assert answer.text.count("The run has ended, so nobody can be asked.") == 2
-    assert '"action": "decline"' in answer.text
+    assert answer.text.count("The run has ended.") == 2
+    assert f'"action": "{action}"' in answer.text
 
 
 async def test_secrets_of_the_server_are_not_shown_to_people(plain: Plain) -> None:
