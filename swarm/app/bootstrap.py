@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute
 
 from swarm import clock
 from swarm.app import built_in, home, preflight, process, settings_mapping
-from swarm.app.built_in import BuiltInAgentSet
+from swarm.app.built_in import BuiltInAgentSet, LateAsk
 from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
 from swarm.app.process import StopDeadline
 from swarm.app.reload import Reloader
@@ -106,11 +106,12 @@ async def serve(settings: Settings) -> None:
             AsyncExitStack() as stack,
         ):
             try:
-                opening = built_in.opened(settings, database, deadline)
+                ask = LateAsk()
+                opening = built_in.opened(settings, database, deadline, ask)
                 agents = await process.unless_stopped(stack.enter_async_context(opening), stop)
                 me = await process.unless_stopped(_identified(slack.gateway, stop), stop)
                 if me and agents:
-                    coordinator = build(settings, database, slack, me, telemetry, agents)
+                    coordinator = build(settings, database, slack, me, telemetry, agents, ask)
                     await process.unless_stopped(introduce(coordinator), stop)
                     await live(coordinator, database, listener, stop, hangup, deadline)
             finally:
@@ -127,13 +128,20 @@ class _Slack:
 
 
 def build(
-    settings: Settings, database: Database, slack: _Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
+    settings: Settings,
+    database: Database,
+    slack: _Slack,
+    me: Me,
+    telemetry: Telemetry,
+    agents: BuiltInAgentSet,
+    ask: LateAsk,
 ) -> Coordinator:
     """Wires entry points, services, database, Slack and built-in agents."""
     gateway, watcher = slack.gateway, telemetry.watcher
     operating_policy = settings_mapping.operating_policy(settings)
     standings = Standings(database, slack.names, me)
     services = _services(settings, database, slack, me, operating_policy, standings)
+    ask.connect(services.requests.ask_during_run)
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)

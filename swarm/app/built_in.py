@@ -22,8 +22,9 @@ from swarm.app.process import ShutdownStack, StopDeadline
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.answers.events import RunInput
-from swarm.domain.errors import ConfigurationError
+from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.domain.model.language_models import ModelSpec, UsageRecorder
+from swarm.domain.model.requests import HumanRequest, NewRequest
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
 from swarm.services.runs.event_sources import ManagedAgent
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from swarm.agents.system_prompts.files import PromptFiles, Template
     from swarm.agents.system_prompts.renderer import Renderer
     from swarm.agents.toolbox.approval_rules import ApprovalRules
+    from swarm.agents.toolbox.people import AskPeople
     from swarm.agents.toolbox.tool import Tool
     from swarm.app.built_in_tools import Toolbox
 
@@ -55,27 +57,47 @@ class BuiltInAgentSet:
     hired: tuple[ManagedAgent, ...] = ()
 
 
+class LateAsk:
+    """Asks people as soon as there is a service for it, because the agents start before the services."""
+
+    def __init__(self) -> None:
+        self._ask: AskPeople | None = None
+
+    def connect(self, ask: AskPeople) -> None:
+        """Sets the service."""
+        self._ask = ask
+
+    async def __call__(self, run_id: str, tool: str, new: NewRequest) -> HumanRequest:
+        """Asks a question of a run; see `swarm.agents.toolbox.people.AskPeople`."""
+        if self._ask is None:
+            raise Unavailable("The coordinator is still starting.")
+        return await self._ask(run_id, tool, new)
+
+
 @asynccontextmanager
 async def opened(
-    settings: Settings, database: Database, deadline: StopDeadline | None = None
+    settings: Settings, database: Database, deadline: StopDeadline | None = None, ask: AskPeople | None = None
 ) -> AsyncIterator[BuiltInAgentSet]:
     """Yields all built-in agents, ready to run, or an empty set if none is configured. All their resources are released
     at the end.
 
-    ``deadline`` limits the release; without a deadline, the limit is `shutdown.STOP_SECONDS`. Raises ConfigurationError
-    for an unusable model, prompt or file. Temporary failures, such as an unavailable model or server, are logged.
+    ``deadline`` limits the release; without a deadline, the limit is `shutdown.STOP_SECONDS`. ``ask`` asks people what
+    MCP servers want to know from them; without it, nobody is asked. Raises ConfigurationError for an unusable model,
+    prompt or file. Temporary failures, such as an unavailable model or server, are logged.
     """
     if not settings.agents.builtin:
         yield BuiltInAgentSet()
         return
     closings = ShutdownStack(deadline or StopDeadline())
     try:
-        yield await _open(settings, database, closings)
+        yield await _open(settings, database, closings, ask)
     finally:
         await closings.aclose()
 
 
-async def _open(settings: Settings, database: Database, closings: ShutdownStack) -> BuiltInAgentSet:
+async def _open(
+    settings: Settings, database: Database, closings: ShutdownStack, ask: AskPeople | None
+) -> BuiltInAgentSet:
     with loading.uncollected():
         from swarm.agents.system_prompts.files import PromptFiles
         from swarm.agents.system_prompts.renderer import Renderer
@@ -86,7 +108,7 @@ async def _open(settings: Settings, database: Database, closings: ShutdownStack)
     closings.add("prompts", renderer.aclose)
     preparing = asyncio.create_task(_models(settings, closings), name="models")  # while MCP servers start
     try:
-        toolbox = await open_toolbox(settings, database, closings)
+        toolbox = await open_toolbox(settings, database, closings, ask)
         models = await preparing
     finally:
         await process.end(preparing)

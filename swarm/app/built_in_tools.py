@@ -22,6 +22,7 @@ from swarm.telemetry import log
 
 if TYPE_CHECKING:
     from swarm.agents.mcp.servers import McpServers
+    from swarm.agents.toolbox.people import AskPeople
     from swarm.agents.toolbox.tool import Tool
 
 _AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
@@ -48,16 +49,19 @@ class Toolbox:
         return lambda: [*own, *self.servers.tools()]
 
 
-async def open_toolbox(settings: Settings, database: Database, closings: ShutdownStack) -> Toolbox:
+async def open_toolbox(
+    settings: Settings, database: Database, closings: ShutdownStack, ask: AskPeople | None = None
+) -> Toolbox:
     """Opens all configured tools. Logs one line for each tool that is allowed but unavailable.
 
-    Raises ConfigurationError for errors that prevent the start.
+    ``ask`` asks people what MCP servers want to know from them; None: nobody is asked. Raises ConfigurationError for
+    errors that prevent the start.
     """
     wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
     documents = await _documents(settings, database, closings)
     local = {tool.name: tool for tool in await _local(settings, wanted, closings)}
     reserved = [*local, *(tool.name for tool in documents), *_router_names()]
-    return Toolbox(servers=await _servers(settings, reserved, closings), local=local, documents=documents)
+    return Toolbox(servers=await _servers(settings, reserved, closings, ask), local=local, documents=documents)
 
 
 def _router_names() -> Iterable[str]:
@@ -66,7 +70,9 @@ def _router_names() -> Iterable[str]:
     return OWN
 
 
-async def _servers(settings: Settings, reserved: Sequence[str], closings: ShutdownStack) -> McpServers:
+async def _servers(
+    settings: Settings, reserved: Sequence[str], closings: ShutdownStack, ask: AskPeople | None
+) -> McpServers:
     """Returns the MCP servers, or none if the file is missing and the settings do not name one."""
     from swarm.agents.mcp.server import read
     from swarm.agents.mcp.servers import McpServers
@@ -78,7 +84,7 @@ async def _servers(settings: Settings, reserved: Sequence[str], closings: Shutdo
     secrets = [secret for server in described for secret in server.secrets]
     log.hide(secrets)
     text_secrets.hide(secrets)
-    servers = McpServers(described, reserved=reserved)
+    servers = McpServers(described, reserved=reserved, ask=ask)
     closings.add("MCP servers", servers.aclose)
     await servers.start()
     return servers

@@ -54,7 +54,11 @@ _r, _a, _dr = requests.c, request_answers.c, request_drafts.c
 _QUESTION: Final = TypeAdapter(NewRequest)
 _agent = select(agents.c.name).where(agents.c.id == _r.agent_id).scalar_subquery()
 _other = requests.alias("other")
-_of_same_run = select(func.count()).select_from(_other).where(_other.c.run_id == _r.run_id)
+_of_same_run = (  # those that the run ends with; a live asker asks one question after another
+    select(func.count())
+    .select_from(_other)
+    .where(_other.c.run_id == _r.run_id, _other.c.asker == literally(Asker.DURABLE), _r.asker == _other.c.asker)
+)
 _all = select(
     requests,
     _agent.label("agent"),
@@ -230,12 +234,18 @@ def of_works(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[Human
 
 
 def undelivered(tx: Transaction, work_ids: Collection[str]) -> dict[str, list[HumanRequest]]:
-    """Like `of_works`, only with the ended requests whose decision the asker has not accepted yet."""
+    """Like `of_works`, only with the ended requests whose decision the asker has not accepted yet.
+
+    A call that waited in a run of the coordinator has ended with its run, so nobody continues with its decision.
+    """
     return {
-        work_id: due
-        for work_id, found in of_works(tx, work_ids).items()
-        if (due := [one for one in found if not one.is_open and one.resume is not ResumeStatus.ACCEPTED])
+        work_id: due for work_id, found in of_works(tx, work_ids).items() if (due := [*filter(_is_undelivered, found)])
     }
+
+
+def _is_undelivered(request: HumanRequest) -> bool:
+    is_of_call = request.asker is Asker.LIVE and request.run_id is not None
+    return not request.is_open and not is_of_call and request.resume is not ResumeStatus.ACCEPTED
 
 
 def is_any_sent(tx: Transaction, work_id: str) -> bool:

@@ -23,6 +23,7 @@ from swarm.agents.builtin.recording import recorded
 from swarm.agents.builtin.run import BuiltinRun, Stumbled, conversation_session, questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.remote.translation.translator import collected
+from swarm.agents.toolbox.people import CALLER, PausableTimeout, ToolCaller
 from swarm.clock import Clock, SystemClock
 from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Asked, Broken, Failed, Finished, Interrupted, Origin, RunInput
@@ -241,7 +242,8 @@ class BuiltinAgent:
             run.end(end)
 
     async def _answered(self, run: BuiltinRun) -> tuple[UsageOutcome, RunEnd, str]:
-        limit = asyncio.timeout(self._limits.seconds)
+        limit = PausableTimeout(self._limits.seconds)
+        CALLER.set(ToolCaller(run_id=run.input.run_id, limit=limit))  # in the run's own task
         try:
             async with limit:
                 await self._recorder.settled(run.session_id)

@@ -22,7 +22,9 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import TypeAdapter, ValidationError
 
 from swarm.agents.failures import OUR_FAULT, GaveUp, unreached
+from swarm.agents.mcp.elicitation import ServerCall, ServerQuestions, elicitations
 from swarm.agents.mcp.server import McpServer
+from swarm.agents.toolbox.people import MOST_WAIT_SECONDS
 from swarm.agents.toolbox.tool import ToolAnswer, failed
 from swarm.telemetry.redaction import HIDDEN
 
@@ -31,6 +33,11 @@ _MOST_CHARACTERS: Final = 1_000
 
 _GONE: Final = ("Connection closed", "SSE stream ")  # wording of the library
 _SPARE_SECONDS: Final = 30.0  # the library's own limit applies later: its timeout does not notify the server
+
+_MOST_ROUNDS: Final = 10
+"""How often one call may be continued with what the server has asked for."""
+
+_ROUND_SECONDS: Final = 0.25  # before a call is continued for which the server has asked for nothing
 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -54,6 +61,14 @@ def unavailable(tool: str, server: str) -> ToolAnswer:
     which.
     """
     return failed(f"The tool {tool!r} of the server {server!r} is not available now.")
+
+
+def busy(tool: str, server: str) -> ToolAnswer:
+    """Returns the answer for a call that could not begin, because calls of its server are made one after another."""
+    return failed(
+        f"The tool {tool!r} of the server {server!r} was not called: another call of the server is still under way, "
+        "perhaps because it waits for a person. Try again later."
+    )
 
 
 def _no_answer(tool: str, server: str, seconds: float) -> ToolAnswer:
@@ -135,29 +150,67 @@ def _reason(error: BaseException) -> str | None:
             return None
 
 
-async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]) -> tuple[ToolAnswer, bool]:
+async def call(
+    client: Client,
+    server: McpServer,
+    tool: str,
+    arguments: Mapping[str, Any],
+    people: ServerQuestions,
+    one: ServerCall,
+) -> tuple[ToolAnswer, bool]:
     """Calls the tool once. Returns its answer, and whether the connection still works.
 
-    The server is notified of a cancellation or a timeout. Raises only CancelledError.
+    The time limit does not run while the server waits for people. The server is notified of a cancellation or a
+    timeout. Raises only CancelledError.
     """
     try:
-        async with asyncio.timeout(server.timeout_seconds):
-            result = await _result(client, server, tool, arguments)
+        async with one.limit:
+            result = await _result(client, server, tool, arguments, people, one)
     except Exception as error:  # noqa: BLE001 - a tool's failure is an answer
+        one.is_answered = isinstance(error, MCPError) and error.code != REQUEST_TIMEOUT
         return _hidden(_failure(error, server, tool), server), False
+    one.is_answered = True
     if isinstance(result, types.InputRequiredResult):
         return _asks_back(tool, server.name), True
-    return _hidden(answer_of(result), server), True
+    return _hidden(_noted(answer_of(result), one), server), True
 
 
 async def _result(
-    client: Client, server: McpServer, tool: str, arguments: Mapping[str, Any]
+    client: Client,
+    server: McpServer,
+    tool: str,
+    arguments: Mapping[str, Any],
+    people: ServerQuestions,
+    one: ServerCall,
 ) -> types.CallToolResult | types.InputRequiredResult:
-    """Sends the request without `Client.call_tool`, which repeats some calls and withholds some results."""
-    request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=dict(arguments)))
-    return await client.session.send_request(
-        request, _RESULT, request_read_timeout_seconds=server.timeout_seconds + _SPARE_SECONDS
-    )
+    """Sends the request without `Client.call_tool`, which repeats some calls and withholds some results.
+
+    A call whose result asks people is continued with their answers, as the protocol demands.
+    """
+    params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
+    seconds = server.timeout_seconds + _SPARE_SECONDS + (MOST_WAIT_SECONDS if people.ask else 0)
+    for _ in range(_MOST_ROUNDS):
+        result = await client.session.send_request(
+            types.CallToolRequest(params=params), _RESULT, request_read_timeout_seconds=seconds
+        )
+        if not isinstance(result, types.InputRequiredResult) or people.ask is None:
+            return result
+        asked = elicitations(result.input_requests or {})
+        if asked is None:
+            return result
+        if not asked:
+            await asyncio.sleep(_ROUND_SECONDS)
+        answers = await asyncio.gather(*(people.answer(one, question) for question in asked.values()))
+        responses = dict(zip(asked, answers, strict=True))
+        params = params.model_copy(update={"input_responses": responses, "request_state": result.request_state})
+    return result
+
+
+def _noted(answer: ToolAnswer, one: ServerCall) -> ToolAnswer:
+    """Adds why people have not answered the server, which it may not say."""
+    if not one.notes:
+        return answer
+    return ToolAnswer(text=f"{answer.text}\n\n[The tool asked people. {' '.join(one.notes)}]", failed=answer.failed)
 
 
 def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -21,12 +21,15 @@ import anyio
 import mcp_types as types
 import structlog
 from mcp import Client, MCPError
+from mcp.client.session import ClientSession
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from swarm.agents.failures import OUR_FAULT
-from swarm.agents.mcp.calls import McpServerUnusable, call, leaves, reason, unavailable
+from swarm.agents.mcp.calls import McpServerUnusable, busy, call, leaves, reason, unavailable
+from swarm.agents.mcp.elicitation import ServerQuestions, form_only
 from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.transports import Refusals, over_http, over_stdio
+from swarm.agents.toolbox.people import AskPeople
 from swarm.agents.toolbox.tool import ToolAnswer
 
 _SETTLE_SECONDS: Final = 0.1
@@ -35,6 +38,7 @@ _SETTLE_SECONDS: Final = 0.1
 _NOT_TRIED: Final = "it has not been reached yet"
 _BROKEN: Final = "the connection has broken off"
 _CLOSED: Final = "the connection is closed"
+_RENEWED: Final = "it is connected anew, because a call that was given up may still ask people"
 _MODES: Final = ("auto", "legacy")  # servers that support only "legacy" should answer "auto", but some fail
 
 _MOST_PAGES: Final = 100
@@ -43,15 +47,29 @@ _MOST_PAGES: Final = 100
 _log = structlog.get_logger(__name__)
 
 
-class McpConnection:
-    """The connection to one server. Callers call `begin` once, and `leave` at the end."""
+class _Client(Client):
+    """A client that does not offer to open links, which the library offers together with forms."""
 
-    def __init__(self, server: McpServer, timeouts: Timeouts) -> None:
+    async def _build_session(self, exit_stack: AsyncExitStack) -> ClientSession:
+        session = await super()._build_session(exit_stack)
+        build = session._build_capabilities
+        session._build_capabilities = lambda version: form_only(build(version))  # type: ignore[method-assign]
+        return session
+
+
+class McpConnection:
+    """The connection to one server. Callers call `begin` once, and `leave` at the end.
+
+    ``ask`` asks people what the server wants to know from them; None: nobody is asked, and the server knows.
+    """
+
+    def __init__(self, server: McpServer, timeouts: Timeouts, ask: AskPeople | None = None) -> None:
         self.server = server
         self.settled = asyncio.Event()  # set when the first attempt has succeeded or failed
         self.tools: Mapping[str, types.Tool] = {}  # by name, allowed or not; empty while disconnected
         self._timeouts = timeouts
         self._client: Client | None = None  # None while disconnected
+        self._questions = ServerQuestions(server, ask)  # of the current or the last connection
         self._detail = _NOT_TRIED
         self._logged: object = None  # the status of the tools that was last logged
         self._mode = 0  # index in `_MODES` of the last mode that worked, or of the next one to try
@@ -84,12 +102,22 @@ class McpConnection:
             name=self.server.name, is_up=is_up, detail="" if is_up else self._detail, allowed=allowed, others=others
         )
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Calls a tool once if it is currently allowed and available. Raises only CancelledError."""
-        client = self._client
+    async def call(self, tool: str, arguments: Mapping[str, Any], *, offered: str = "") -> ToolAnswer:
+        """Calls a tool once if it is currently allowed and available. Raises only CancelledError.
+
+        ``offered`` is the tool's name for people and models, if it is another one.
+        """
+        client, questions = self._client, self._questions
         if client is None or tool not in self.server.allowed or tool not in self.tools:
             return unavailable(tool, self.server.name)
-        answer, is_sound = await call(client, self.server, tool, arguments)
+        try:
+            async with questions.call(offered or tool) as one:
+                if client is not self._client or questions.is_closing:  # meanwhile, calls have to wait for their turn
+                    one.is_answered = True
+                    return unavailable(tool, self.server.name)
+                answer, is_sound = await call(client, self.server, tool, arguments, questions, one)
+        except TimeoutError:
+            return busy(tool, self.server.name)
         if not is_sound:
             self._wake.set()
         return answer
@@ -116,16 +144,19 @@ class McpConnection:
             # This scope encloses everything that the client opens, so it can end any part of it.
             with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.connect_seconds) as scope:
                 self._scope = scope
-                async with self._open(refusals) as client:
+                questions = self._questions.anew(self._wake.set)
+                async with self._open(refusals, questions) as client:
                     tools = await _read_tools(client)
                     scope.deadline = math.inf
                     try:
+                        self._questions = questions
                         self._note_up(client, tools)
                         await self._stay(client)
                     finally:
                         self._client, self.tools, self._detail = None, {}, _BROKEN
                         scope.deadline = anyio.current_time() + self._timeouts.close_seconds
-                return _CLOSED
+                        await questions.aclose()
+                return _RENEWED if questions.is_closing else _CLOSED
         except Exception as error:  # noqa: BLE001 - whatever a server makes the library raise
             return refusals.reason or self._why(error)
         finally:
@@ -143,11 +174,11 @@ class McpConnection:
             _log.debug("Details of an unavailable MCP server.", errors=[repr(cause) for cause in leaves(error)], **ids)
         return why
 
-    def _open(self, refusals: Refusals) -> Client:
+    def _open(self, refusals: Refusals, questions: ServerQuestions) -> Client:
         """Returns a client to open. If one mode fails, the next client tries the other mode."""
         reached = self.server.reached
         mode, self._mode = _MODES[self._mode], (self._mode + 1) % len(_MODES)
-        return Client(
+        return _Client(
             over_stdio(self.server, reached, self._timeouts, self._wake.set)
             if isinstance(reached, Program)
             else over_http(reached, refusals),
@@ -156,20 +187,25 @@ class McpConnection:
             message_handler=self._hear,
             client_info=types.Implementation(name="swarm", version=version("swarm")),
             cache=None,
+            elicitation_callback=questions.hear if questions.ask else None,
         )
 
     async def _stay(self, client: Client) -> None:
         """Maintains a connection until it is closed. Raises the library's error if the connection breaks."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, client)
-            while not self._closing.is_set():
+            while not self._is_leaving:
                 with anyio.move_on_after(self._timeouts.refresh_seconds):
                     await self._wake.wait()
-                    await anyio.sleep(0 if self._closing.is_set() else _SETTLE_SECONDS)
+                    await anyio.sleep(0 if self._is_leaving else _SETTLE_SECONDS)
                 self._wake.clear()
-                if not self._closing.is_set():
+                if not self._is_leaving:
                     self._note_tools(await _read_tools(client))
             tasks.cancel_scope.cancel()
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._closing.is_set() or self._questions.is_closing
 
     async def _listen(self, client: Client) -> None:
         """Subscribes to changes if the protocol requires this; older versions send them unsolicited, see `_hear`."""

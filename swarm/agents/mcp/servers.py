@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_types import ToolAnnotations
 
     from swarm.agents.mcp.connection import McpConnection
+    from swarm.agents.toolbox.people import AskPeople
 
 _INSIST_SECONDS: Final = 0.1
 _LONGEST_NAME: Final = 64
@@ -31,14 +32,21 @@ class McpServers:
     """Connections to servers, each maintained independently. Callers call `start` once and `aclose` at the end, or use
     ``async with``.
 
-    ``reserved`` are names that no tool may get, because they belong to other tools of the same agents.
+    ``reserved`` are names that no tool may get, because they belong to other tools of the same agents. ``ask`` asks
+    people what servers want to know from them.
     """
 
     def __init__(
-        self, servers: Iterable[McpServer], *, timeouts: Timeouts = USUAL_TIMEOUTS, reserved: Collection[str] = ()
+        self,
+        servers: Iterable[McpServer],
+        *,
+        timeouts: Timeouts = USUAL_TIMEOUTS,
+        reserved: Collection[str] = (),
+        ask: AskPeople | None = None,
     ) -> None:
         self._servers = tuple(servers)
         self._timeouts = timeouts
+        self._ask = ask
         self._names = OfferedNames(self._servers, reserved)
         self._connections: tuple[McpConnection, ...] = ()
         self._owners: Sequence[asyncio.Task[None]] = ()
@@ -64,7 +72,7 @@ class McpServers:
         from swarm.agents.mcp.connection import McpConnection  # importing takes half a second, and is not always needed
 
         self._connections = self._connections or tuple(
-            McpConnection(server, self._timeouts) for server in self._servers
+            McpConnection(server, self._timeouts, self._ask) for server in self._servers
         )
         self._owners = [connection.begin() for connection in self._connections]
         if self._connections:
@@ -101,11 +109,12 @@ class McpServers:
         for name in server.allowed:
             known = connection.tools.get(name)
             if known is not None:
+                offered = self._names.of(server.name, name)
                 yield Tool(
-                    name=self._names.of(server.name, name),
+                    name=offered,
                     description=known.description or known.title or "",
                     parameters={"type": "object", **known.input_schema},
-                    call=partial(connection.call, name),
+                    call=partial(connection.call, name, offered=offered),
                     server=server.name,
                     is_read_only=bool(known.annotations and known.annotations.read_only_hint),
                     is_destructive=_is_destructive(known.annotations),

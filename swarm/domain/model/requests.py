@@ -336,7 +336,7 @@ class HumanRequest:
     expires_at: int | None
     ended_at: int | None
     reason: str | None  # why it was cancelled
-    run_total: int = 0  # the number of requests of the run; 0 without a run
+    run_total: int = 0  # the number of durable requests of the run; 0 without a run, and for a live asker
     run_ended: int = 0  # how many of them have ended
     answers: tuple[RequestAnswer, ...] = ()
 

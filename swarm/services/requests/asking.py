@@ -9,9 +9,10 @@ Lock order: the thread, the lease, the task, the messages, the run, then the req
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
 from swarm.domain.errors import Conflict
@@ -20,6 +21,7 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
     MAX_OPEN_PER_WORK,
+    Asker,
     AuditKind,
     EntryPoint,
     Grant,
@@ -33,7 +35,7 @@ from swarm.domain.model.requests import (
     ResumeStep,
     check_new,
 )
-from swarm.domain.model.runs import RunStep
+from swarm.domain.model.runs import RunStatus, RunStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -41,7 +43,7 @@ from swarm.domain.request_texts import card_text, outcome_text
 from swarm.services.rules.system_messages import show_answered, show_stopped
 from swarm.store import agents, deliveries, grants, requests, tasks
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, notices
+from swarm.store.inbox import inbox, leases, notices
 from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
@@ -83,10 +85,38 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
 
 def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_policy: OperatingPolicy) -> None:
     """Asks the questions of a run of the coordinator. A repeated call asks nothing twice."""
-    work_ids = (run.task_id,) if run.task_id else run.inbox_message_ids
     thread = threads.get(tx, run.thread_id) if run.thread_id else None
     agent = agents.names(tx).get(run.agent_id, "")
-    waiting = Waiting(
+    for question in asked:
+        tool = question.tool.name if question.tool else None
+        policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool)
+        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), _waiting_of(run, Asker.DURABLE))
+
+
+def ask_during_run(
+    tx: Transaction, run_id: str, tool: str, new: NewRequest, operating_policy: OperatingPolicy
+) -> HumanRequest:
+    """Asks a question of a run whose call of a tool waits for the answer.
+
+    Raises Conflict if the run is over, or if nobody in its thread waits for it.
+    """
+    found = runs.get(tx, run_id)
+    if found is None or found.thread_id is None or found.requester is None:
+        raise Conflict("Nobody can be asked here, because the run does not answer a person in a thread.")
+    thread = threads.locked(tx, found.thread_id)
+    lease = leases.by_token(tx, found.lease_token)
+    run = runs.locked(tx, run_id)
+    is_running = run is not None and run.status is RunStatus.RUNNING and run.stop_requested_at is None
+    if run is None or not is_running or not leases.holds(lease, tx.now):
+        raise Conflict("The run has ended, so nobody can be asked.")
+    policy = operating_policy.decision_policy(agents.names(tx).get(run.agent_id, ""), thread.channel, tool)
+    key = f"run:{run.id}:live:{new_id()}"
+    return ask(tx, replace(new, key=key, policy=policy), _waiting_of(run, Asker.LIVE))
+
+
+def _waiting_of(run: Run, asker: Asker) -> Waiting:
+    work_ids = (run.task_id,) if run.task_id else run.inbox_message_ids
+    return Waiting(
         agent_id=run.agent_id,
         thread_id=run.thread_id,
         work_id=work_ids[0] if work_ids and work_ids[0] else run.trigger_id,
@@ -95,11 +125,8 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
         task_id=run.task_id,
         run_id=run.id,
         requester=run.requester,
+        asker=asker,
     )
-    for question in asked:
-        tool = question.tool.name if question.tool else None
-        policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool)
-        ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), waiting)
 
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
@@ -251,7 +278,8 @@ def stop_waiting(tx: Transaction, thread: Thread, person: str, operating_policy:
     Returns the number of requests. Tasks are cancelled by the caller.
     """
     found = requests.open_in_thread(tx, thread.id)
-    for run_id in sorted({request.run_id for request in found if request.run_id}):
+    waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
+    for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
         runs.end(tx, run_id, RunStep.STOP, f"stopped by <@{person}>")
     for request in found:
         cancel(tx, request, f"stopped by <@{person}>", person)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
 
 from swarm.clock import from_iso
-from swarm.domain.errors import Conflict, Invalid, NotFound
+from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.requests import (
@@ -18,12 +22,16 @@ from swarm.domain.model.requests import (
     HumanRequest,
     NewRequest,
     RequestStatus,
+    ResumeStatus,
+    ResumeStep,
     tool_digest,
 )
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.requests import asking as asking_people
 from swarm.services.requests.asking import ask, cancel, lock_work, release
 from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, authorize_message, authorize_task
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.store import deliveries, grants, requests, tasks
@@ -33,7 +41,13 @@ from swarm.store.inbox import inbox
 from swarm.store.requests import DECISIONS, Waiting
 from swarm.store.threads import threads, transcript
 
+CALL_IS_OVER: Final = "the call that asked has ended"
+
 _MISSING = "There is no such request."
+_LOOK_SECONDS: Final = 60.0
+_AGAIN_SECONDS: Final = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +78,25 @@ class HumanRequests:
         and the errors of `authorize_message` and `authorize_task`.
         """
         return await self._database.write(self._ask, caller, work, new, wait)
+
+    async def ask_during_run(self, run_id: str, tool: str, new: NewRequest) -> HumanRequest:
+        """Asks people for a call of a tool that waits in this process; implements `AskPeople` of the agents.
+
+        Returns the request when it has ended. If the caller is cancelled, the request is withdrawn. Raises Conflict if
+        the run is over or has nobody to ask, Invalid, and Unavailable.
+        """
+        asking = asyncio.ensure_future(
+            self._database.write(asking_people.ask_during_run, run_id, tool, new, self._operating_policy)
+        )
+        try:
+            request = await asyncio.shield(asking)
+            while request.is_open:
+                request = await self._next(request)
+        except BaseException:
+            await attempt(self._end_live(asking), "live_question", run_id=run_id)
+            raise
+        await attempt(self._database.write(_note_received, request.id), "live_question", request=request.id)
+        return request
 
     async def get(self, agent: Agent | None, request_id: str, wait_seconds: float = 0) -> HumanRequest:
         """Returns a request, at once when it has ended, otherwise after ``wait_seconds``. Raises NotFound.
@@ -103,6 +136,23 @@ class HumanRequests:
     async def audit(self, since: str | None, after: int, limit: int) -> list[AuditLine]:
         """Returns the lines of the audit since a time (ISO 8601) with numbers after ``after``. Raises Invalid."""
         return await self._database.read(grants.lines, _time_of(since), after, limit)
+
+    async def _next(self, request: HumanRequest) -> HumanRequest:
+        """Waits for the end of a request for a limited time. The database may be unavailable meanwhile."""
+        if self._database.wakeups.closed:
+            raise Unavailable("The coordinator is being restarted.")
+        try:
+            return await self.get(None, request.id, _LOOK_SECONDS)
+        except Unavailable as error:
+            _log.warning("a question cannot be read now", action="live_question", error=error.message)
+            await asyncio.sleep(_AGAIN_SECONDS)
+            return request
+
+    async def _end_live(self, asking: asyncio.Future[HumanRequest]) -> None:
+        """Withdraws the question of a call that does not wait any more. The sweep withdraws what this cannot."""
+        (request,) = await asyncio.gather(asking, return_exceptions=True)
+        if isinstance(request, HumanRequest):
+            await self._database.write(_withdraw_live, request.id)
 
     def _ask(self, tx: Transaction, caller: Caller, work: AskedWork, new: NewRequest, wait: bool) -> HumanRequest:
         hold: AuthorizedMessage | AuthorizedTask
@@ -184,6 +234,20 @@ def _withdraw(tx: Transaction, agent: Agent | None, request_id: str, reason: str
         raise Conflict("This request has ended already.")
     release(tx, request, "its request was withdrawn")
     return _of_agent(tx, agent, request_id)
+
+
+def _withdraw_live(tx: Transaction, request_id: str) -> None:
+    request = lock_work(tx, request_id)
+    if request:
+        cancel(tx, request, CALL_IS_OVER)
+
+
+def _note_received(tx: Transaction, request_id: str) -> None:
+    """Records that a call has received the decision for which it waited."""
+    request = lock_work(tx, request_id)
+    if request and request.answers and requests.resume(tx, ResumeStep.SEND, request):
+        requests.resume(tx, ResumeStep.ACCEPT, replace(request, resume=ResumeStatus.SENT))
+        grants.note(tx, AuditKind.RESUMED, "accepted", request)
 
 
 def _revoke(tx: Transaction, grant_id: str, person: str) -> None:

@@ -73,6 +73,37 @@ def grow() -> None:
         tell()
 
 
+ASKERS: dict[Any, str] = {}  # the calls of "ask_later", by id, with their questions
+
+
+def ask(call_id: Any, message: str) -> None:
+    """Ask people for a call, which is answered with their answer; a cancelled call asks like any other."""
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    params = {"message": message, "requestedSchema": schema}
+    say({"id": f"question of {call_id}", "method": "elicitation/create", "params": params})
+
+
+def asks(message: dict[str, Any]) -> bool:
+    """Whether the message has to do with questions."""
+    if "method" not in message:
+        call_id = str(message["id"]).removeprefix("question of ")
+        say({"id": int(call_id) if call_id.isdigit() else call_id, **text(json.dumps(message["result"]))})
+        return True
+    params = message.get("params", {})
+    match message["method"], params.get("name"):
+        case "tools/call", "ask":
+            ask(message["id"], params["arguments"]["message"])
+        case "tools/call", "ask_later":
+            ASKERS[message["id"]] = params["arguments"]["message"]
+        case "tools/call", "go":
+            for call_id, question in ASKERS.items():
+                ask(call_id, question)
+            return False
+        case _:
+            return False
+    return True
+
+
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     """A result, an error, or nothing at all."""
     match name:
@@ -151,6 +182,8 @@ def over_stdio() -> None:
         if "garbage" in OPTIONS:
             sys.stdout.buffer.write(b'INFO starting up, my-secret-word\n\n{"jsonrpc": 7}\n\xff\xfe\n')
         message = heard(line)
+        if "id" in message and asks(message):
+            continue
         if "id" in message and "silent" not in OPTIONS and (words := answer(message)):
             say({"id": message["id"], **words})
 
