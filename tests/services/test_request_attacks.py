@@ -1,0 +1,62 @@
+"""Attacks on requests to people: what must not be lost, stuck, executed twice, or shown, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import Any
+
+import pytest
+
+from swarm.domain.errors import Invalid
+from swarm.domain.model.requests import HumanDecision, ToolRequest
+from tests.services.test_requests import Asking
+from tests.support.world import World
+
+D = HumanDecision
+
+pytestmark = pytest.mark.req("HITL-03")
+
+
+@pytest.fixture
+async def asking(world: World) -> Asking:
+    asking = Asking(world)
+    await asking.begin()
+    return asking
+
+
+# Schemas of askers are untrusted
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}])
+async def test_a_schemas_pattern_cannot_keep_the_coordinator_busy(dialect: dict[str, str], asking: Asking) -> None:
+    text = {**dialect, "type": "string", "pattern": "^(a+)+$"}
+    schema = {"type": "object", "properties": {"a": {**dialect, "type": "object", "properties": {"b": text}}}}
+    tool = ToolRequest(name="t", arguments={"a": {"b": "a"}}, schema=schema)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    async with asyncio.timeout(5):
+        with pytest.raises(Invalid):
+            await asking.decide(request, D.EDIT, arguments={"a": {"b": "a" * 40 + "!"}})
+    now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "aa"}})
+    assert now.arguments == {"a": {"b": "aa"}}
+
+
+async def test_a_schema_loads_no_other_schema(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **_: opened.append(given))
+    schema = {"type": "object", "properties": {"a": {"$ref": "http://169.254.169.254/latest"}}}
+    tool = ToolRequest(name="t", arguments={"a": "1"}, schema=schema)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert (await asking.decide(request, D.EDIT, arguments={"a": "2"})).arguments == {"a": "2"}
+    assert opened == []
+
+
+@pytest.mark.parametrize("part", [{"maxLength": "long"}, {"type": 5}, {"pattern": ["a"]}, {"minLength": None}])
+async def test_a_schema_that_is_none_keeps_nobody_from_changing_arguments(part: dict[str, Any], asking: Asking) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": part}}}}
+    tool = ToolRequest(name="t", arguments={"a": {"b": "1"}}, schema=schema)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "2"}})
+    assert now.arguments == {"a": {"b": "2"}}
