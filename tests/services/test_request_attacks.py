@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import HumanDecision, ToolRequest
+from swarm.domain.model.requests import HumanDecision, HumanRequest, ResumeStatus, ToolRequest
+from swarm.domain.model.threads import SlackMessage
 from tests.services.test_requests import Asking
+from tests.support.tasks import asked_and_handed, work_of
 from tests.support.world import World
 
 D = HumanDecision
@@ -60,3 +62,33 @@ async def test_a_schema_that_is_none_keeps_nobody_from_changing_arguments(part: 
     request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
     now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "2"}})
     assert now.arguments == {"a": {"b": "2"}}
+
+
+# Decisions are not lost
+
+
+@pytest.mark.both_engines
+async def test_the_decision_on_a_returned_task_goes_to_its_next_worker(world: World) -> None:
+    asking, request, _ = await task_that_asks(world)
+    await asking.decide(request)
+    assert [one.id for one in (await work_of(world, asking.lead)).requests] == [request.id]
+    other = await world.worker("other")
+    await world.services.agents.revoke(asking.lead.id)
+    await world.sweep()
+    assert (await asking.now(request)).resume is ResumeStatus.SENT
+    await world.services.tasks.assign(None, request.task_id or "", other.name)
+    again = await work_of(world, other)
+    assert [one.id for one in again.requests] == [request.id]
+    assert "handed out before" in again.prompt
+
+
+# Helpers
+
+
+async def task_that_asks(world: World) -> tuple[Asking, HumanRequest, SlackMessage]:
+    """A worker that asks about its task."""
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    asking = Asking(world)
+    asking.lead = worker
+    return asking, await asking.ask(await world.only(worker)), handed.root
