@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.button_actions import SessionStopped
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import HumanDecision, HumanRequest, ResumeStatus, ToolRequest
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
+from swarm.store import tasks
 from tests.services.test_requests import Asking
 from tests.support.tasks import asked_and_handed, work_of
 from tests.support.world import World
@@ -80,6 +83,20 @@ async def test_the_decision_on_a_returned_task_goes_to_its_next_worker(world: Wo
     again = await work_of(world, other)
     assert [one.id for one in again.requests] == [request.id]
     assert "handed out before" in again.prompt
+
+
+# Work does not wait for ever
+
+
+@pytest.mark.both_engines
+async def test_slacks_own_stop_also_stops_a_task_that_waits_for_a_decision(world: World) -> None:
+    asking, request, root = await task_that_asks(world)
+    stop = SessionStopped(key="Ev1", channel=root.channel, thread_ts=root.ts, user_id="U1", message_ts=())
+    await world.turn_control.stop_session(stop)
+    assert (await asking.now(request)).reason == "stopped by <@U1>"
+    task = await world.database.read(tasks.get, request.task_id or "")
+    assert task
+    assert task.status is TaskStatus.CANCELLED
 
 
 # Helpers
