@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from swarm.domain.button_actions import SessionStopped
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import HumanDecision, HumanRequest, ResumeStatus, ToolRequest
+from swarm.domain.model.requests import HumanDecision, HumanRequest, RequestStatus, ResumeStatus, ToolRequest
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.store import tasks
-from tests.services.test_requests import Asking
+from tests.services.test_requests import FORM, PUSH, Asking
 from tests.support.tasks import asked_and_handed, work_of
-from tests.support.world import World
+from tests.support.world import World, delete
 
 D = HumanDecision
 
@@ -83,6 +84,25 @@ async def test_the_decision_on_a_returned_task_goes_to_its_next_worker(world: Wo
     again = await work_of(world, other)
     assert [one.id for one in again.requests] == [request.id]
     assert "handed out before" in again.prompt
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("word", ["approve", "approve_always", "values", "branch", "arguments", "prompt", "requester"])
+async def test_a_deleted_word_that_a_request_is_made_of_changes_only_its_texts(word: str, world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    said = await world.says(word, thread=asking.root)
+    tool = replace(PUSH, arguments={"branch": f"say {word}"})
+    decisions = (D.APPROVE, D.EDIT, D.APPROVE_ALWAYS)
+    request = await asking.ask(tool=tool, decisions=decisions, prompt=f"Shall I {word}?", fields=FORM, key="q2")
+    await asking.decide(request, values={"part": "code", "note": f"do {word}"})
+    await world.ingest.handle(delete(said))
+    await world.sweep()
+    now = await asking.now(request)
+    assert (now.status, now.decisions, now.policy) == (RequestStatus.APPROVED, decisions, request.policy)
+    assert (now.prompt, now.values) == ("Shall I [deleted]?", {"part": "code", "note": "do [deleted]"})
+    assert now.tool
+    assert now.tool.arguments == {"branch": "say [deleted]"}
 
 
 # Work does not wait for ever
