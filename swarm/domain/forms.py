@@ -149,10 +149,15 @@ def _text(form_field: FormField, given: Any) -> str:
         raise _Wrong("Enter a link that begins with https:// or http://.")
     if form_field.type is FieldType.EMAIL and not _fits(_EMAIL, text):
         raise _Wrong("Enter an e-mail address.")
-    pattern = _pattern(form_field.pattern) if form_field.pattern else None
-    if pattern and not _fits(pattern, text):
+    if form_field.pattern and not fits_pattern(form_field.pattern, text):
         raise _Wrong(f"Enter a text that fits the pattern {form_field.pattern}.")
     return text
+
+
+def fits_pattern(pattern: str, text: str) -> bool:
+    """Whether a part of a text matches a regular expression. An expression that the engine does not support fits."""
+    kind = _pattern(pattern)
+    return kind is None or _fits(kind, text)
 
 
 def _fits(kind: TypeAdapter[Any], text: str) -> bool:

@@ -38,7 +38,6 @@ _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, runs.c, thre
 _thread: Final[BindParameter[str]] = bindparam("of_thread")
 _ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # leaves out a text that is still being written
 _ended_runs = select(_t.id).where(_ended)
-_requests_there = select(requests.c.id).where(requests.c.thread_id == _thread)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
     _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
@@ -55,10 +54,8 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     (_t.outcome_note, _ended),
     (run_messages.c.text, run_messages.c.run_id.in_(_ended_runs)),
     (run_events.c.payload, run_events.c.run_id.in_(_ended_runs)),
-    (requests.c.payload, requests.c.thread_id == _thread),
-    (request_answers.c.payload, request_answers.c.request_id.in_(_requests_there)),
 )
-_JSON: Final = frozenset({run_events.c.payload, requests.c.payload, request_answers.c.payload})
+_JSON: Final = frozenset({run_events.c.payload})
 _part: Final[BindParameter[str]] = bindparam("part")
 
 
@@ -109,6 +106,29 @@ _one_message = (
 _CUT_REMEMBERED: Final = Statement(update(session_messages).where(_one_message).values(content=_without(_m.content)))
 
 
+# Requests are read while they are open and long afterwards, so only their texts are cut, never what gives them meaning.
+_r, _a = requests.c, request_answers.c
+_MEANINGS: Final = frozenset(
+    {"key", "type", "name", "decisions", "policy", "pattern", "schema", "agent_request_id", "expires_seconds"}
+)
+_ASKED: Final = Statement(
+    select(_r.id, _r.payload).where(_r.thread_id == _thread, _without(_r.payload) != _r.payload)
+)  # fmt: skip
+_CUT_ASKED: Final = Statement(
+    update(requests).where(_r.id == bindparam("of_request")).values(payload=bindparam("new_payload"))
+)
+_ANSWERED: Final = Statement(
+    select(request_answers)
+    .join(requests, _r.id == _a.request_id)
+    .where(_r.thread_id == _thread, _without(_a.payload) != _a.payload)
+)
+_CUT_ANSWERED: Final = Statement(
+    update(request_answers)
+    .where(_a.request_id == bindparam("of_request"), _a.person == bindparam("of_person"))
+    .values(payload=bindparam("new_payload"))
+)
+
+
 def cut_copies(tx: Transaction, thread: Thread, since: int, parts: Iterable[str]) -> int:
     """Cuts parts of a deleted message out of other texts in its thread, and out of agents' later texts.
 
@@ -123,6 +143,7 @@ def _cut_part(tx: Transaction, thread: Thread, since: int, part: str) -> int:
     cut = sum(
         statement.run(tx, of_thread=thread.id, part=_as_json(part) if is_json else part) for statement, is_json in _CUTS
     )
+    cut += _cut_requests(tx, thread.id, part)
     place = {"of_team": thread.team, "in_channel": thread.channel, "in_thread": thread.thread_ts}
     cut += _CUT_POSTS.run(tx, **place, part=part)
     if len(part) >= SHORTEST_ANYWHERE:
@@ -130,6 +151,31 @@ def _cut_part(tx: Transaction, thread: Thread, since: int, part: str) -> int:
             cut += statement.run(tx, since=since, part=part)
         cut += _cut_remembered(tx, since, part)
     return cut
+
+
+def _cut_requests(tx: Transaction, thread_id: str, part: str) -> int:
+    cut = 0
+    for row in _ASKED.all(tx, of_thread=thread_id, part=_as_json(part)):
+        payload = to_json(_cut_texts(from_json(row["payload"]), part, _MEANINGS)).decode()
+        cut += _CUT_ASKED.run(tx, of_request=row["id"], new_payload=payload)
+    for row in _ANSWERED.all(tx, of_thread=thread_id, part=_as_json(part)):
+        payload = to_json(_cut_texts(from_json(row["payload"]), part)).decode()
+        cut += _CUT_ANSWERED.run(tx, of_request=row["request_id"], of_person=row["person"], new_payload=payload)
+    return cut
+
+
+def _cut_texts(value: Any, part: str, kept: frozenset[str] = frozenset()) -> Any:
+    """Cuts a part out of all texts in a JSON value, except the names and what is ``kept``."""
+    if isinstance(value, str):
+        return value.replace(part, TOMBSTONE)
+    if isinstance(value, list):
+        return [_cut_texts(one, part, kept) for one in value]
+    if isinstance(value, dict):
+        return {
+            name: one if name in kept else _cut_texts(one, part, frozenset() if name in ("arguments", "raw") else kept)
+            for name, one in value.items()
+        }
+    return value
 
 
 def _cut_remembered(tx: Transaction, since: int, part: str) -> int:

@@ -55,6 +55,10 @@ MAX_TOLD: Final = 20
 REMINDER_SECONDS: Final = 12 * 3600
 
 _DECIDED: Final = "people have decided"
+_COMES_AGAIN: Final = frozenset(
+    {InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING, TaskStatus.UNASSIGNED}
+)
+"""The statuses of work that has not ended, so that its next run may still need the decision."""
 
 
 def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
@@ -313,7 +317,7 @@ def note_accepted(tx: Transaction, request: HumanRequest) -> None:
     task = tasks.get(tx, request.task_id) if request.task_id else None
     inbox_message = None if request.task_id else inbox.get(tx, request.work_id)
     status = task.status if task else inbox_message.status if inbox_message else None
-    if status in (InboxStatus.CLAIMED, InboxStatus.UNREAD, TaskStatus.IN_PROGRESS, TaskStatus.PENDING):
+    if status in _COMES_AGAIN:
         return
     has_failed = status in (InboxStatus.DEAD, TaskStatus.DEAD, TaskStatus.FAILED)
     step = ResumeStep.FAIL if has_failed else ResumeStep.ACCEPT

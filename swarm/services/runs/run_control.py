@@ -26,7 +26,7 @@ from swarm.domain.button_actions import (
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
-from swarm.domain.model.tasks import ACTIVE_STATUSES
+from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
 from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import stop_waiting
@@ -43,7 +43,7 @@ from swarm.services.rules.system_messages import (
     why_refused,
 )
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
-from swarm.store import idempotency_keys, task_queries, tasks
+from swarm.store import idempotency_keys, requests, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
@@ -96,6 +96,7 @@ class RunControl:
         if found is None:
             return 0
         thread = threads.locked(tx, found.id)
+        _cancel_asking_tasks(tx, thread, stopped.user_id, self._operating_policy)
         withdrawn = stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
         return withdrawn + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
 
@@ -188,6 +189,14 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operatin
     stop_waiting(tx, thread, person, operating_policy)
     runs.request_stop(tx, person, thread_id=thread.id)
     show_answered(tx, thread, message.ts, operating_policy.reactions)
+
+
+def _cancel_asking_tasks(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> None:
+    """Cancels the tasks that wait for the decision on a request. No run is left that could be stopped instead."""
+    for task_id in sorted({one.task_id for one in requests.open_in_thread(tx, thread.id) if one.task_id}):
+        task = tasks.locked(tx, task_id)
+        if task and task.status is TaskStatus.WAITING:
+            task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
 
 
 def retry_run(

@@ -1,0 +1,131 @@
+"""Attacks on requests to people: what must not be lost, stuck, executed twice, or shown, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from swarm.domain.button_actions import SessionStopped
+from swarm.domain.errors import Invalid
+from swarm.domain.model.requests import HumanDecision, HumanRequest, RequestStatus, ResumeStatus, ToolRequest
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.threads import SlackMessage
+from swarm.store import tasks
+from tests.services.test_requests import FORM, PUSH, Asking
+from tests.support.tasks import asked_and_handed, work_of
+from tests.support.world import World, delete
+
+D = HumanDecision
+
+pytestmark = pytest.mark.req("HITL-03")
+
+
+@pytest.fixture
+async def asking(world: World) -> Asking:
+    asking = Asking(world)
+    await asking.begin()
+    return asking
+
+
+# Schemas of askers are untrusted
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}])
+async def test_a_schemas_pattern_cannot_keep_the_coordinator_busy(dialect: dict[str, str], asking: Asking) -> None:
+    text = {**dialect, "type": "string", "pattern": "^(a+)+$"}
+    schema = {"type": "object", "properties": {"a": {**dialect, "type": "object", "properties": {"b": text}}}}
+    tool = ToolRequest(name="t", arguments={"a": {"b": "a"}}, schema=schema)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    async with asyncio.timeout(5):
+        with pytest.raises(Invalid):
+            await asking.decide(request, D.EDIT, arguments={"a": {"b": "a" * 40 + "!"}})
+    now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "aa"}})
+    assert now.arguments == {"a": {"b": "aa"}}
+
+
+async def test_a_schema_loads_no_other_schema(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **_: opened.append(given))
+    schema = {"type": "object", "properties": {"a": {"$ref": "http://169.254.169.254/latest"}}}
+    tool = ToolRequest(name="t", arguments={"a": "1"}, schema=schema)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert (await asking.decide(request, D.EDIT, arguments={"a": "2"})).arguments == {"a": "2"}
+    assert opened == []
+
+
+@pytest.mark.parametrize("part", [{"maxLength": "long"}, {"type": 5}, {"pattern": ["a"]}, {"minLength": None}])
+async def test_a_schema_that_is_none_keeps_nobody_from_changing_arguments(part: dict[str, Any], asking: Asking) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": part}}}}
+    tool = ToolRequest(name="t", arguments={"a": {"b": "1"}}, schema=schema)
+    request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
+    now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "2"}})
+    assert now.arguments == {"a": {"b": "2"}}
+
+
+# Decisions are not lost
+
+
+@pytest.mark.both_engines
+async def test_the_decision_on_a_returned_task_goes_to_its_next_worker(world: World) -> None:
+    asking, request, _ = await task_that_asks(world)
+    await asking.decide(request)
+    assert [one.id for one in (await work_of(world, asking.lead)).requests] == [request.id]
+    other = await world.worker("other")
+    await world.services.agents.revoke(asking.lead.id)
+    await world.sweep()
+    assert (await asking.now(request)).resume is ResumeStatus.SENT
+    await world.services.tasks.assign(None, request.task_id or "", other.name)
+    again = await work_of(world, other)
+    assert [one.id for one in again.requests] == [request.id]
+    assert "handed out before" in again.prompt
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("word", ["approve", "approve_always", "values", "branch", "arguments", "prompt", "requester"])
+async def test_a_deleted_word_that_a_request_is_made_of_changes_only_its_texts(word: str, world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    said = await world.says(word, thread=asking.root)
+    tool = replace(PUSH, arguments={"branch": f"say {word}"})
+    decisions = (D.APPROVE, D.EDIT, D.APPROVE_ALWAYS)
+    request = await asking.ask(tool=tool, decisions=decisions, prompt=f"Shall I {word}?", fields=FORM, key="q2")
+    await asking.decide(request, values={"part": "code", "note": f"do {word}"})
+    await world.ingest.handle(delete(said))
+    await world.sweep()
+    now = await asking.now(request)
+    assert (now.status, now.decisions, now.policy) == (RequestStatus.APPROVED, decisions, request.policy)
+    assert (now.prompt, now.values) == ("Shall I [deleted]?", {"part": "code", "note": "do [deleted]"})
+    assert now.tool
+    assert now.tool.arguments == {"branch": "say [deleted]"}
+
+
+# Work does not wait for ever
+
+
+@pytest.mark.both_engines
+async def test_slacks_own_stop_also_stops_a_task_that_waits_for_a_decision(world: World) -> None:
+    asking, request, root = await task_that_asks(world)
+    stop = SessionStopped(key="Ev1", channel=root.channel, thread_ts=root.ts, user_id="U1", message_ts=())
+    await world.turn_control.stop_session(stop)
+    assert (await asking.now(request)).reason == "stopped by <@U1>"
+    task = await world.database.read(tasks.get, request.task_id or "")
+    assert task
+    assert task.status is TaskStatus.CANCELLED
+
+
+# Helpers
+
+
+async def task_that_asks(world: World) -> tuple[Asking, HumanRequest, SlackMessage]:
+    """A worker that asks about its task."""
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    asking = Asking(world)
+    asking.lead = worker
+    return asking, await asking.ask(await world.only(worker)), handed.root
