@@ -20,6 +20,7 @@ from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettin
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
 from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.decision_rules import check_policy
 from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
@@ -30,7 +31,7 @@ from swarm.domain.model.language_models import (
     MOST_TOOL_CALLS,
 )
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.model.requests import MAX_NEED, DecisionPolicy, check_policy
+from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, OWN_KEYS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine

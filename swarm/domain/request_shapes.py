@@ -8,7 +8,8 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.requests import AuditLine, FormField, Grant, HumanRequest, RequestAnswer, ToolRequest
+from swarm.domain.model.grants import AuditLine, Grant
+from swarm.domain.model.requests import FormField, HumanRequest, RequestAnswer, ToolRequest
 from swarm.domain.request_texts import HIDDEN
 from swarm.domain.text.secrets import without_secrets
 

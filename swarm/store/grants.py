@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Text, bindparam, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.requests import AuditKind, AuditLine, Grant, GrantScope, HumanRequest
+from swarm.domain.model.grants import AuditKind, AuditLine, Grant, GrantScope
+from swarm.domain.model.requests import HumanRequest
 from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.retention import delete_oldest

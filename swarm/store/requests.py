@@ -94,11 +94,12 @@ _given_threads = given(thread_id=Text)
 _THREADS_WITH_OPEN = Statement(
     select(_r.thread_id).distinct().join(_given_threads, _given_threads.c.thread_id == _r.thread_id).where(_is_open)
 )
-_EXPIRED = Statement(_all.where(_is_open, _r.expires_at <= bindparam("now")).order_by(_r.expires_at).limit(AT_MOST_N))
-_SENT = Statement(
-    _all.where(_r.resume == literally(ResumeStatus.SENT), _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N)
-)
-_TO_TELL = Statement(_all.where(_r.tell_at <= bindparam("now")).order_by(_r.tell_at).limit(AT_MOST_N))
+_is_expired = _is_open & (_r.expires_at <= bindparam("now"))
+_is_sent = _r.resume == literally(ResumeStatus.SENT)
+_is_to_tell = _r.tell_at <= bindparam("now")
+_EXPIRED = Statement(_all.where(_is_expired).order_by(_r.expires_at).limit(AT_MOST_N))
+_SENT = Statement(_all.where(_is_sent, _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N))
+_TO_TELL = Statement(_all.where(_is_to_tell).order_by(_r.tell_at).limit(AT_MOST_N))
 _TOLD = Statement(
     update(requests)
     .where(_r.id == bindparam("request_id"), _r.tell_at <= bindparam("now"))
@@ -115,13 +116,10 @@ _message_is_over = exists().where(
 _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
     leases.c.token == _r.lease_token, leases.c.ended_at.is_(None)
 )
-_WITHOUT_WORK = Statement(
-    _all.where(
-        _is_open,
-        or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over),
-    )
-    .order_by(_r.id)
-    .limit(AT_MOST_N)
+_is_without_work = _is_open & or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over)
+_WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_MOST_N))
+_IS_ANY_DUE = Statement(
+    select(or_(*(exists(select(_r.id).where(due)) for due in (_is_expired, _is_without_work, _is_sent, _is_to_tell))))
 )
 _BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
 _RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
@@ -262,6 +260,11 @@ def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
     """Returns those of the threads that have open requests."""
     rows = [{"thread_id": thread_id} for thread_id in sorted(thread_ids)]
     return {row["thread_id"] for row in _THREADS_WITH_OPEN.all(tx, given=rows)} if rows else set()
+
+
+def is_any_due(tx: Transaction) -> bool:
+    """Returns whether ``expired``, ``without_work``, ``sent_after`` or ``to_tell`` would find a request."""
+    return bool(_IS_ANY_DUE.first(tx, now=tx.now))
 
 
 def expired(tx: Transaction, limit: int) -> list[HumanRequest]:

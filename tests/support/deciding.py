@@ -7,6 +7,7 @@ from typing import Any
 
 from swarm.domain.answers.events import Asked, Decided
 from swarm.domain.answers.questions import decided_of, request_of
+from swarm.domain.decision_rules import check_new
 from swarm.domain.model.requests import (
     Asker,
     EntryPoint,
@@ -15,7 +16,6 @@ from swarm.domain.model.requests import (
     RequestAnswer,
     RequestStatus,
     ResumeStatus,
-    check_new,
 )
 
 _STATUS = {HumanDecision.REJECT: RequestStatus.REJECTED, HumanDecision.ANSWER: RequestStatus.ANSWERED}

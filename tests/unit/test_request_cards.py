@@ -14,10 +14,9 @@ from slack_twin.blocks import checked_blocks
 from swarm.clock import SECOND
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
 from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.grants import ALWAYS_GRANT_SECONDS, THREAD_GRANT_SECONDS
 from swarm.domain.model.requests import (
-    ALWAYS_GRANT_SECONDS,
     OPERATOR,
-    THREAD_GRANT_SECONDS,
     DecisionPolicy,
     FieldType,
     FormField,

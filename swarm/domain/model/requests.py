@@ -7,7 +7,7 @@ servers, and the tool ``request-human-input``. A request belongs to a piece of w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 
-from swarm.domain.errors import Invalid
 from swarm.domain.model.states import step
 
 EXPIRES_SECONDS: Final = 24 * 3600
@@ -32,9 +31,6 @@ MAX_ARGUMENT_BYTES: Final = 256 * 1024
 MAX_NEED: Final = 20
 MAX_OPEN_PER_WORK: Final = 20
 """The maximum number of open requests of one piece of work."""
-
-THREAD_GRANT_SECONDS: Final = 7 * 24 * 3600
-ALWAYS_GRANT_SECONDS: Final = 90 * 24 * 3600
 
 OPERATOR: Final = "operator"
 """Stands for the operator's own decision, in place of a person's Slack user id."""
@@ -383,181 +379,3 @@ class HumanRequest:
     def is_late(self, now: int) -> bool:
         """Whether a decision at ``now`` comes too late."""
         return self.expires_at is not None and now >= self.expires_at
-
-
-class GrantScope(StrEnum):
-    """Where a grant applies."""
-
-    THREAD = "thread"
-    ALWAYS = "always"
-
-
-GRANTS: Final = {
-    HumanDecision.APPROVE_THREAD: (GrantScope.THREAD, THREAD_GRANT_SECONDS),
-    HumanDecision.APPROVE_ALWAYS: (GrantScope.ALWAYS, ALWAYS_GRANT_SECONDS),
-}
-"""The scope and the duration of the grant that a decision gives."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Grant:
-    """A permission for one tool of one agent, which people gave in advance."""
-
-    id: str
-    agent_id: str
-    agent: str  # its name
-    tool: str
-    scope: GrantScope
-    thread_id: str | None
-    request_id: str  # the request whose decision gave it
-    given_by: str  # a Slack user id, or `OPERATOR`
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
-    uses: int
-
-
-class AuditKind(StrEnum):
-    """The kind of a line in the audit."""
-
-    ASKED = "asked"
-    REFUSED = "refused"  # an attempt to decide that was not allowed
-    DECIDED = "decided"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-    RESUMED = "resumed"  # the decision has reached the asker, or the asker failed
-    GRANTED = "granted"
-    REVOKED = "revoked"
-    USED = "used"  # a grant decided
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AuditLine:
-    """One line of the audit. ``outcome`` says what happened, for a decision also from where."""
-
-    seq: int
-    at: int
-    kind: AuditKind
-    request_id: str | None
-    person: str | None
-    agent_id: str | None
-    agent: str | None  # its name
-    tool: str | None
-    digest: str | None
-    outcome: str
-
-
-_STEPS: Final = {
-    HumanDecision.REJECT: RequestStep.REJECT,
-    HumanDecision.ANSWER: RequestStep.ANSWER,
-}
-
-
-def step_of(
-    policy: DecisionPolicy, answers: Sequence[RequestAnswer], eligible: frozenset[str] | None
-) -> RequestStep | None:
-    """Returns the step that a request takes with these answers; None if more people have to decide.
-
-    ``eligible`` are all who may decide; None if unknown. Rejects end a request when the approvals that it needs can no
-    longer come together, with a veto at once. The operator's decision counts at once.
-    """
-    rejected = {answer.person for answer in answers if answer.decision is HumanDecision.REJECT}
-    approved = [answer for answer in answers if answer.decision is not HumanDecision.REJECT]
-    if answers and answers[-1].person == OPERATOR:
-        return _STEPS.get(answers[-1].decision, RequestStep.APPROVE)
-    if rejected and policy.veto:
-        return RequestStep.REJECT
-    if len({answer.person for answer in approved}) >= policy.need:
-        return _STEPS.get(approved[0].decision, RequestStep.APPROVE)
-    if rejected and eligible is not None and len(eligible - rejected) < policy.need:
-        return RequestStep.REJECT
-    return None
-
-
-GroupMembers = Mapping[str, frozenset[str] | None]
-"""The members of user groups; None for a group that Slack does not show."""
-
-
-def eligible_people(policy: DecisionPolicy, requester: str | None, members: GroupMembers) -> frozenset[str] | None:
-    """Returns everybody who may decide; None if that is not a known set of people."""
-    if policy.not_requester and not policy.names_people:
-        return None
-    found = set(policy.users)
-    for group in policy.groups:
-        people = members.get(group)
-        if people is None:
-            return None
-        found |= people
-    if policy.requester and requester:
-        found.add(requester)
-    if policy.not_requester and requester:
-        found.discard(requester)
-    return frozenset(found)
-
-
-def why_not(policy: DecisionPolicy, requester: str | None, person: str, members: GroupMembers) -> str | None:
-    """Returns the reason why a person may not decide, as a sentence; None if they may.
-
-    A group that Slack does not show permits nobody.
-    """
-    if policy.not_requester and person == requester:
-        return "You asked for this, so somebody else has to decide."
-    if person in policy.users or (policy.requester and person == requester):
-        return None
-    if any(person in (members.get(group) or ()) for group in policy.groups):
-        return None
-    if policy.not_requester and not policy.names_people:
-        return None
-    if any(members.get(group) is None for group in policy.groups):
-        return "Slack does not say who belongs to the user group that may decide, so nobody of it can decide now."
-    return "You are not among the people who may decide this."
-
-
-def check_policy(policy: DecisionPolicy) -> None:
-    """Raises Invalid for a policy under which nobody could decide."""
-    problems: dict[str, str] = {}
-    if policy.requester and policy.not_requester:
-        problems["policy.requester"] = "not together with not_requester"
-    if not 1 <= policy.need <= MAX_NEED:
-        problems["policy.need"] = f"a number from 1 to {MAX_NEED}"
-    known = len(set(policy.users)) + policy.requester
-    if not policy.groups and not policy.not_requester and policy.need > max(known, 1):
-        problems["policy.need"] = f"at most {max(known, 1)}, because no more people may decide"
-    if problems:
-        raise Invalid(f"Nobody could decide this: {', '.join(sorted(problems))}.", fields=problems)
-
-
-def check_new(request: NewRequest) -> None:
-    """Raises Invalid for a request that people could not answer."""
-    problems: dict[str, str] = dict(_field_problems(request.fields))
-    if not request.title.strip():
-        problems["title"] = "a short text that says what is asked"
-    if not set(request.decisions) & APPROVALS:
-        problems["decisions"] = "at least one that is not 'reject'"
-    if HumanDecision.EDIT in request.decisions and request.tool is None:
-        problems["decisions"] = "'edit' only with a tool, whose arguments people can change"
-    if set(request.decisions) & GRANTS.keys() and request.tool is None:
-        problems["decisions"] = "'approve_thread' and 'approve_always' only with a tool"
-    if request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
-        problems["tool.arguments"] = f"at most {MAX_ARGUMENT_BYTES} bytes of JSON"
-    if request.expires_seconds is not None and not 1 <= request.expires_seconds <= MAX_EXPIRES_SECONDS:
-        problems["expires_seconds"] = f"from 1 to {MAX_EXPIRES_SECONDS}, or null for never"
-    if problems:
-        raise Invalid(f"This request cannot be shown: {', '.join(sorted(problems))}.", fields=problems)
-    check_policy(request.policy)
-
-
-def _field_problems(fields: Sequence[FormField]) -> Iterable[tuple[str, str]]:
-    if len(fields) > MAX_FIELDS:
-        yield "fields", f"at most {MAX_FIELDS}"
-    names = [form_field.name for form_field in fields]
-    if len(set(names)) < len(names):
-        yield "fields", "with different names"
-    for form_field in fields:
-        if not 0 < len(form_field.name) <= MAX_NAME_CHARACTERS:
-            yield "fields", f"with names of 1 to {MAX_NAME_CHARACTERS} characters"
-        if form_field.type in (FieldType.SELECT, FieldType.MULTISELECT):
-            if not form_field.options:
-                yield f"fields.{form_field.name}", "options to choose from"
-            elif len(form_field.options) > MAX_OPTIONS:
-                yield f"fields.{form_field.name}", f"at most {MAX_OPTIONS} options"

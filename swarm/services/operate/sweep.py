@@ -267,7 +267,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or queues.ended_delays(tx)
         or any(task_ids for _, task_ids in to_do(tx, operating_policy))
         or failover.find_work(tx, operating_policy)
-        or not upkeep.is_nothing_due(tx)
+        or requests.is_any_due(tx)
     )
 
 

@@ -15,17 +15,16 @@ from typing import Final
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
+from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.grants import AuditKind, Grant, GrantScope
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
     MAX_OPEN_PER_WORK,
     Asker,
-    AuditKind,
     EntryPoint,
-    Grant,
-    GrantScope,
     HumanDecision,
     HumanRequest,
     NewRequest,
@@ -33,7 +32,6 @@ from swarm.domain.model.requests import (
     RequestStep,
     ResumeStatus,
     ResumeStep,
-    check_new,
 )
 from swarm.domain.model.runs import RunStatus, RunStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep

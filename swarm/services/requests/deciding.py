@@ -15,23 +15,19 @@ import structlog
 
 from swarm.clock import to_iso
 from swarm.domain.access import denial
+from swarm.domain.decision_rules import GroupMembers, eligible_people, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
+from swarm.domain.model.grants import GRANTS, AuditKind
 from swarm.domain.model.requests import (
-    GRANTS,
     OPERATOR,
-    AuditKind,
     Decide,
-    GroupMembers,
     HumanDecision,
     HumanRequest,
     RequestAnswer,
     RequestStatus,
     RequestStep,
-    eligible_people,
-    step_of,
-    why_not,
 )
 from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy

@@ -12,13 +12,11 @@ import structlog
 from swarm.clock import from_iso
 from swarm.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from swarm.domain.model.agents import Agent
+from swarm.domain.model.grants import AuditKind, AuditLine, Grant
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.requests import (
     OPERATOR,
     Asker,
-    AuditKind,
-    AuditLine,
-    Grant,
     HumanRequest,
     NewRequest,
     RequestStatus,

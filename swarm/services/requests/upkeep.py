@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from swarm.domain.model.requests import HumanRequest, eligible_people
+from swarm.domain.decision_rules import eligible_people
+from swarm.domain.model.requests import HumanRequest
 from swarm.domain.ports import UserGroups
 from swarm.services.requests.asking import cancel, lock_work, note_accepted, release, tell_people
 from swarm.services.requests.deciding import expire
@@ -21,17 +22,6 @@ from swarm.store.bridge.transaction import Transaction
 BATCH: Final = 100
 
 WORK_IS_OVER: Final = "its work has ended"
-
-
-def is_nothing_due(tx: Transaction) -> bool:
-    """Whether no request needs attention."""
-    found = (
-        requests.expired(tx, 1),
-        requests.without_work(tx, 1),
-        requests.sent_after(tx, "", 1),
-        requests.to_tell(tx, 1),
-    )
-    return not any(found)
 
 
 async def tend_requests(database: Database, groups: UserGroups) -> None:

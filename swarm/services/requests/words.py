@@ -9,19 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from swarm.domain.decision_rules import eligible_people, step_of, why_not
 from swarm.domain.forms import fill
-from swarm.domain.model.requests import (
-    AuditKind,
-    EntryPoint,
-    FieldType,
-    FormField,
-    HumanDecision,
-    HumanRequest,
-    RequestAnswer,
-    eligible_people,
-    step_of,
-    why_not,
-)
+from swarm.domain.model.grants import AuditKind
+from swarm.domain.model.requests import EntryPoint, FieldType, FormField, HumanDecision, HumanRequest, RequestAnswer
 from swarm.domain.model.threads import SlackMessage, Thread
 from swarm.domain.text.slack_text import safe
 from swarm.services.requests.asking import ended, lock_work, refresh_cards

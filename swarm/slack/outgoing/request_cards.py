@@ -13,15 +13,8 @@ from typing import Final
 import orjson
 
 from swarm.domain.button_actions import ARGUMENTS_ACTION, DECIDE_ACTION, FORM_ACTION
-from swarm.domain.model.requests import (
-    GRANTS,
-    DecisionPolicy,
-    GrantScope,
-    HumanDecision,
-    HumanRequest,
-    RequestAnswer,
-    ToolRequest,
-)
+from swarm.domain.model.grants import GRANTS, GrantScope
+from swarm.domain.model.requests import DecisionPolicy, HumanDecision, HumanRequest, RequestAnswer, ToolRequest
 from swarm.domain.request_texts import card_text
 from swarm.domain.schema_forms import json_text
 from swarm.domain.text.slack_text import safe

@@ -15,15 +15,8 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.model.requests import (
-    Asker,
-    AuditKind,
-    EntryPoint,
-    GrantScope,
-    HumanDecision,
-    RequestStatus,
-    ResumeStatus,
-)
+from swarm.domain.model.grants import AuditKind, GrantScope
+from swarm.domain.model.requests import Asker, EntryPoint, HumanDecision, RequestStatus, ResumeStatus
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 requests = Table(

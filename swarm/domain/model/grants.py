@@ -1,0 +1,74 @@
+"""Grants, which people give in advance for a tool, and the audit of requests and grants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from swarm.domain.model.requests import HumanDecision
+
+THREAD_GRANT_SECONDS: Final = 7 * 24 * 3600
+ALWAYS_GRANT_SECONDS: Final = 90 * 24 * 3600
+
+
+class GrantScope(StrEnum):
+    """Where a grant applies."""
+
+    THREAD = "thread"
+    ALWAYS = "always"
+
+
+GRANTS: Final = {
+    HumanDecision.APPROVE_THREAD: (GrantScope.THREAD, THREAD_GRANT_SECONDS),
+    HumanDecision.APPROVE_ALWAYS: (GrantScope.ALWAYS, ALWAYS_GRANT_SECONDS),
+}
+"""The scope and the duration of the grant that a decision gives."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """A permission for one tool of one agent, which people gave in advance."""
+
+    id: str
+    agent_id: str
+    agent: str  # its name
+    tool: str
+    scope: GrantScope
+    thread_id: str | None
+    request_id: str  # the request whose decision gave it
+    given_by: str  # a Slack user id, or `OPERATOR`
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    uses: int
+
+
+class AuditKind(StrEnum):
+    """The kind of a line in the audit."""
+
+    ASKED = "asked"
+    REFUSED = "refused"  # an attempt to decide that was not allowed
+    DECIDED = "decided"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    RESUMED = "resumed"  # the decision has reached the asker, or the asker failed
+    GRANTED = "granted"
+    REVOKED = "revoked"
+    USED = "used"  # a grant decided
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditLine:
+    """One line of the audit. ``outcome`` says what happened, for a decision also from where."""
+
+    seq: int
+    at: int
+    kind: AuditKind
+    request_id: str | None
+    person: str | None
+    agent_id: str | None
+    agent: str | None  # its name
+    tool: str | None
+    digest: str | None
+    outcome: str
