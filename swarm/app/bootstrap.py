@@ -167,7 +167,7 @@ def build(
         ),
         pacing=slack.pacing,
         sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
-        sweeper=Sweeper(database, operating_policy),
+        sweeper=Sweeper(database, operating_policy, slack.names),
         backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, gateway, me, handle, watcher),

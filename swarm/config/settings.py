@@ -277,6 +277,9 @@ class DecisionSettings(Section):
     not_requester: bool = Field(False, description="the person for whom the agent works may not decide")
     need: int = Field(1, ge=1, le=MAX_NEED, description="how many different people have to approve")
     veto: bool = Field(False, description="one rejection ends the request")
+    direct_message: bool = Field(
+        False, description="who may decide also gets the card as a direct message, and one reminder"
+    )
 
     @property
     def policy(self) -> DecisionPolicy:
@@ -288,6 +291,7 @@ class DecisionSettings(Section):
             not_requester=self.not_requester,
             need=self.need,
             veto=self.veto,
+            direct_message=self.direct_message,
         )
 
     @model_validator(mode="after")

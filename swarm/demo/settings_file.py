@@ -180,7 +180,9 @@ def write(path: Path, *, own: Path, wanted: Wanted) -> None:
     tools = _section(settings, own, "tools")
     if wanted.work_tree and not tools.get("work_tree"):
         tools["work_tree"] = str(wanted.work_tree)
-    for name, agent in _built_in(is_scripted=wanted.is_scripted, has_tree=bool(tools.get("work_tree"))).items():
+    tree = tools.get("work_tree")
+    is_ours = bool(wanted.work_tree) and tree == str(wanted.work_tree)
+    for name, agent in _built_in(is_scripted=wanted.is_scripted, has_tree=bool(tree), may_write=is_ours).items():
         if name not in remote:
             builtin.setdefault(name, agent)
     _section(settings, own, "documents").setdefault("folder", str(PAPERS))
@@ -195,14 +197,22 @@ def names_model(own: Path) -> bool:
     return bool(_section(_read(own), own, "model").get("name"))
 
 
-def _built_in(*, is_scripted: bool, has_tree: bool) -> dict[str, Any]:
+def _built_in(*, is_scripted: bool, has_tree: bool, may_write: bool) -> dict[str, Any]:
     """Returns the settings of a router and an assistant. Both are workers, so that the default agent does not
     change."""
     footer = {"footer": "rules in place of a model"} if is_scripted else {}
     router = {"kind": "router", "role": "worker", "description": "Turns a sentence into a call of a tool.", **footer}
-    assistant = {"kind": "assistant", "role": "worker", "description": "Converses, remembers, looks up.", **footer}
-    # The rules use only git status; the operator decides whether a real model may use git.
-    return {ROUTER: router, ASSISTANT: {**assistant, "tools": ["git"]} if is_scripted and has_tree else assistant}
+    assistant: dict[str, Any] = {
+        "kind": "assistant",
+        "role": "worker",
+        "description": "Converses, remembers, looks up.",
+        **footer,
+    }
+    if is_scripted and has_tree:  # the operator decides whether a real model may use git and files
+        assistant |= {"tools": ["git"]}
+    if is_scripted and may_write:
+        assistant |= {"tools": ["git", "file-write"], "approve": ["git push", "file-write"]}
+    return {ROUTER: router, ASSISTANT: assistant}
 
 
 def _write_servers(path: Path, *, own: Path) -> None:

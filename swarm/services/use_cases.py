@@ -101,5 +101,5 @@ class Services:
             model_usage=ModelUsageLog(database),
             people=PersonalData(database, operating_policy, directory, forget_name),
             requests=HumanRequests(database, operating_policy),
-            decisions=RequestDecisions(database, operating_policy, groups, standings),
+            decisions=RequestDecisions(database, operating_policy, me.team, groups, standings),
         )

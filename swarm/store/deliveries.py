@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, bindparam, func, literal_column, or_, select, update
+from sqlalchemy import ColumnElement, Text, bindparam, func, literal_column, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
@@ -114,7 +114,12 @@ _REWORD = Statement(
     .values(text=bindparam("new_text"), stops_task_id=bindparam("new_stops_task_id"))
 )
 _AIM = Statement(
-    update(deliveries).where(_d.id == bindparam("delivery_id")).values(target_ts=bindparam("new_target_ts"))
+    update(deliveries)
+    .where(_d.id == bindparam("delivery_id"))
+    .values(
+        target_ts=bindparam("new_target_ts"),
+        channel=func.coalesce(bindparam("new_channel", type_=Text), _d.channel),
+    )
 )
 _POSTED_FOR_TASK = Statement(
     select(_d.id)
@@ -161,6 +166,7 @@ def _move(step: DeliveryStep) -> Statement:
     guard = may(_d.status, transition)
     if step is DeliveryStep.CONFIRM:
         values["sent_ts"] = bindparam("new_sent_ts")
+        values["channel"] = func.coalesce(bindparam("new_channel", type_=Text), _d.channel)
     else:
         values["error"] = bindparam("new_error")
         guard &= _d.attempts == bindparam("seen_attempts")
@@ -198,12 +204,13 @@ def add(
     text: str,
     closing: Closing | None = None,
     place: AnswerTarget | None = None,
+    to: str | None = None,
     **columns: Unpack[DeliveryColumns],
 ) -> str | None:
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
     The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
-    and needs the ``place`` of the answer.
+    and needs the ``place`` of the answer. ``to`` is a person, for a direct message, or another channel.
     """
     delivery_id = new_id()
     given: dict[str, object] = {**_OMITTED, **columns}
@@ -212,8 +219,8 @@ def add(
         id=delivery_id,
         kind=kind,
         thread_id=thread.id,
-        channel=thread.channel,
-        thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
+        channel=to or thread.channel,
+        thread_ts=thread.thread_ts if kind is DeliveryKind.POST and to is None else None,
         text=text,
         closing=_below_text(closing, place),
         now=tx.now,
@@ -280,9 +287,9 @@ def take_down(tx: Transaction, thread: Thread, idempotency_key: str) -> bool:
     return queued is not None
 
 
-def set_target(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
-    """Stores the Slack message that a delivery changes or reacts to."""
-    return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
+def set_target(tx: Transaction, delivery_id: str, target_ts: str, channel: str | None = None) -> bool:
+    """Stores the Slack message that a delivery changes or reacts to, and its channel if that is another."""
+    return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts, new_channel=channel))
 
 
 def posted_for_task(tx: Transaction, task_id: str, since: int) -> bool:
@@ -309,13 +316,17 @@ def move(
     due_in_seconds: float = 0,
     error: str | None = None,
     sent_ts: str | None = None,
+    channel: str | None = None,
 ) -> bool:
-    """Takes a step of the state machine. Returns False if the delivery has changed since ``row`` was read."""
+    """Takes a step of the state machine. Returns False if the delivery has changed since ``row`` was read.
+
+    ``channel`` is where Slack has posted it, which for a direct message is known only then.
+    """
     params: dict[str, object] = {"delivery_id": row["id"]}
     over = DELIVERY_TRANSITIONS[step].target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
     params |= {"now": tx.now} if over else {"next_due_at": tx.now + int(due_in_seconds * SECOND)}
     if step is DeliveryStep.CONFIRM:
-        params |= {"new_sent_ts": sent_ts}
+        params |= {"new_sent_ts": sent_ts, "new_channel": channel}
     else:
         params |= {"new_error": error, "seen_attempts": row["attempts"]}
     moved = bool(_MOVES[step].run(tx, **params))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 from pydantic import TypeAdapter
-from sqlalchemy import Text, bindparam, delete, exists, func, insert, or_, select, update
+from sqlalchemy import BigInteger, Text, bindparam, delete, exists, func, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import InboxStatus
@@ -98,6 +98,12 @@ _EXPIRED = Statement(_all.where(_is_open, _r.expires_at <= bindparam("now")).ord
 _SENT = Statement(
     _all.where(_r.resume == literally(ResumeStatus.SENT), _r.id > bindparam("after")).order_by(_r.id).limit(AT_MOST_N)
 )
+_TO_TELL = Statement(_all.where(_r.tell_at <= bindparam("now")).order_by(_r.tell_at).limit(AT_MOST_N))
+_TOLD = Statement(
+    update(requests)
+    .where(_r.id == bindparam("request_id"), _r.tell_at <= bindparam("now"))
+    .values(tell_at=bindparam("again_at", type_=BigInteger))
+)
 _stopped_run = exists().where(
     runs.c.id == _r.run_id, runs.c.ended_at.is_not(None), runs.c.status != literally(RunStatus.ANSWERED)
 )
@@ -123,7 +129,7 @@ _MOVES = {
     step: Statement(
         update(requests)
         .where(_r.id == bindparam("request_id"), may(_r.status, transition))
-        .values(**arrive(transition), ended_at=bindparam("now"), reason=bindparam("new_reason"))
+        .values(**arrive(transition), ended_at=bindparam("now"), reason=bindparam("new_reason"), tell_at=None)
     )
     for step, transition in REQUEST_TRANSITIONS.items()
 }
@@ -188,6 +194,7 @@ def add(tx: Transaction, new: NewRequest, waiting: Waiting) -> tuple[HumanReques
         agent_request_id=new.agent_request_id,
         payload=_QUESTION.dump_json(new).decode(),
         expires_at=None if new.expires_seconds is None else tx.now + int(new.expires_seconds * SECOND),
+        tell_at=tx.now if new.policy.direct_message else None,
         now=tx.now,
     )
     row = _OF_KEY.first(tx, key=new.key)
@@ -260,6 +267,16 @@ def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
 def expired(tx: Transaction, limit: int) -> list[HumanRequest]:
     """Returns open requests whose time is over, the earliest first."""
     return _with_answers(tx, _EXPIRED.all(tx, now=tx.now, n=limit))
+
+
+def to_tell(tx: Transaction, limit: int) -> list[HumanRequest]:
+    """Returns open requests of which somebody is to be told, or reminded, now."""
+    return _with_answers(tx, _TO_TELL.all(tx, now=tx.now, n=limit))
+
+
+def told(tx: Transaction, request: HumanRequest, again_at: int | None) -> bool:
+    """Records that who may decide was told, and when to remind them. Returns False if that has been done already."""
+    return bool(_TOLD.run(tx, request_id=request.id, now=tx.now, again_at=again_at))
 
 
 def without_work(tx: Transaction, limit: int) -> list[HumanRequest]:

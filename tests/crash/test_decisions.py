@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ import pytest
 
 from swarm.domain.button_actions import RETRY_RUN_ACTION
 from tests.crash.scene import both_engines
+from tests.support.caipe import Caipe, Shape
 from tests.support.deleter import Deleter
 from tests.support.doors import Visitor, serving
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import processes_in
+from tests.support.providers import openai_server
+from tests.support.providers.request import Request
+from tests.support.providers.script import Call, Reply, Say
 from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
@@ -29,6 +34,21 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(240), pytest.mark.req("HITL-03", "HITL-06")]
 
 CARD = "May I use delete?"
+WRITE = "May I use file-write?"
+
+SETTINGS = """
+slack: {{pace: false}}
+agents:
+  remote:
+    ada: {{url: '{ada}/'}}
+    old: {{url: '{old}', dialect: caipe, agent_id: agent-17}}
+    present: {{url: '{present}', dialect: caipe, agent_id: agent-17, resume: data}}
+  builtin:
+    helper: {{kind: assistant, role: worker, tools: [file-write], approve: [file-write]}}
+model: {{name: gpt-5-mini, check_at_start: false}}
+providers: {{openai: {{base_url: '{model}', api_key: not-needed}}}}
+tools: {{work_tree: '{tree}'}}
+"""
 
 
 @dataclass
@@ -38,6 +58,8 @@ class Scene:
     stage: Stage
     twin: TwinClient
     agent: Deleter
+    services: dict[str, Caipe]
+    tree: Path
     operator: Visitor
 
     async def asked(self, cards: int = 1) -> str:
@@ -46,10 +68,10 @@ class Scene:
         await self.cards(ts, cards)
         return ts
 
-    async def cards(self, ts: str, count: int = 1, text: str = "") -> list[dict[str, Any]]:
+    async def cards(self, ts: str, count: int = 1, text: str = "", title: str = CARD) -> list[dict[str, Any]]:
         async def look() -> list[dict[str, Any]]:
-            found = [one for one in await self.twin.messages(thread_ts=ts) if CARD in one["text"]]
-            return [one for one in found if text in str(one)]
+            found = [one for one in await self.twin.messages(thread_ts=ts) if title in one["text"]]
+            return [one for one in found if text in str(one) and "✋" in one["text"]]
 
         return await wait_until(look, lambda found: len(found) == count, within_seconds=40, what=f"{count} cards")
 
@@ -74,24 +96,33 @@ def database(request: pytest.FixtureRequest, engine: str) -> Iterator[str | Path
             yield fresh
 
 
+def _model(request: Request) -> Reply:
+    """Writes into a file what it is asked to, and tells what the tool says."""
+    if request.results:
+        return Say(f"The tool says: {request.results[-1]}")
+    return Call("file-write", {"path": "notes.txt", "content": "once\n", "append": True})
+
+
 @pytest.fixture
-async def scene(database: str | Path, tmp_path: Path) -> AsyncIterator[Scene]:
-    agent = Deleter()
+async def scene(database: str | Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    agent, services = Deleter(), {"old": Caipe(Shape.OLD), "present": Caipe(Shape.PRESENT)}
+    tree = tmp_path_factory.mktemp("tree")
     async with contextlib.AsyncExitStack() as stack:
-        url = await stack.enter_async_context(serving(agent.app()))
+        urls = {name: await stack.enter_async_context(serving(one.app())) for name, one in services.items()}
+        urls["ada"] = await stack.enter_async_context(serving(agent.app()))
+        urls["model"] = (await stack.enter_async_context(openai_server(_model))).base_url
         stage = Stage(stack.enter_context(processes_in(tmp_path)))
         if isinstance(database, Path):
             stage.use_sqlite(database)
         else:
             stage.use_postgres(database)
-        (tmp_path / "swarm.yaml").write_text(
-            f"slack: {{pace: false}}\nagents: {{remote: {{ada: {{url: '{url}/'}}}}}}\n"
-        )
+        (tmp_path / "swarm.yaml").write_text(SETTINGS.format(tree=tree, **urls))
         http = await stack.enter_async_context(http_client(timeout=30))
         await stage.start_twin(rates=False)
         await stage.start_coordinator()
         await _agent_is_known(stage, http)
-        yield Scene(stage=stage, twin=stage.person(http), agent=agent, operator=stage.visitor(http))
+        twin, operator = stage.person(http), stage.visitor(http)
+        yield Scene(stage=stage, twin=twin, agent=agent, services=services, tree=tree, operator=operator)
 
 
 @both_engines
@@ -131,6 +162,46 @@ async def test_what_people_decide_survives_kills_at_each_step_and_happens_once(s
     assert first == again
 
 
+@both_engines
+@pytest.mark.req("HITL-01", "HITL-02", "STREAM-01")
+async def test_every_asker_continues_once_with_what_was_decided_after_a_kill(scene: Scene) -> None:
+    """Built in, CAIPE's service in both shapes, and polling; for AG-UI see above."""
+    token = await scene.stage.register(scene.operator.http, "lea")
+    lea = scene.stage.visitor(scene.operator.http, token)
+    assert await lea.poll() == []
+    built_in = await scene.twin.say("swarm#helper write it")
+    approved = await scene.twin.say("swarm#present delete a.txt")
+    filled = await scene.twin.say("swarm#old form")
+    polled = await scene.twin.say("swarm#lea may you?")
+    (trigger,) = await lea.poll(wait_seconds=20)
+    asked = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "title": "May I use delete?"}
+    request = await lea.uses("request-human-input", lease=trigger["lease"]["token"], **asked)
+    cards = {
+        ts: await scene.cards(ts, title=title) for ts, title in ((built_in, WRITE), (approved, CARD), (polled, CARD))
+    }
+    await scene.cards(filled, title="✋")
+    assert scene.services["present"].ran == []
+
+    await scene.stage.restart_coordinator()
+    for (card,) in cards.values():
+        pressed = {"user": "alice", "channel": "general", "ts": card["ts"], "action_id": "request_decide:approve"}
+        assert (await scene.twin.ask("POST", "actions", json=pressed))["ok"]
+    (form,) = (await scene.operator.get("/requests?status=open"))["requests"]
+    values = {"decision": "answer", "values": {"repo": "a/b", "where": ["eu"]}}
+    await scene.operator.post(f"/requests/{form['id']}/decide", values)
+
+    (again,) = [one for one in await lea.poll(wait_seconds=20) if one["kind"] == "slack_inbox_message"]
+    assert [(one["id"], one["status"]) for one in again["requests"]] == [(request["id"], "approved")]
+    answer = {"inbox_message_id": again["inbox_messages"][0]["id"], "message": "I did."}
+    await lea.uses("slack-reply", lease=again["lease"]["token"], **answer)
+    for ts in (built_in, approved, filled, polled):
+        await scene.twin.until(ts, lambda seen: ANSWERED in seen.emoji and not seen.is_growing, within_seconds=60)
+    assert (scene.tree / "notes.txt").read_text() == "once\n"
+    assert scene.services["present"].ran == [{"path": "a.txt"}]
+    assert ["form_data" in body for body in scene.services["old"].bodies] == [False, True]
+    await wait_until(lambda: _all_accepted(scene), what="all decisions have been received")
+
+
 @pytest.mark.req("HITL-02", "HITL-04", "HITL-05", "HITL-08")
 async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: Scene) -> None:
     scene.agent.asks = 3
@@ -138,7 +209,9 @@ async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: 
     await scene.press(ts, user="bob")
     (whisper,) = await wait_until(lambda: scene.twin.calls("chat.postEphemeral"), what="bob is told")
     assert "not among the people" in whisper["args"]["text"]
-    await asyncio.gather(scene.press(ts), scene.press(ts), scene.press(ts, "reject", card=1))
+    twice = await asyncio.gather(scene.press(ts), scene.press(ts), return_exceptions=True)
+    assert None in twice  # the second may find no button any more
+    await scene.press(ts, "reject", card=1)
     await scene.cards(ts, 1, "2 of 3")
     listed = (await scene.operator.get("/requests?status=open"))["requests"]
     assert len(scene.agent.runs) == len(listed) == 1
@@ -153,12 +226,43 @@ async def test_several_cards_are_decided_by_who_may_and_resumed_together(scene: 
     await scene.cards(ts, 1, "Approved with changed arguments")
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+async def test_a_decision_at_one_process_is_carried_out_whichever_process_is_killed(
+    scene: Scene, tmp_path: Path
+) -> None:
+    other = Stage(scene.stage.processes, dict(scene.stage.settings), twin_port=scene.stage.twin_port)
+    other.settings["SWARM_HOME"] = str(tmp_path / "home-2")
+    await other.start_coordinator()
+    at_other = Visitor(base=other.base, token=scene.operator.token, http=scene.operator.http)
+    for killed in (scene.stage, other):
+        ts = await scene.asked()
+        (request,) = (await at_other.get("/requests?status=open"))["requests"]
+        wishes = [at_other, scene.operator, at_other, scene.operator]
+        answers = await asyncio.gather(
+            *(one.ask("POST", f"/requests/{request['id']}/decide", json={"decision": "approve"}) for one in wishes)
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
+        done = len(scene.agent.deleted)
+        killed.kill_coordinator()
+        at_other = scene.operator if killed is other else at_other
+        await wait_until(partial(_is_over, scene, ts), within_seconds=90, what="it went on, or says why not")
+        assert len(scene.agent.deleted) <= done + 1
+        await killed.start_coordinator()
+        at_other = Visitor(base=other.base, token=scene.operator.token, http=scene.operator.http)
+    assert 1 <= len(scene.agent.deleted) <= 2
+
+
 async def _agent_is_known(stage: Stage, http: httpx2.AsyncClient) -> None:
     async def look() -> bool:
         known = (await stage.visitor(http).get("/agents"))["agents"]
-        return any(agent["last_seen_at"] for agent in known)
+        return all(agent["last_seen_at"] for agent in known) and len(known) == 4
 
     await wait_until(look, what="the agent is there")
+
+
+async def _all_accepted(scene: Scene) -> bool:
+    return {one["resume"] for one in (await scene.operator.get("/requests"))["requests"]} == {"accepted"}
 
 
 async def _count(scene: Scene, count: int) -> bool:

@@ -73,6 +73,47 @@ async def test_a_person_watches_an_answer_being_written(demo: Demo, twin: TwinCl
         await expect(answer.get_by_role("button", name="This answer is good")).to_be_visible()
 
 
+@pytest.mark.browser
+@pytest.mark.req("HITL-01", "HITL-02", "HITL-04", "HITL-05", "TWIN-05")
+async def test_a_person_fills_in_a_form_and_approves_a_call_with_other_arguments(demo: Demo, twin: TwinClient) -> None:
+    async with browser() as context:
+        page = await context.new_page()
+        await page.goto(demo.url)
+        await page.wait_for_selector("body[data-ready]")
+        await _opened(page, "swarm#writer ask me something")
+        await page.get_by_role("button", name="Open the form").click()
+        form = page.locator("dialog.modal")
+        await form.get_by_label("Part").select_option("code")
+        await form.get_by_label("Why").fill("it is *new* <!channel>")
+        await form.get_by_label("E-mail").fill("ada@example.org")
+        if path := os.environ.get("SWARM_TEST_FORM_SCREENSHOT"):
+            await page.screenshot(path=path)
+        await form.get_by_role("button", name="Send").click()
+        thread = page.locator("#thread")
+        await expect(thread).to_contain_text("Answered by @alice")
+        await expect(thread).to_contain_text("it is *new* <!channel>")
+        await expect(thread).to_contain_text("So it is “code”.")
+
+        await _opened(page, "swarm#assistant write down: buy milk")
+        card = thread.locator("article", has_text="May I use file-write?")
+        await expect(card).to_contain_text("buy milk")
+        if path := os.environ.get("SWARM_TEST_CARD_SCREENSHOT"):
+            await page.screenshot(path=path)
+        await card.get_by_role("button", name="Change arguments").click()
+        await form.get_by_label("content").fill("- buy oat milk")
+        await form.get_by_role("button", name="Approve").click()
+        await expect(thread).to_contain_text("Approved with changed arguments by @alice")
+        await expect(thread).to_contain_text("Appended 14 bytes to notes.md")
+
+
+async def _opened(page: Page, text: str) -> None:
+    """Says something in the channel, and opens its thread."""
+    await page.fill("#text", text)
+    await page.press("#text", "Enter")
+    question = page.locator("#log article", has_text=text).last
+    await question.locator(".replies").click()
+
+
 async def _ask(page: Page) -> Locator:
     """Type a mention, with its completion; the message as the channel shows it."""
     await page.locator("#text").press_sequentially("@sw")

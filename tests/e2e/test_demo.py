@@ -125,12 +125,44 @@ async def test_a_run_that_fails_has_a_button_with_which_it_goes_well(twin: TwinC
 
 
 @pytest.mark.long
-@pytest.mark.req("OPS-01", "STREAM-03")
-async def test_the_writers_question_is_answered_in_the_thread(twin: TwinClient) -> None:
+@pytest.mark.req("OPS-01", "STREAM-03", "HITL-01", "HITL-02", "HITL-05")
+async def test_the_writers_question_is_a_form_with_every_type_of_field(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer ask me something")
-    await twin.until(ts, lambda seen: any("Which part of the repository" in answer for answer in seen.answers))
-    await twin.say("the tests", thread=ts)
-    await twin.until(ts, lambda seen: any("So it is “the tests”" in answer for answer in seen.answers))
+    under = await _card(twin, ts, "Which part of the repository")
+    place = {"user": "alice", "channel": "general", "ts": under, "action_id": "request_form"}
+    view = (await twin.ask("POST", "actions", json=place))["view"]
+    inputs = {block["block_id"]: block["element"]["type"] for block in view["blocks"] if block["type"] == "input"}
+    assert len(inputs) == 9
+    assert len(set(inputs.values())) == 7
+    filled = {
+        "field:part": {"value": "tests"},
+        "field:topics": {"value": ["size", "age"]},
+        "field:share": {"value": "101"},
+    }
+    sent = {"user": "alice", "view_id": view["id"], "submit": True}
+    refused = await twin.ask("POST", "actions", json=sent | {"state": filled})
+    assert "field:share" in refused["errors"]
+    filled["field:share"] = {"value": "12.5"}
+    assert (await twin.ask("POST", "actions", json=sent | {"state": filled}))["ok"]
+    seen = await twin.until(ts, lambda seen: _is_answered(seen) and not seen.is_growing)
+    assert "So it is “tests”" in seen.answers[-1]
+    assert "Topics: size, age" in seen.answers[-1]
+    assert "percent: 12.5" in seen.answers[-1]
+
+
+@pytest.mark.req("OPS-01", "HITL-03", "HITL-04", "TOOL-03")
+async def test_the_assistant_asks_before_it_writes_and_bob_may_not_decide(twin: TwinClient) -> None:
+    ts = await twin.say("swarm#assistant write down: buy milk")
+    under = await _card(twin, ts, "May I use file-write?")
+    pressed = {"channel": "general", "ts": under, "action_id": "request_decide:approve"}
+    since = await twin.now()
+    await twin.ask("POST", "actions", json=pressed | {"user": "bob"})
+    (whisper,) = await wait_until(lambda: twin.calls("chat.postEphemeral", since=since), what="bob is told")
+    assert "not among the people" in whisper["args"]["text"]
+    await twin.ask("POST", "actions", json=pressed | {"user": "alice"})
+    seen = await twin.until(ts, lambda seen: any("This is what became of it" in one for one in seen.answers))
+    assert "Appended 11 bytes" in seen.answers[-1]
+    await twin.until(ts, lambda seen: any("approved by" in answer for answer in seen.answers))
 
 
 @pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04")
@@ -168,7 +200,7 @@ async def _until_streams_may_begin(twin: TwinClient, count: int) -> None:
 async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: TwinClient) -> None:
     ts = await twin.say("swarm#assistant git status")
     seen = await twin.until(ts, _is_answered, within_seconds=60)
-    assert "notes.md" in seen.answers[-1]
+    assert "Appended 11 bytes" in seen.answers[-1]
 
 
 @pytest.mark.long
@@ -332,6 +364,13 @@ async def test_a_demo_whose_agents_cannot_call_tools_is_not_ready(tmp_path: Path
     nowhere = settings_file.plan({"PORT": str(free_port()), "SWARM_HOME": str(tmp_path)})
     with pytest.raises(run.NotReady, match="cannot use their MCP tools"):
         await run._try_tools(nowhere, "token")
+
+
+async def _card(twin: TwinClient, ts: str, text: str) -> str:
+    """The timestamp of a question's card, once it is there."""
+    await twin.until(ts, lambda seen: any(text in answer for answer in seen.answers), within_seconds=60)
+    (card,) = [one["ts"] for one in await twin.messages(thread_ts=ts) if text in one["text"] and "✋" in one["text"]]
+    return str(card)
 
 
 def _is_answered(seen: Conversation) -> bool:

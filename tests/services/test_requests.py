@@ -11,8 +11,8 @@ import pytest
 from swarm.domain.answers.events import Asked, Failed, Interrupted, RunInput
 from swarm.domain.answers.questions import EDITED_ARGUMENTS
 from swarm.domain.button_actions import RETRY_RUN_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, SwarmError
-from swarm.domain.model.agents import Agent
+from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, RateLimited, SwarmError
+from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, NoticeKind
 from swarm.domain.model.leases import FinishOutcome
@@ -314,6 +314,18 @@ async def test_with_a_quorum_the_first_values_stand_and_nobody_counts_twice(aski
     assert (now.status, now.values) == (RequestStatus.ANSWERED, {"part": "code"})
 
 
+async def test_presses_count_towards_the_limit_per_minute(world: World) -> None:
+    asking = Asking(world.governed_by(OperatingPolicy(messages_per_minute=2)))
+    await asking.begin()
+    request = await asking.ask()
+    for by in ("U2", "U2"):
+        with pytest.raises(Forbidden):
+            await asking.decide(request, by=by)
+    with pytest.raises(RateLimited):
+        await asking.decide(request, by="U2")
+    assert (await asking.decide(request)).status is RequestStatus.APPROVED
+
+
 # Once
 
 
@@ -490,7 +502,8 @@ async def test_a_bundle_waits_and_goes_on_as_one_and_newer_messages_come_apart(w
         await asking.decide(request)
         show.begin()
         await show.over(root, 3)
-    assert [len(one.messages) for one in ada.inputs] == [2, 2, 1]
+    assert [len(one.messages) for one in ada.inputs] == [2, 0, 1]
+    assert [message.text for message in ada.inputs[1].history] == ["swarm#ada one", "swarm#ada two"]
     assert [len(one.decided) for one in ada.inputs] == [0, 1, 0]
     assert {await status(world, one) for one in (root, second, third)} == {InboxStatus.RESPONDED}
 
@@ -553,6 +566,35 @@ async def test_there_is_one_card_which_follows_the_decision_from_any_door(asking
     drawn = [(done.kind, done.request.status) for done in world.slack.landed if done.request]
     assert drawn == [(DeliveryKind.POST, RequestStatus.OPEN), (DeliveryKind.UPDATE, RequestStatus.APPROVED)]
     assert await world.services.requests.cards(request.id)
+
+
+@pytest.mark.both_engines
+async def test_who_may_decide_is_told_directly_reminded_once_and_decides_there(world: World) -> None:
+    policy = DecisionPolicy(users=("U2",), groups=("S1",), need=2, direct_message=True)
+    world.slack.groups["S1"] = frozenset({"U2", "U3"})
+    asking = Asking(world.governed_by(OperatingPolicy(decisions=(DecisionRule(policy=policy),))))
+    await asking.begin()
+    request = await asking.ask()
+    await asking.world.sweep()
+    await world.send()
+    cards = [done for done in world.slack.landed if done.request and done.kind is DeliveryKind.POST]
+    assert [(card.channel, card.thread_ts) for card in cards] == [("C1", asking.root.ts), ("U2", None), ("U3", None)]
+    await asking.decide(request, by="U3")
+    await asking.world.later(DAY / 2 + 1)
+    await asking.world.later(DAY / 4)
+    await world.send()
+    reminders = [done.channel for done in world.slack.landed if done.text.startswith("⏰")]
+    assert reminders == ["U2"]
+    wish = Decide(request_id=request.id, decision=D.APPROVE, person="U2", door=EntryPoint.SLACK)
+    place = ("U2", world.slack.timestamps[cards[1].id])
+    with pytest.raises(NotFound):
+        await asking.world.services.decisions.decide(wish, (place[0], "1.1"))
+    assert (await asking.world.services.decisions.decide(wish, place)).status is RequestStatus.APPROVED
+    await world.send()
+    updated = {done.channel for done in world.slack.landed if done.kind is DeliveryKind.UPDATE and done.request}
+    assert updated == {"C1", "U2", "U3"}
+    said = await world.rows("SELECT channel FROM thread_messages")
+    assert {row["channel"] for row in said} == {"C1"}
 
 
 # Words
@@ -625,6 +667,25 @@ async def test_a_grant_for_always_decides_everywhere_until_it_expires(asking: As
     world.clock.advance(91 * DAY)
     await asking.begin()
     assert (await asking.ask(tool=PUSH, key="late")).is_open
+
+
+@pytest.mark.req("HITL-02")
+async def test_a_built_in_agents_question_ends_with_its_next_run_and_its_message_is_not_run_again(world: World) -> None:
+    ada, asking = Scripted(says("Something else.")), Asking(world)
+    ada.scripts.append(ends(APPROVAL))
+    async with playing(world, hired("ada", ada, reach=Reach.BUILTIN)) as show:
+        root = await world.says(f"{BOT} push")
+        (run,) = await show.over(root)
+        (request,) = await world.database.read(requests.of_run, run.id)
+        await world.says("what time is it?", thread=root)
+        await show.over(root, 2)
+        await world.sweep()
+        found = await show.runs(root)
+    now = await asking.now(request)
+    assert (now.status, now.reason) == (RequestStatus.CANCELLED, "people wrote something else")
+    assert [one.status for one in found] == [RunStatus.SUPERSEDED, RunStatus.ANSWERED]
+    assert await status(world, root) is InboxStatus.DISMISSED
+    assert len(ada.inputs) == 2
 
 
 # Who gets the work

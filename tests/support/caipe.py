@@ -156,7 +156,8 @@ class Caipe:
 
 def _calls(message: str) -> list[dict[str, Any]]:
     """What the model asks for: "form", or "delete" and paths."""
-    word, *paths = message.rpartition('">\n')[2].split() or [""]
+    said = message.rpartition('">\n')[2].split()
+    word, *paths = [part for part in said if not part.startswith("swarm#")] or [""]
     if word == "form":
         return [{"name": FORM, "args": {"prompt": "Please configure:", "fields": FIELDS}}]
     return [{"name": "delete", "args": {"path": path}} for path in paths] if word == "delete" else []

@@ -21,6 +21,7 @@ from swarm.domain.answers.calls import (
     Closing,
     OpenStream,
     PostPage,
+    SessionState,
     Slot,
     StreamCall,
     Text,
@@ -109,7 +110,7 @@ class FakeLive:
         found = [shown.ts for shown in self.messages if shown.place.thread_ts == place.thread_ts]
         return next((ts for ts in reversed(found) if ts not in known), None)
 
-    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
         self.statuses[place.thread_ts] = text
 
     def of(self, root: SlackMessage) -> list[Shown]:

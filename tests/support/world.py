@@ -139,7 +139,7 @@ class World:
         self.verifier = Verifier(self.database, self.ingest, self.standings)
         self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME.team)
         self.turn_control = RunControl(self.database, self.operating_policy, ME.team, self.standings)
-        self.sweeper = Sweeper(self.database, self.operating_policy)
+        self.sweeper = Sweeper(self.database, self.operating_policy, self.slack)
         self.backfill = Backfill(
             self.database, self.slack, ME, self.operating_policy, self.standings, self.ingest.handle
         )

@@ -235,7 +235,8 @@ def test_pieces_of_a_text_are_the_text() -> None:
 async def test_the_settings_of_the_demo_bring_a_router_an_assistant_documents_and_a_calculator(tmp_path: Path) -> None:
     settings = made(tmp_path, is_scripted=True)
     assert set(settings.agents.builtin) == {"tools", "assistant"}
-    assert settings.agents.builtin["assistant"].tools == ["git"]
+    assistant = settings.agents.builtin["assistant"]
+    assert (assistant.tools, assistant.approve) == (["git", "file-write"], ["git push", "file-write"])
     assert settings.tools.work_tree == Path("/made")
     assert not made(tmp_path, is_scripted=True, work_tree=None).agents.builtin["assistant"].tools
     assert settings.documents.folder is not None

@@ -90,6 +90,7 @@ def _create_requests() -> None:
         sa.Column("expires_at", sa.BigInteger),
         sa.Column("ended_at", sa.BigInteger),
         sa.Column("reason", sa.Text),
+        sa.Column("tell_at", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_requests")),
         sa.UniqueConstraint("key", name=op.f("uq_requests_key")),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_requests_agent_id")),
@@ -103,6 +104,7 @@ def _create_requests() -> None:
         sa.CheckConstraint(_listed("resume", ("none", "sent", "accepted", "failed")), name=op.f("ck_requests_resume")),
         sa.CheckConstraint("(ended_at IS NULL) = (status = 'open')", name=op.f("ck_requests_ended")),
         sa.CheckConstraint("status <> 'open' OR resume = 'none'", name=op.f("ck_requests_decided_before_resumed")),
+        sa.CheckConstraint("status = 'open' OR tell_at IS NULL", name=op.f("ck_requests_told_while_open")),
     )
     op.create_index("ix_requests_work", "requests", ["work_id", "id"])
     op.create_index("ix_requests_run", "requests", ["run_id", "id"])
@@ -110,6 +112,7 @@ def _create_requests() -> None:
     _create_index("ix_requests_thread", "requests", ["thread_id"], "status = 'open'")
     _create_index("ix_requests_expiry", "requests", ["expires_at"], "status = 'open'")
     _create_index("ix_requests_sent", "requests", ["id"], "resume = 'sent'")
+    _create_index("ix_requests_tell", "requests", ["tell_at"], "tell_at IS NOT NULL")
     _create_index("ix_requests_ended", "requests", ["ended_at"], "ended_at IS NOT NULL")
 
 

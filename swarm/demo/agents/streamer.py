@@ -237,8 +237,16 @@ def _thanks(asked: RunAgentInput) -> str:
     if asked.resume and not values:
         return "Nobody chose anything, so I look at nothing."
     part = values.pop("part", None) or _words(asked)
-    others = "".join(f"\n- {FIELDS.get(name, {}).get('title', name)}: {value}" for name, value in values.items())
+    others = "".join(
+        f"\n- {FIELDS.get(name, {}).get('title', name)}: {_shown(value)}" for name, value in values.items()
+    )
     return f"So it is “{part}”. I would look at that first, if I could.{others}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 async def _ask(asked: RunAgentInput) -> Events:

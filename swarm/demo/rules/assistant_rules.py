@@ -214,6 +214,10 @@ _WHO: Final = (
     r"\b(who|what) (exactly )?are you\b|\bare you (an?|real|really)\b|\b(what|which) (language )?model\b|real model"
 )
 _WEATHER: Final = r"\bweather\b|\bforecast\b|\bwill it rain\b|\bwetter\b"
+_TO_WRITE: Final = re.compile(r"\bwrite (?:it |this )?down:?\s+(?P<text>[^\n]{1,500})", re.IGNORECASE)
+NOTES: Final = "notes.md"
+"""The file in the work tree into which the assistant writes."""
+
 _ENDLESS: Final = r"\b(search|look) (for ever|forever|endlessly|without end)\b"
 
 
@@ -226,7 +230,14 @@ def answer(asked: Asked) -> Reply:
     for pattern, act in _RULES:
         if re.search(pattern, asked.last, re.IGNORECASE):
             return act(asked)
-    return _remembered(asked) or _calculated(asked) or _git(asked) or _look_up(asked) or Text(text=_abilities(asked))
+    return (
+        _write_down(asked)
+        or _remembered(asked)
+        or _calculated(asked)
+        or _git(asked)
+        or _look_up(asked)
+        or Text(text=_abilities(asked))
+    )
 
 
 def _abilities(asked: Asked) -> str:
@@ -239,6 +250,8 @@ def _abilities(asked: Asked) -> str:
         can.append("**calculate**: `what is 6 times 7?`")
     if "search" in asked.tools:
         can.append("**look things up** in the documents: `what is agntcy`, `compare agntcy and caipe onboarding`")
+    if "file-write" in asked.tools:
+        can.append("**write** into a file, after you have approved it: `write down: buy milk`")
     if "git" in asked.tools:
         can.append("show the **`git status`** of the work tree that I was given")
     listed = "\n".join(f"- {one}" for one in can)
@@ -251,6 +264,8 @@ def _with_results(asked: Asked) -> Reply:
     tools = {result.call.tool for result in results}
     if tools <= {"search", "fetch_document"}:
         return _from_documents(asked)
+    if tools == {"file-write"}:
+        return Text(text=f"This is what became of it: {results[-1].text.strip()}")
     if tools == {"git"}:
         return Text(text=f"This is what git says:\n\n```\n{results[-1].text.strip()}\n```")
     return Text(text="\n".join(_told(result, language_of(asked.last)) for result in results))
@@ -269,6 +284,14 @@ def _calculated(asked: Asked) -> Reply | None:
         return Calls(calls=tuple(calls))
     open_ones = [each for each in sums if each.tool_in(asked.tools) and not each.is_complete]
     return Text(text=open_ones[0].question) if open_ones else None
+
+
+def _write_down(asked: Asked) -> Reply | None:
+    found = _TO_WRITE.search(asked.last)
+    if found is None or "file-write" not in asked.tools:
+        return None
+    line = " ".join(found["text"].split())
+    return Calls(calls=(Call(tool="file-write", arguments={"path": NOTES, "content": f"- {line}\n", "append": True}),))
 
 
 def _git(asked: Asked) -> Reply | None:

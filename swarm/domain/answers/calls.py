@@ -145,12 +145,20 @@ class HangUp:
     """Requests that the connection to the agent be closed, because its later events are not needed."""
 
 
+class SessionState(StrEnum):
+    """What Slack shows of an agent's session in a thread, with Slack's words."""
+
+    PROCESSING = "processing"  # the agent is working
+    ACTIVE = "active"
+    SUSPENDED = "suspended"  # it waits for people's decision
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetStatus:
-    """Sets the status line; an empty text clears it. ``works``: whether the agent is still working."""
+    """Sets the status line, and the state of the agent's session; an empty text clears the line."""
 
     text: str
-    works: bool = True
+    session: SessionState = SessionState.PROCESSING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

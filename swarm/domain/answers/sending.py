@@ -21,12 +21,14 @@ from swarm.domain.answers.calls import (
     OpenStream,
     Over,
     PostPage,
+    SessionState,
     SetStatus,
     Slot,
     StreamCall,
     Text,
     UpdatePage,
 )
+from swarm.domain.answers.events import NeedsInput
 from swarm.domain.answers.state import (
     AGING_SECONDS,
     OLD_SECONDS,
@@ -219,7 +221,8 @@ def end_display(live: Live) -> Step:
     text = text_of(live.queue)
     leftover = live.reopen + text if text.strip() else ""
     done = replace(live, is_over=True, flight=None, finds=False, queue=(), status_wanted="", status="")
-    return done, (SetStatus(text="", works=False), Over(leftover=leftover, closing=live.closing))
+    session = SessionState.SUSPENDED if isinstance(live.outcome, NeedsInput) else SessionState.ACTIVE
+    return done, (SetStatus(text="", session=session), Over(leftover=leftover, closing=live.closing))
 
 
 def without_page(live: Live) -> Live:

@@ -13,6 +13,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Closing,
     PostPage,
+    SessionState,
     Slot,
     StreamCall,
     UpdatePage,
@@ -85,7 +86,7 @@ class LiveSlack(Protocol):
         """Searches for a message that may have been created. Raises Unavailable or NotFound."""
         ...
 
-    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
         """Sets the status line; an empty text clears it. Never raises."""
         ...
 

@@ -117,10 +117,13 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryAccepted:
-    """A call accepted by Slack. ``ts`` is the message's timestamp, ``thread_ts`` its thread."""
+    """A call accepted by Slack. ``ts`` is the message's timestamp, ``thread_ts`` its thread; ``channel`` is the
+    conversation of a direct message.
+    """
 
     ts: str | None = None
     thread_ts: str | None = None
+    channel: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -210,6 +210,7 @@ class DecisionPolicy:
     not_requester: bool = False
     need: int = 1  # different people who have to approve
     veto: bool = False  # one reject ends the request
+    direct_message: bool = False  # who may decide also gets the card as a direct message; set by the operator only
 
     @property
     def names_people(self) -> bool:
@@ -342,6 +343,11 @@ class HumanRequest:
     @property
     def is_open(self) -> bool:
         return self.status is RequestStatus.OPEN
+
+    @property
+    def question(self) -> str:
+        """The prompt, unless the title says the same."""
+        return "" if self.prompt.strip() == self.title else self.prompt
 
     @property
     def digest(self) -> str | None:

@@ -18,7 +18,7 @@ from slack_bolt.response import BoltResponse
 
 from swarm.domain.access import Me
 from swarm.domain.button_actions import ARGUMENTS_ACTION, FORM_ACTION
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import Decide, EntryPoint, FormField, HumanDecision, HumanRequest
 from swarm.domain.text.slack_text import mentioned_ids, safe
@@ -56,7 +56,7 @@ ENDED_TITLE: Final = "Decided already"
 REFUSED_TITLE: Final = "Not possible"
 
 _WHISPER_SECONDS: Final = 1.5
-_REFUSALS: Final = (Conflict, Forbidden, NotFound)
+_REFUSALS: Final = (Conflict, Forbidden, NotFound, RateLimited)
 
 _log = structlog.get_logger(__name__)
 

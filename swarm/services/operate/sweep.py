@@ -25,6 +25,7 @@ import structlog
 from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.domain.ports import NO_GROUPS, UserGroups
 from swarm.services.requests import upkeep
 from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
@@ -192,9 +193,10 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups = NO_GROUPS) -> None:
         self._database = database
         self._operating_policy = operating_policy
+        self._groups = groups
         self._tidier = _RetentionJob(database, operating_policy.retention)
 
     async def run(self) -> None:
@@ -219,7 +221,7 @@ class Sweeper:
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
-        await attempt(upkeep.tend_requests(self._database), "sweep", part="tend_requests")
+        await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
         await attempt(
             failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
         )

@@ -336,7 +336,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
     """Records the result of a call."""
     match answer:
         case DeliveryAccepted():
-            if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts):
+            if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts, channel=answer.channel):
                 _remember(tx, row, answer, terms.team)
         case DeliveryRefused():
             _give_up(tx, row, answer.error, terms)
@@ -403,7 +403,8 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
     """Adds a sent post to the transcript, because Slack sends no event for the swarm's own posts."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
         transcript.store_own_edit(tx, team, row["channel"], row["target_ts"], row["text"])
-    if row["kind"] == DeliveryKind.POST and answer.ts and not row["person"]:
+    is_direct = row["request_id"] and not row["thread_ts"]  # a card for one person is no part of the thread
+    if row["kind"] == DeliveryKind.POST and answer.ts and not row["person"] and not is_direct:
         author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
         place = {"channel": row["channel"], "ts": answer.ts, "thread_ts": row["thread_ts"]}
         transcript.store_own_post(tx, team, SlackMessage(**place, author=author, text=row["text"]))
@@ -412,7 +413,9 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 def _aim(tx: Transaction, row: Row) -> bool:
     """Sets the target of an update, whose timestamp is known only after posting. Returns False if never posted."""
     posted = deliveries.get(tx, row["updates_id"])
-    return bool(posted and posted["sent_ts"] and deliveries.set_target(tx, row["id"], posted["sent_ts"]))
+    return bool(
+        posted and posted["sent_ts"] and deliveries.set_target(tx, row["id"], posted["sent_ts"], posted["channel"])
+    )
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:

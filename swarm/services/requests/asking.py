@@ -8,11 +8,11 @@ Lock order: the thread, the lease, the task, the messages, the run, then the req
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from swarm.clock import new_id
+from swarm.clock import SECOND, new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.answers.questions import request_of
 from swarm.domain.errors import Conflict
@@ -40,7 +40,7 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.request_texts import card_text, outcome_text
-from swarm.services.rules.system_messages import show_stopped
+from swarm.services.rules.system_messages import show_answered, show_stopped
 from swarm.store import agents, deliveries, grants, requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
@@ -48,6 +48,11 @@ from swarm.store.requests import Waiting
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
+
+MAX_TOLD: Final = 20
+"""The maximum number of people who get a card as a direct message."""
+
+REMINDER_SECONDS: Final = 12 * 3600
 
 _DECIDED: Final = "people have decided"
 
@@ -147,6 +152,36 @@ def _post_card(tx: Transaction, request: HumanRequest) -> None:
         )
 
 
+def tell_people(tx: Transaction, request_id: str, people: Collection[str]) -> None:
+    """Sends the card to people as a direct message, and later reminds those who have not decided, once."""
+    request = requests.locked(tx, request_id)
+    thread = threads.get(tx, request.thread_id) if request and request.thread_id else None
+    if request is None or not request.is_open:
+        return
+    was_told = any(card["thread_ts"] is None for card in deliveries.of_request(tx, request_id))
+    again_at = None if was_told else _reminder_at(tx.now, request.expires_at)
+    if not requests.told(tx, request, again_at) or thread is None:
+        return
+    decided = {answer.person for answer in request.answers}
+    for person in sorted(set(people) - decided)[:MAX_TOLD]:
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=f"⏰ {card_text(request)}" if was_told else card_text(request),
+            idempotency_key=f"request-{'reminder' if was_told else 'direct'}:{request.id}:{person}",
+            agent_id=request.agent_id,
+            request_id=request.id,
+            to=person,
+        )
+
+
+def _reminder_at(now: int, expires_at: int | None) -> int:
+    """Returns the time of the only reminder: after half of the time, at the latest after half a day."""
+    half = REMINDER_SECONDS * SECOND if expires_at is None else (expires_at - now) // 2
+    return now + min(half, REMINDER_SECONDS * SECOND)
+
+
 def refresh_cards(tx: Transaction, request: HumanRequest) -> None:
     """Brings every card of a request up to date. The sender draws each from the request's row."""
     thread = threads.get(tx, request.thread_id) if request.thread_id else None
@@ -160,6 +195,7 @@ def refresh_cards(tx: Transaction, request: HumanRequest) -> None:
             agent_id=request.agent_id,
             updates_id=card["id"],
             request_id=request.id,
+            to=card["channel"],
         )
 
 
@@ -253,6 +289,23 @@ def stop_waiting(tx: Transaction, thread: Thread, person: str, operating_policy:
             inbox.move(tx, InboxStep.DISMISS, inbox_message, reason=f"stopped by <@{person}>")
             show_stopped(tx, thread, inbox_message.ts, operating_policy.reactions)
     return len(found)
+
+
+def supersede(tx: Transaction, thread_id: str, agent_id: str, operating_policy: OperatingPolicy) -> None:
+    """Withdraws what an agent asks in a thread, because its next run there answers a newer message instead.
+
+    Built-in agents cannot go on with a question after that: a model's conversation has one end.
+    """
+    thread = threads.locked(tx, thread_id)
+    for request in requests.open_in_thread(tx, thread_id):
+        if request.agent_id != agent_id or request.task_id:
+            continue
+        cancel(tx, request, "people wrote something else")
+        for inbox_message_id in sorted(request.inbox_message_ids):
+            inbox_message = inbox.locked(tx, inbox_message_id)
+            if inbox_message and inbox_message.status is InboxStatus.WAITING:
+                inbox.move(tx, InboxStep.DISMISS, inbox_message, reason="a newer message is answered instead")
+                show_answered(tx, thread, inbox_message.ts, operating_policy.reactions)
 
 
 def note_accepted(tx: Transaction, request: HumanRequest) -> None:

@@ -16,7 +16,7 @@ import structlog
 from swarm.clock import to_iso
 from swarm.domain.access import denial
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, SwarmError, Unavailable
+from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
 from swarm.domain.forms import fill
 from swarm.domain.model.requests import (
     GRANTS,
@@ -38,7 +38,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
-from swarm.services.rules.participants import Standings
+from swarm.services.rules.participants import LIMITED_TEXT, Standings, has_room
 from swarm.services.rules.system_messages import why_refused
 from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
@@ -61,8 +61,14 @@ class RequestDecisions:
     """
 
     def __init__(
-        self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups, standings: Standings | None
+        self,
+        database: Database,
+        operating_policy: OperatingPolicy,
+        team: str,
+        groups: UserGroups,
+        standings: Standings | None,
     ) -> None:
+        self._team = team
         self._database = database
         self._operating_policy = operating_policy
         self._groups = groups
@@ -107,6 +113,8 @@ class RequestDecisions:
     def _decide(
         self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
     ) -> HumanRequest | SwarmError:
+        if person and not has_room(tx, self._team, person.id, self._operating_policy):  # before any lock
+            return RateLimited(LIMITED_TEXT, retry_after_seconds=60)
         request = lock_work(tx, wish.request_id)
         if request is None:
             return NotFound(_UNKNOWN)

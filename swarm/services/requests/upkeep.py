@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from swarm.domain.model.requests import HumanRequest
-from swarm.services.requests.asking import cancel, lock_work, note_accepted, release
+from swarm.domain.model.requests import HumanRequest, eligible_people
+from swarm.domain.ports import UserGroups
+from swarm.services.requests.asking import cancel, lock_work, note_accepted, release, tell_people
 from swarm.services.requests.deciding import expire
 from swarm.services.rules.guarded import attempt
 from swarm.store import requests
@@ -24,11 +25,21 @@ WORK_IS_OVER: Final = "its work has ended"
 
 def is_nothing_due(tx: Transaction) -> bool:
     """Whether no request needs attention."""
-    return not (requests.expired(tx, 1) or requests.without_work(tx, 1) or requests.sent_after(tx, "", 1))
+    found = (
+        requests.expired(tx, 1),
+        requests.without_work(tx, 1),
+        requests.sent_after(tx, "", 1),
+        requests.to_tell(tx, 1),
+    )
+    return not any(found)
 
 
-async def tend_requests(database: Database) -> None:
-    """Ends the requests whose time is over or whose work has ended, and records which decisions were received."""
+async def tend_requests(database: Database, groups: UserGroups) -> None:
+    """Ends the requests whose time is over or whose work has ended, records which decisions were received, and tells
+    who may decide.
+    """
+    for request in await database.read(requests.to_tell, BATCH):
+        await attempt(_tell(database, groups, request), "tend_requests", request=request.id)
     await _each(database, requests.expired, expire)
     await _each(database, requests.without_work, _withdraw)
     after = ""
@@ -44,6 +55,14 @@ async def _each(
 ) -> None:
     found = await database.read(find, BATCH)
     await asyncio.gather(*(attempt(database.write(act, one.id), "tend_requests", request=one.id) for one in found))
+
+
+async def _tell(database: Database, groups: UserGroups, request: HumanRequest) -> None:
+    """Tells everybody who may decide. Members of a group that Slack does not show are left out."""
+    found = await asyncio.gather(*(groups.group_members(group) for group in request.policy.groups))
+    members = dict(zip(request.policy.groups, [people or frozenset() for people in found], strict=True))
+    people = eligible_people(request.policy, request.requester, members) or frozenset()
+    await database.write(tell_people, request.id, people)
 
 
 def _withdraw(tx: Transaction, request_id: str) -> None:

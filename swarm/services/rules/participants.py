@@ -45,6 +45,8 @@ WAIT_SECONDS: Final = 1.5
 
 REMEMBERED: Final = 20_000
 
+LIMITED_TEXT: Final = "You have reached the limit per minute. Press the button again in a minute."
+
 
 class Rosters:
     """The roster, at most one second old and never older than a reload or a change made by this process."""
@@ -165,6 +167,17 @@ class Standings:
             del self._known[next(iter(self._known))]
         self._known[user_id] = _Known(found.standing, self._elapsed_us() + left_us)
         return True
+
+
+def has_room(tx: Transaction, team: str, person: str, operating_policy: OperatingPolicy) -> bool:
+    """Whether this click is within the person's limit per minute. If it is, the click is counted."""
+    limit = operating_policy.messages_per_minute
+    if limit is None:
+        return True
+    if people.exhausted(tx, team, [person], limit):
+        return False
+    people.count(tx, team, [person])
+    return True
 
 
 def people_among(authors: Iterable[Author]) -> list[Author]:

@@ -21,12 +21,13 @@ from swarm.domain.answers.agents import AgentClient, History, StreamingAgent
 from swarm.domain.answers.events import MAX_PIECES, AgentEvent, Closed, RunInput, RunStopped, event_of
 from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
 from swarm.domain.errors import LeaseLost, Unavailable
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.runs import PagePhase, RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.input import client_context
 from swarm.domain.text.slack_text import mentioned_ids
+from swarm.services.requests.asking import supersede
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
 from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
 from swarm.services.runs.run_input import NOTHING_HEARD, Ids, answered_since, heard_before, requester_of, run_input
@@ -38,7 +39,7 @@ from swarm.store.inbox import leases
 from swarm.store.runs import run_events, run_pages, runs
 from swarm.store.runs.run_events import RunEvent
 from swarm.store.runs.runs import Run
-from swarm.store.threads import transcript
+from swarm.store.threads import threads, transcript
 
 SEAL_SECONDS: Final = 5.0
 """The time that a run waits until the previous, abandoned answer is sealed."""
@@ -178,13 +179,17 @@ class AgentSource:
         This is the case if another run holds the trigger, the agent was just removed, the lease was lost, or an
         abandoned answer of the agent in this thread is not sealed yet.
         """
-        trigger = self._trigger
+        trigger, superseded_in = self._trigger, None
+        if trigger.thread and not (trigger.task or trigger.requests) and self._agent.reach is Reach.BUILTIN:
+            superseded_in = threads.locked(tx, trigger.thread.id).id  # before the lease
         if agents.by_id(tx, self._agent.id) is None or not leases.holds(
             leases.by_token(tx, trigger.lease_token), tx.now
         ):
             return False
         if trigger.thread and run_pages.is_unsealed_in_thread(tx, trigger.thread.id, self._agent.id):
             return False
+        if superseded_in:
+            supersede(tx, superseded_in, self._agent.id, self._run_context.operating_policy)
         run = runs.start(
             tx,
             agent_id=self._agent.id,

@@ -32,7 +32,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.participants import Standings
+from swarm.services.rules.participants import LIMITED_TEXT, Standings, has_room
 from swarm.services.rules.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
@@ -49,11 +49,10 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.runs import feedback, runs
 from swarm.store.runs.runs import Run
-from swarm.store.threads import people, threads
+from swarm.store.threads import threads
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
 UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Press the button again in a moment."
-LIMITED_TEXT: Final = "You have reached the limit per minute. Press the button again in a minute."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
@@ -128,17 +127,9 @@ class Buttons:
             return UNVERIFIED_TEXT
         if denial(person, policy):
             return NOT_ALLOWED_TEXT.format(reason=why_refused(person))
-        return act(tx, press, self._operating_policy) if self._has_room(tx, person) else LIMITED_TEXT
-
-    def _has_room(self, tx: Transaction, person: Author) -> bool:
-        """Whether this click is within the person's limit per minute. If it is, the click is counted."""
-        limit = self._operating_policy.messages_per_minute
-        if limit is None:
-            return True
-        if people.exhausted(tx, self._team, [person.id], limit):
-            return False
-        people.count(tx, self._team, [person.id])
-        return True
+        if not has_room(tx, self._team, person.id, self._operating_policy):
+            return LIMITED_TEXT
+        return act(tx, press, self._operating_policy)
 
 
 class Retried(StrEnum):

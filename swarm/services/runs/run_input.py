@@ -82,7 +82,9 @@ def run_input(
     else:
         messages = tuple(_new(inbox_message, bot_name) for inbox_message in trigger.inbox_messages)
     decided = [one for one in trigger.requests if one.run_id and one.agent_id == agent_id]
-    if decided and heard is not NOTHING_HEARD:  # the agent stores the conversation, so it has these messages
+    said = _history(trigger, since, heard, bot_name)
+    if decided:  # the messages are not new: the agent has read them, and now it continues
+        said += messages if heard is NOTHING_HEARD else ()
         messages = ()
     messages += tuple(_decision(one) for one in trigger.requests if one not in decided)
     return RunInput(
@@ -91,7 +93,7 @@ def run_input(
         trace_id=ids.trace_id,
         conversation_id=ids.conversation_id,
         messages=messages,
-        history=_excerpt(_history(trigger, since, heard, bot_name), history_characters),
+        history=_excerpt(said, history_characters),
         client_context=client_context,
         decided=tuple(decided_of(one) for one in decided),
         origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),

@@ -21,7 +21,16 @@ from typing import Any, Final
 import structlog
 
 from swarm.domain.answers.agents import OnRestart, StreamingAgent
-from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, Closing, Slot, StreamCall, UpdatePage
+from swarm.domain.answers.calls import (
+    NOTHING_BELOW,
+    AnswerTarget,
+    CloseStream,
+    Closing,
+    SessionState,
+    Slot,
+    StreamCall,
+    UpdatePage,
+)
 from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 from swarm.domain.answers.showing import AnswerLost, AnswerShown, LiveSlack, MayCall
 from swarm.domain.errors import NotFound
@@ -144,7 +153,7 @@ class Recovery:
         found = await self._database.read(unfinished, run_id, self._operating_policy)
         if found is None or found.run.status is RunStatus.CLOSING:  # all text is posted, or the run has stored its end
             if place and found is None:
-                await self._slack.status(place, "", works=False)
+                await self._slack.status(place, "", session=SessionState.ACTIVE)
             return
         below = below_of(found.run, is_partial=True)
         stands = place and await _Seals(self._database, self._slack, found, place, may_call).seal(below)
@@ -246,7 +255,7 @@ class _Seals:
         return await self._beside_status(self._seal_all(below))
 
     async def _beside_status(self, work: Coroutine[Any, Any, bool]) -> bool:
-        clearing = asyncio.create_task(self._slack.status(self.place, "", works=False))
+        clearing = asyncio.create_task(self._slack.status(self.place, "", session=SessionState.ACTIVE))
         try:
             return await work
         finally:

@@ -282,7 +282,8 @@ class Gateway:
         if delivery.thread_ts and thread_ts is None:
             await self._take_back(delivery.channel, ts)
             return DeliveryRefused(error="thread_not_found")
-        return DeliveryAccepted(ts=ts, thread_ts=thread_ts)
+        channel = id_at(answer, "channel")
+        return DeliveryAccepted(ts=ts, thread_ts=thread_ts, channel=channel if channel != delivery.channel else None)
 
     async def _tell(self, delivery: Delivery, person: str) -> Answer:
         """Shows a text to one person (``chat.postEphemeral``). There is no lookup; repeating the call does no harm.

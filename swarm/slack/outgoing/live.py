@@ -322,7 +322,7 @@ class LiveAnswer:
     async def _show_statuses(self) -> None:
         while self._status:
             (status,), self._status = self._status, ()
-            await self._slack.status(self._place, status.text, works=status.works)
+            await self._slack.status(self._place, status.text, session=status.session)
 
     def _fail(self, error: Exception) -> None:
         """Ends the answer, because one of its tasks failed."""

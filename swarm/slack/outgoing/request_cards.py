@@ -72,7 +72,7 @@ _FILLED_IN: Final = (_D.APPROVE, _D.ANSWER)
 
 def request_text(request: HumanRequest) -> str:
     """Returns a request as plain text for notifications."""
-    prompt = safe(cut(request.prompt, _MAX_TEXT)) if request.is_open else ""
+    prompt = safe(cut(request.question, _MAX_TEXT)) if request.is_open else ""
     return cut_text("\n".join(filter(None, [card_text(request), prompt])), _MAX_TEXT)
 
 
@@ -122,7 +122,7 @@ def _shown_arguments(tool: ToolRequest) -> str:
 
 def _prompt(request: HumanRequest) -> str:
     """Returns the prompt as Markdown that is safe for Slack."""
-    return cut_text(safe(request.prompt), MAX_SHOWN_PROMPT)
+    return cut_text(safe(request.question), MAX_SHOWN_PROMPT)
 
 
 def _buttons(request: HumanRequest) -> list[Block]:
@@ -141,7 +141,7 @@ def _buttons(request: HumanRequest) -> list[Block]:
 
 def _is_cut(request: HumanRequest) -> bool:
     is_long = request.tool is not None and len(arguments_text(request.tool, _MAX_REDACTED)) > MAX_SHOWN_ARGUMENTS
-    return is_long or len(safe(request.prompt)) > MAX_SHOWN_PROMPT
+    return is_long or len(safe(request.question)) > MAX_SHOWN_PROMPT
 
 
 def _decision(request: HumanRequest, decision: HumanDecision) -> Block:

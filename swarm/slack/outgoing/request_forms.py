@@ -196,7 +196,7 @@ def _short_head(request: HumanRequest) -> list[Block]:
 
 def _prompt(request: HumanRequest) -> list[Block]:
     """Returns the prompt in sections. Modals do not show Markdown."""
-    text = inert(visible(request.prompt)).strip()
+    text = inert(visible(request.question)).strip()
     parts = [part for part in split(text, MAX_SECTION_CHARACTERS) if part.strip()] if text else []
     return [section(part) for part in parts[:_MAX_PROMPT_SECTIONS]]
 

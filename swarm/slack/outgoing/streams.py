@@ -24,6 +24,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     OpenStream,
     PostPage,
+    SessionState,
     Slot,
     StreamCall,
     UpdatePage,
@@ -142,21 +143,21 @@ class SlackStreams:
                 raise
         return newest
 
-    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, session: SessionState | None = None) -> None:
         """Shows a status (``assistant.threads.setStatus``); an empty text clears the status.
 
-        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``works`` counts: whether the
-        agent is still working. By default it is working while there is a text. Slack clears a status after two minutes.
+        For an agent's session (``agents.sessions.setStatus``, which has no text) only ``session`` counts. By default
+        the agent is working while there is a text. Slack clears a status after two minutes.
         A status that has to wait longer than a minute is left out; clearing is tried several times. Logs Slack's
         failures and never raises for them. A method that the workspace does not support is not tried again.
         """
         method = next(iter(self._status_methods), None)
         if method is None:
             return
-        works = bool(text) if works is None else works
-        is_shown = works if method == _SESSION_STATUS else bool(text)
+        session = session or (SessionState.PROCESSING if text else SessionState.ACTIVE)
+        is_shown = session is SessionState.PROCESSING if method == _SESSION_STATUS else bool(text)
         try:
-            await (self._show if is_shown else self._clear)(method, _status_arguments(method, place, text, works=works))
+            await (self._show if is_shown else self._clear)(method, _status_arguments(method, place, text, session))
         except RefusedBySlack as refused:
             self._give_up(method, refused.slack_code)
             _not_shown(method, place, refused.slack_code)
@@ -266,12 +267,12 @@ def _post_arguments(place: AnswerTarget, page: PostPage) -> JsonObject:
     return {"thread_ts": place.thread_ts, **_page_arguments(place, page), **quiet}
 
 
-def _status_arguments(method: str, place: AnswerTarget, text: str, *, works: bool) -> JsonObject:
+def _status_arguments(method: str, place: AnswerTarget, text: str, session: SessionState) -> JsonObject:
     where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
     if method == _STATUS:
         return {**where, "status": text}
     initiator = {"initiator_user_id": place.requester} if place.requester else {}
-    return {**where, "status": "processing" if works else "active", **initiator}
+    return {**where, "status": session.value, **initiator}
 
 
 def _not_shown(method: str, place: AnswerTarget, reason: str) -> None:

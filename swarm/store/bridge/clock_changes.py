@@ -200,7 +200,7 @@ MOVED: Final = (
     _Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
     _Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
     _Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
-    _Moved(requests, ("expires_at",), requests.c.ended_at.is_(None)),
+    _Moved(requests, ("expires_at", "tell_at"), requests.c.ended_at.is_(None)),
     _Moved(grants, ("expires_at",), grants.c.revoked_at.is_(None)),
     _Moved(runs, ("started_at",), runs.c.ended_at.is_(None), recent=runs.c.started_at),
     _Moved(

@@ -50,11 +50,13 @@ requests = Table(
     Column("expires_at", BigInteger),
     Column("ended_at", BigInteger),
     Column("reason", Text),  # why it was cancelled
+    Column("tell_at", BigInteger),  # when to tell, or later to remind, who may decide; null: never (again)
     one_of("asker", Asker),
     one_of("status", RequestStatus),
     one_of("resume", ResumeStatus),
     CheckConstraint("(ended_at IS NULL) = (status = 'open')", name="ended"),
     CheckConstraint("status <> 'open' OR resume = 'none'", name="decided_before_resumed"),
+    CheckConstraint("status = 'open' OR tell_at IS NULL", name="told_while_open"),
 )
 _is_open = requests.c.status == text("'open'")
 _is_sent = requests.c.resume == text("'sent'")
@@ -64,6 +66,8 @@ Index("ix_requests_open", requests.c.id, sqlite_where=_is_open, postgresql_where
 Index("ix_requests_thread", requests.c.thread_id, sqlite_where=_is_open, postgresql_where=_is_open)
 Index("ix_requests_expiry", requests.c.expires_at, sqlite_where=_is_open, postgresql_where=_is_open)
 Index("ix_requests_sent", requests.c.id, sqlite_where=_is_sent, postgresql_where=_is_sent)
+_is_to_tell = requests.c.tell_at.is_not(None)
+Index("ix_requests_tell", requests.c.tell_at, sqlite_where=_is_to_tell, postgresql_where=_is_to_tell)
 _ended = requests.c.ended_at.is_not(None)
 Index("ix_requests_ended", requests.c.ended_at, sqlite_where=_ended, postgresql_where=_ended)
 

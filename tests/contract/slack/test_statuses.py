@@ -9,7 +9,7 @@ import pytest
 import stamina
 from structlog.testing import capture_logs
 
-from swarm.domain.answers.calls import AnswerTarget
+from swarm.domain.answers.calls import AnswerTarget, SessionState
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.slack.answers import place
@@ -65,8 +65,10 @@ async def test_an_agents_session_is_processing_until_it_works_no_more(
 ) -> None:
     await agent.streams.status(where, "is searching the docs")
     assert await session(workspace) == "processing"
-    await agent.streams.status(where, "", works=True)
+    await agent.streams.status(where, "", session=SessionState.PROCESSING)
     assert await session(workspace) == "processing"
+    await agent.streams.status(where, "", session=SessionState.SUSPENDED)
+    assert await session(workspace) == "suspended"
     await agent.streams.status(where, "")
     assert await session(workspace) == "active"
     assert await workspace.calls(STATUS) == []
@@ -101,10 +103,10 @@ async def test_of_a_session_only_the_end_of_its_work_is_worth_several_attempts(
     agent: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await workspace.fault("http_500", method=SESSION)
-    await agent.streams.status(where, "", works=True)
+    await agent.streams.status(where, "", session=SessionState.PROCESSING)
     assert (len(await workspace.calls(SESSION)), await session(workspace)) == (1, None)
     await workspace.fault("http_500", method=SESSION)
-    await agent.streams.status(where, "is done", works=False)
+    await agent.streams.status(where, "is done", session=SessionState.ACTIVE)
     assert (len(await workspace.calls(SESSION)), await session(workspace)) == (3, "active")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.answers.calls import NOTHING_BELOW, Closing, SetStatus, Slot
+from swarm.domain.answers.calls import NOTHING_BELOW, Closing, SessionState, SetStatus, Slot
 from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
@@ -172,7 +172,8 @@ def test_the_status_line_is_shown_changed_and_renewed() -> None:
 def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEvent | StopRequested) -> None:
     """Also where nothing was shown."""
     run = Run().play([*before, (5, end)])
-    assert run.statuses[-1][1] == SetStatus(text="", works=False)
+    session = SessionState.SUSPENDED if isinstance(end, Interrupted) else SessionState.ACTIVE
+    assert run.statuses[-1][1] == SetStatus(text="", session=session)
     is_card = isinstance(end, Interrupted) and not "".join(run.shown)  # the question has a message of its own
     assert len(run.closings) == (0 if is_card else 1)
 

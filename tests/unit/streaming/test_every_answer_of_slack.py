@@ -12,6 +12,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     OpenStream,
     PostPage,
+    SessionState,
     SetStatus,
     StreamCall,
     UpdatePage,
@@ -92,7 +93,7 @@ def assert_told(run: Run, text: str = TEXT) -> None:
     """Everything once, in order, with one end; the status line is clear and no stream is left open."""
     assert "".join("".join(run.shown).split()) == "".join(text.split())
     assert len(run.closings) == 1
-    assert run.statuses[-1][1] == SetStatus(text="", works=False)
+    assert run.statuses[-1][1] == SetStatus(text="", session=SessionState.ACTIVE)
 
 
 @pytest.mark.parametrize("end", [FINISHED, FAILED], ids=["finished", "failed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.answers.calls import OpenStream, SetStatus
+from swarm.domain.answers.calls import OpenStream, SessionState, SetStatus
 from swarm.domain.answers.events import Finished, Interrupted, StepStatus
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.answers.text import without_markers
@@ -32,9 +32,10 @@ def assert_holds(run: Run, events: list[Timed]) -> None:
     assert "<@U0EVERYONE>" not in shown
     assert not any(message.is_live for message in run.messages)
     assert not any(card.status is StepStatus.IN_PROGRESS for one in run.messages[-1:] for card in one.cards.values())
-    assert run.statuses[-1][1] == SetStatus(text="", works=False)
-    (closing,) = run.closings
     end = end_of(events)
+    session = SessionState.SUSPENDED if isinstance(end, Interrupted) else SessionState.ACTIVE
+    assert run.statuses[-1][1] == SetStatus(text="", session=session)
+    (closing,) = run.closings
     is_answered = isinstance(end, Finished) and bool(shown.strip())
     assert closing.feedback is is_answered
     assert closing.retry is not (is_answered or isinstance(end, Interrupted))
