@@ -96,7 +96,8 @@ class BuiltInStage:
     def _write_files(self) -> None:
         folder = self.processes.folder
         (folder / "swarm.yaml").write_text(yaml.safe_dump(SETTINGS), encoding="utf-8")
-        calculator = {"command": sys.executable, "args": ["-m", "swarm.demo.calculator"]}
+        program = str(Path(__file__).parent / "careful_calculator.py")
+        calculator = {"command": sys.executable, "args": [program]}
         servers = {"mcpServers": {"calculator": calculator}, "allowedTools": ["add", "multiply", "divide"]}
         (folder / "servers_config.json").write_text(json.dumps(servers), encoding="utf-8")
 

@@ -68,6 +68,21 @@ async def test_a_sentence_runs_a_tool_of_an_mcp_server_and_the_result_is_worded(
     assert german == "6 mal 7 ist **42**."
 
 
+@pytest.mark.req("HITL-01")
+async def test_a_tool_server_asks_in_the_thread_and_the_call_goes_on_with_the_answer(person: TwinClient) -> None:
+    ts = await person.say("swarm#tools what is 999999 plus 2?", channel="general")
+
+    async def card() -> str:
+        messages = await person.messages(channel="general", thread_ts=ts)
+        return next((one["ts"] for one in messages if "calculator asks" in one["text"]), "")
+
+    under = await wait_until(card, within_seconds=PATIENCE)
+    pressed = {"user": "alice", "channel": "general", "ts": under, "action_id": "request_decide:approve"}
+    assert (await person.ask("POST", "actions", json=pressed))["ok"]
+    seen = await person.until(ts, _is_answered, within_seconds=PATIENCE)
+    assert "999999 plus 2 is **1000001**." in seen.answers
+
+
 @pytest.mark.req("AGENT-01")
 async def test_what_is_missing_is_asked_for_in_the_thread_and_the_reply_goes_on_with_the_request(
     person: TwinClient,
