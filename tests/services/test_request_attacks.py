@@ -11,11 +11,20 @@ import pytest
 
 from swarm.domain.button_actions import SessionStopped
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import HumanDecision, HumanRequest, RequestStatus, ResumeStatus, ToolRequest
+from swarm.domain.model.requests import (
+    DecisionPolicy,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    RequestStatus,
+    ResumeStatus,
+    ToolRequest,
+)
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.store import tasks
 from tests.services.test_requests import FORM, PUSH, Asking
+from tests.support.scan import places_of
 from tests.support.tasks import asked_and_handed, work_of
 from tests.support.world import World, delete
 
@@ -117,6 +126,31 @@ async def test_slacks_own_stop_also_stops_a_task_that_waits_for_a_decision(world
     task = await world.database.read(tasks.get, request.task_id or "")
     assert task
     assert task.status is TaskStatus.CANCELLED
+
+
+# Erasure
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("SEC-06")
+async def test_nothing_of_a_forgotten_person_is_left_in_requests(asking: Asking, world: World) -> None:
+    ann, word = "UANN0042", "zebra-4711"
+    policy = DecisionPolicy(users=(ann, "U1"), need=2)
+    fields = (FormField(name="note"), FormField(name="pin", secret=True))
+    request = await asking.ask(fields=fields, policy=policy, tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS))
+    await world.services.decisions.keep(request.id, ann, {"note": word})
+    await asking.decide(request, values={"note": "mine"})
+    await asking.decide(request, D.APPROVE_ALWAYS, by=ann)
+    other = await asking.ask(await work_of(world, asking.lead), key="q2", fields=fields, policy=policy)
+    await world.services.decisions.keep(other.id, ann, {"note": word})
+    await asking.decide(other, by=ann, values={"note": word, "pin": word})
+    await world.change(f"UPDATE requests SET requester = '{ann}'")
+    await world.says("hello", thread=asking.root, by=ann)
+    await world.services.people.forget(ann)
+    assert await places_of(world.database, word, ann) == {}
+    now = await asking.now(other)
+    assert (now.is_open, len(now.answers), now.answers[0].values) == (True, 1, None)
+    assert (await asking.now(request)).status is RequestStatus.APPROVED
 
 
 # Helpers
