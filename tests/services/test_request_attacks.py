@@ -22,10 +22,11 @@ from swarm.domain.model.requests import (
 )
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.model.triggers import Trigger
 from swarm.store import tasks
 from tests.services.test_requests import FORM, PUSH, Asking
 from tests.support.scan import places_of
-from tests.support.tasks import asked_and_handed, work_of
+from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.world import World, delete
 
 D = HumanDecision
@@ -114,7 +115,43 @@ async def test_a_deleted_word_that_a_request_is_made_of_changes_only_its_texts(w
     assert now.tool.arguments == {"branch": "say [deleted]"}
 
 
+async def test_messages_that_waited_together_come_together_also_after_a_lost_lease(world: World) -> None:
+    asking, trigger = await bundle_of_two(world)
+    request = await asking.ask(trigger)
+    await asking.decide(request)
+    assert len((await work_of(world, asking.lead)).inbox_messages) == 2
+    await world.later(130)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.inbox_messages] == [one.id for one in trigger.inbox_messages]
+    assert [one.id for one in again.requests] == [request.id]
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("order", [1, -1])
+async def test_two_questions_about_two_messages_of_one_run_are_answered_together(order: int, world: World) -> None:
+    asking, trigger = await bundle_of_two(world)
+    first = await asking.ask(trigger)
+    second = await asking.ask(replace(trigger, inbox_messages=trigger.inbox_messages[1:]), key="q2")
+    one, other = (first, second)[::order]
+    await asking.decide(one)
+    assert not [found for found in await world.poll(asking.lead) if is_work(found)]
+    await asking.decide(other)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.inbox_messages] == [one.id for one in trigger.inbox_messages]
+    assert {one.id for one in again.requests} == {first.id, second.id}
+
+
 # Work does not wait for ever
+
+
+@pytest.mark.both_engines
+async def test_the_second_question_of_a_run_keeps_no_message_of_its_bundle_waiting(world: World) -> None:
+    asking, trigger = await bundle_of_two(world)
+    first = await asking.ask(trigger)
+    second = await asking.ask(trigger, key="q2")
+    await asking.decide(first)
+    await asking.decide(second)
+    assert len((await work_of(world, asking.lead)).inbox_messages) == 2
 
 
 @pytest.mark.both_engines
@@ -163,3 +200,15 @@ async def task_that_asks(world: World) -> tuple[Asking, HumanRequest, SlackMessa
     asking = Asking(world)
     asking.lead = worker
     return asking, await asking.ask(await world.only(worker)), handed.root
+
+
+async def bundle_of_two(world: World) -> tuple[Asking, Trigger]:
+    """A polling agent that has got two messages of a thread in one trigger."""
+    asking = Asking(world)
+    await asking.begin()
+    await world.answers(asking.lead, asking.trigger, "Hello.")
+    for text in ("one", "two"):
+        await world.says(text, thread=asking.root)
+    trigger = await work_of(world, asking.lead)
+    assert len(trigger.inbox_messages) == 2
+    return asking, trigger
