@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.answers.events import Asked, Interrupted
 from swarm.domain.button_actions import SessionStopped
 from swarm.domain.errors import Invalid
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import (
     DecisionPolicy,
+    FieldType,
     FormField,
     HumanDecision,
     HumanRequest,
@@ -20,14 +23,17 @@ from swarm.domain.model.requests import (
     ResumeStatus,
     ToolRequest,
 )
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.store import tasks
 from tests.services.test_requests import FORM, PUSH, Asking
+from tests.support.conversing import status
+from tests.support.live import Scripted, ends, hired, playing, says
 from tests.support.scan import places_of
 from tests.support.tasks import asked_and_handed, is_work, work_of
-from tests.support.world import World, delete
+from tests.support.world import BOT, World, delete
 
 D = HumanDecision
 
@@ -76,6 +82,69 @@ async def test_a_schema_that_is_none_keeps_nobody_from_changing_arguments(part: 
     request = await asking.ask(tool=tool, decisions=(D.APPROVE, D.EDIT))
     now = await asking.decide(request, D.EDIT, arguments={"a": {"b": "2"}})
     assert now.arguments == {"a": {"b": "2"}}
+
+
+# What cannot be stored
+
+
+@pytest.mark.parametrize("kind", [FieldType.INTEGER, FieldType.NUMBER])
+@pytest.mark.parametrize("value", [10**30, -(2**63) - 1, 2**64])
+async def test_a_number_of_more_than_64_bits_is_a_problem_of_its_field(
+    value: Any, kind: FieldType, asking: Asking
+) -> None:
+    request = await asking.ask(fields=(FormField(name="n", type=kind),), decisions=(D.ANSWER,))
+    with pytest.raises(Invalid) as refused:
+        await asking.decide(request, D.ANSWER, values={"n": value})
+    assert set(refused.value.fields) == {"n"}
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    "new",
+    [
+        {"tool": ToolRequest(name="t", arguments={"n": 10**30})},
+        {"tool": ToolRequest(name="t", arguments={"n": "\ud800"})},
+        {"tool": ToolRequest(name="t\0")},
+        {"title": "May\0I?"},
+        {"title": "May\ud800I?"},
+        {"agent_request_id": "a\0b"},
+    ],
+)
+async def test_a_request_that_cannot_be_stored_is_invalid(new: dict[str, Any], asking: Asking) -> None:
+    with pytest.raises(Invalid):
+        await asking.ask(**new)
+
+
+async def test_changed_arguments_that_cannot_be_stored_are_invalid(asking: Asking) -> None:
+    request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.EDIT))
+    with pytest.raises(Invalid):
+        await asking.decide(request, D.EDIT, arguments={"branch": {"a": 10**30}, "force": [10**30]})
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    "asked",
+    [
+        tuple(Asked(id=f"i{n}", prompt="?") for n in range(21)),
+        (Asked(id="i", prompt="?", fields=(FormField(name="a"), FormField(name="a"))),),
+        (Asked(id="i", prompt="?", tool=ToolRequest(name="t", arguments={"a": "x" * 300_000})),),
+        (Asked(id="i", prompt="?", tool=ToolRequest(name="t", arguments={"a": 10**30})),),
+        (Asked(id="i", prompt="\ud800?"),),
+        (Asked(id="i\0", prompt="?"),),
+    ],
+    ids=["many", "names", "long", "number", "surrogate", "nul"],
+)
+async def test_a_run_whose_question_cannot_be_shown_fails_once_and_says_why(
+    asked: tuple[Asked, ...], world: World
+) -> None:
+    ada = Scripted(says("Done."))
+    ada.scripts.append(ends(Interrupted(asked=asked)))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push")
+        (run,) = await show.over(root)
+    assert (run.status, len(ada.inputs)) == (RunStatus.FAILED, 1)
+    assert "the agent asks" in (run.outcome_note or "")
+    assert await status(world, root) is InboxStatus.DEAD
 
 
 # Decisions are not lost

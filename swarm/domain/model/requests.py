@@ -257,8 +257,21 @@ class ToolRequest:
 
 def tool_digest(name: str, arguments: Mapping[str, Any]) -> str:
     """Returns the SHA-256 of the canonical JSON of a tool call's name and arguments, in hexadecimal."""
-    call = orjson.dumps({"name": name, "arguments": arguments}, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
-    return hashlib.sha256(call).hexdigest()
+    call = {"name": name, "arguments": arguments}
+    try:
+        text = orjson.dumps(call, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a call that cannot be stored, so that nobody is asked about it
+        text = repr(call).encode(errors="surrogatepass")
+    return hashlib.sha256(text).hexdigest()
+
+
+def is_json(value: object) -> bool:
+    """Whether a value can be stored: no numbers of more than 64 bits, no halves of surrogate pairs."""
+    try:
+        orjson.dumps(value, default=dict)
+    except TypeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -532,13 +545,18 @@ def check_new(request: NewRequest) -> None:
     problems: dict[str, str] = dict(_field_problems(request.fields))
     if not request.title.strip():
         problems["title"] = "a short text that says what is asked"
+    names = (request.title, request.agent_request_id, request.key, request.tool.name if request.tool else "")
+    if any("\0" in name for name in names):
+        problems["request"] = "names and ids without NUL characters"
     if not set(request.decisions) & APPROVALS:
         problems["decisions"] = "at least one that is not 'reject'"
     if HumanDecision.EDIT in request.decisions and request.tool is None:
         problems["decisions"] = "'edit' only with a tool, whose arguments people can change"
     if set(request.decisions) & GRANTS.keys() and request.tool is None:
         problems["decisions"] = "'approve_thread' and 'approve_always' only with a tool"
-    if request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
+    if not is_json(request):
+        problems["request"] = "text without lone surrogates, and numbers of at most 64 bits"
+    elif request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
         problems["tool.arguments"] = f"at most {MAX_ARGUMENT_BYTES} bytes of JSON"
     if request.expires_seconds is not None and not 1 <= request.expires_seconds <= MAX_EXPIRES_SECONDS:
         problems["expires_seconds"] = f"from 1 to {MAX_EXPIRES_SECONDS}, or null for never"
