@@ -147,6 +147,38 @@ async def test_a_run_whose_question_cannot_be_shown_fails_once_and_says_why(
     assert await status(world, root) is InboxStatus.DEAD
 
 
+# Words
+
+
+@pytest.mark.req("HITL-02")
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (FieldType.TEXTAREA, "a &lt; b &amp; c", "a < b & c"),
+        (FieldType.TEXTAREA, f"{BOT} because", "because"),
+        (FieldType.URL, "<https://a.b/c?d=1&amp;e=2>", "https://a.b/c?d=1&e=2"),
+        (FieldType.EMAIL, "<mailto:ann@a.b|ann@a.b>", "ann@a.b"),
+    ],
+)
+async def test_words_are_taken_as_they_were_written(kind: FieldType, said: str, value: str, asking: Asking) -> None:
+    fields = (FormField(name="why", type=kind, required=True),)
+    request = await asking.ask(fields=fields, decisions=(D.ANSWER, D.REJECT))
+    await asking.world.says(said, thread=asking.root)
+    assert (await asking.now(request)).values == {"why": value}
+
+
+@pytest.mark.req("HITL-02")
+async def test_other_words_than_the_first_persons_approve_nothing(asking: Asking) -> None:
+    policy = DecisionPolicy(users=("U1", "U2"), need=2)
+    fields = (FormField(name="colour", required=True),)
+    request = await asking.ask(fields=fields, decisions=(D.ANSWER, D.REJECT), policy=policy)
+    await asking.world.says("red", thread=asking.root)
+    words = await asking.world.says("no, not red", thread=asking.root, by="U2")
+    now = await asking.now(request)
+    assert (now.is_open, [answer.person for answer in now.answers]) == (True, ["U1"])
+    assert await status(asking.world, words) is InboxStatus.UNREAD
+
+
 # Decisions are not lost
 
 
