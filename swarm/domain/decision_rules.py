@@ -25,6 +25,7 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestAnswer,
     RequestStep,
+    is_json,
 )
 
 _STEPS: Final = {
@@ -112,13 +113,18 @@ def check_new(request: NewRequest) -> None:
     problems: dict[str, str] = dict(_field_problems(request.fields))
     if not request.title.strip():
         problems["title"] = "a short text that says what is asked"
+    names = (request.title, request.agent_request_id, request.key, request.tool.name if request.tool else "")
+    if any("\0" in name for name in names):
+        problems["request"] = "names and ids without NUL characters"
     if not set(request.decisions) & APPROVALS:
         problems["decisions"] = "at least one that is not 'reject'"
     if HumanDecision.EDIT in request.decisions and request.tool is None:
         problems["decisions"] = "'edit' only with a tool, whose arguments people can change"
     if set(request.decisions) & GRANTS.keys() and request.tool is None:
         problems["decisions"] = "'approve_thread' and 'approve_always' only with a tool"
-    if request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
+    if not is_json(request):
+        problems["request"] = "text without lone surrogates, and numbers of at most 64 bits"
+    elif request.tool and len(orjson.dumps(dict(request.tool.arguments), default=str)) > MAX_ARGUMENT_BYTES:
         problems["tool.arguments"] = f"at most {MAX_ARGUMENT_BYTES} bytes of JSON"
     if request.expires_seconds is not None and not 1 <= request.expires_seconds <= MAX_EXPIRES_SECONDS:
         problems["expires_seconds"] = f"from 1 to {MAX_EXPIRES_SECONDS}, or null for never"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from swarm.domain.forms import fill, fits_pattern
-from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest
+from swarm.domain.model.requests import MAX_FIELDS, FieldType, FormField, ToolRequest, is_json
 from swarm.domain.schema_forms import field_of, fields_of, json_text
 
 ARGUMENTS: Final = "arguments"
@@ -62,6 +62,8 @@ def changed_arguments(tool: ToolRequest, given: Mapping[str, Any]) -> tuple[dict
 
 def argument_problem(tool: ToolRequest, arguments: Mapping[str, Any]) -> tuple[str, str] | None:
     """Returns the name of the first argument that the tool's schema does not allow, and why; None if all fit."""
+    if not is_json(arguments):
+        return (ARGUMENTS, "Enter numbers of at most 64 bits.")
     if not tool.schema:
         return None
     from jsonschema import Draft202012Validator, FormatChecker  # loading it takes a while, and few decisions need it

@@ -96,7 +96,8 @@ def _number(form_field: FormField, given: Any) -> int | float:
         value = int(given) if is_whole and not isinstance(given, float) else number
     except (ValueError, OverflowError):
         raise _Wrong(wanted) from None
-    if not math.isfinite(number) or (is_whole and number != int(number)):
+    is_stored_whole = is_whole or isinstance(given, int)
+    if not math.isfinite(number) or (is_whole and number != int(number)) or (is_stored_whole and abs(number) >= 2**63):
         raise _Wrong(wanted)
     if form_field.min is not None and number < form_field.min:
         raise _Wrong(f"Enter at least {form_field.min:g}.")

@@ -21,18 +21,22 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    exists,
     func,
+    literal_column,
     select,
     update,
 )
 
 from swarm.clock import slack_ts_to_us
+from swarm.domain.model.requests import HumanDecision, ResumeStatus
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
 from swarm.store.tables.effects import deliveries
+from swarm.store.tables.requests import audit, grants, request_answers, request_drafts, requests
 from swarm.store.tables.runs import feedback
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_usage
@@ -45,6 +49,7 @@ NOBODY: Final = "forgotten"
 _t = thread_messages.c
 _person: Final[BindParameter[str]] = bindparam("person")
 _mention: Final[BindParameter[str]] = bindparam("mention")
+_escaped: Final[BindParameter[str]] = bindparam("escaped")
 _in_json: Final[BindParameter[str]] = bindparam("in_json")
 _RECORD: Final = Statement(
     lambda insert: (
@@ -102,6 +107,18 @@ def _column(column: Column[Any], value: object = None) -> _Trace:
 
 _early = early_messages.c.message
 _session: Final[BindParameter[str]] = bindparam("of_sessions")
+_NO_PERSON: Final[ColumnElement[str]] = literal_column(f"'{NOBODY}'")
+_pseudonym: Final[BindParameter[str]] = bindparam("pseudonym")
+_of_person: Final[BindParameter[str]] = bindparam("of_person")  # for columns with the name of the other parameter
+_is_their_answer = (request_answers.c.person == _of_person) & (request_answers.c.person != _pseudonym)
+_is_needed = (request_answers.c.decision == literally(HumanDecision.EDIT)) & exists().where(
+    requests.c.id == request_answers.c.request_id, requests.c.resume != literally(ResumeStatus.ACCEPTED)
+)
+_WITHOUT_ANSWERER: Final = {
+    "person": _pseudonym,  # the answers of one request are told apart by their people
+    # Without the changed arguments, the decision would allow the call as it was before the change.
+    "payload": case((_is_needed, request_answers.c.payload), else_='{"values":null,"arguments":null}'),
+}
 _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
     "sessions": [_Trace(where=sessions.c.id.like(_session), by="of_sessions", change=delete(sessions))],
     "standings": [_Trace(where=people.c.user_id == _person, by="person", change=delete(people))],
@@ -119,6 +136,13 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
             change=update(model_usage).values(session_id=f"slack:{NOBODY}"),
         ),
     ],
+    "requests": [
+        _column(requests.c.requester),
+        _column(grants.c.given_by, NOBODY),
+        _Trace(where=audit.c.person == _of_person, by="of_person", change=update(audit).values(person=_NO_PERSON)),
+        _Trace(where=request_drafts.c.person == _person, by="person", change=delete(request_drafts)),
+        _Trace(where=_is_their_answer, by="answers", change=update(request_answers).values(_WITHOUT_ANSWERER)),
+    ],
     "notices": [_column(notices.c.actor)],
     "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
 }
@@ -135,9 +159,10 @@ _COUNT_MESSAGES: Final = Statement(
 def _mentioned(column: Column[Any]) -> tuple[Statement, Statement]:
     """Returns two statements: one counts texts that mention a person, the other removes the mention.
 
-    A mention uses Slack's syntax or is a string in JSON.
+    A mention uses Slack's syntax, also escaped, or is a string in JSON.
     """
-    without = func.replace(func.replace(column, _mention, "@" + NOBODY), _in_json, '""')
+    readable = func.replace(func.replace(column, _mention, "@" + NOBODY), _escaped, "@" + NOBODY)
+    without = func.replace(readable, _in_json, '""')
     count = select(func.count().label("n")).select_from(column.table).where(without != column)
     return Statement(count), Statement(update(column.table).where(without != column).values({column: without}))
 
@@ -222,11 +247,17 @@ def forget(tx: Transaction, person: str) -> dict[str, int]:
 
 
 def _name(by: str, person: str) -> dict[str, str]:
-    return {by: {"person": person, "of_sessions": f"slack:%:{person}", "in_json": f'"id":"{person}"'}[by]}
+    if by == "answers":
+        return {"of_person": person, "pseudonym": f"{NOBODY}-{digest(person)[:12]}"}
+    return {
+        by: {"person": person, "of_person": person, "of_sessions": f"slack:%:{person}", "in_json": f'"id":"{person}"'}[
+            by
+        ]
+    }
 
 
 def _written(person: str) -> dict[str, str]:
-    return {"mention": f"<@{person}>", "in_json": f'"{person}"'}
+    return {"mention": f"<@{person}>", "escaped": f"&lt;@{person}&gt;", "in_json": f'"{person}"'}
 
 
 def _n(row: Row | None) -> int:

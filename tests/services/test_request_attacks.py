@@ -9,15 +9,31 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.answers.events import Asked, Interrupted
 from swarm.domain.button_actions import SessionStopped
 from swarm.domain.errors import Invalid
-from swarm.domain.model.requests import HumanDecision, HumanRequest, RequestStatus, ResumeStatus, ToolRequest
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.requests import (
+    DecisionPolicy,
+    FieldType,
+    FormField,
+    HumanDecision,
+    HumanRequest,
+    RequestStatus,
+    ResumeStatus,
+    ToolRequest,
+)
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.model.triggers import Trigger
 from swarm.store import tasks
 from tests.services.test_requests import FORM, PUSH, Asking
-from tests.support.tasks import asked_and_handed, work_of
-from tests.support.world import World, delete
+from tests.support.conversing import status
+from tests.support.live import Scripted, ends, hired, playing, says
+from tests.support.scan import places_of
+from tests.support.tasks import asked_and_handed, is_work, work_of
+from tests.support.world import BOT, World, delete
 
 D = HumanDecision
 
@@ -68,6 +84,101 @@ async def test_a_schema_that_is_none_keeps_nobody_from_changing_arguments(part: 
     assert now.arguments == {"a": {"b": "2"}}
 
 
+# What cannot be stored
+
+
+@pytest.mark.parametrize("kind", [FieldType.INTEGER, FieldType.NUMBER])
+@pytest.mark.parametrize("value", [10**30, -(2**63) - 1, 2**64])
+async def test_a_number_of_more_than_64_bits_is_a_problem_of_its_field(
+    value: Any, kind: FieldType, asking: Asking
+) -> None:
+    request = await asking.ask(fields=(FormField(name="n", type=kind),), decisions=(D.ANSWER,))
+    with pytest.raises(Invalid) as refused:
+        await asking.decide(request, D.ANSWER, values={"n": value})
+    assert set(refused.value.fields) == {"n"}
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    "new",
+    [
+        {"tool": ToolRequest(name="t", arguments={"n": 10**30})},
+        {"tool": ToolRequest(name="t", arguments={"n": "\ud800"})},
+        {"tool": ToolRequest(name="t\0")},
+        {"title": "May\0I?"},
+        {"title": "May\ud800I?"},
+        {"agent_request_id": "a\0b"},
+    ],
+)
+async def test_a_request_that_cannot_be_stored_is_invalid(new: dict[str, Any], asking: Asking) -> None:
+    with pytest.raises(Invalid):
+        await asking.ask(**new)
+
+
+async def test_changed_arguments_that_cannot_be_stored_are_invalid(asking: Asking) -> None:
+    request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.EDIT))
+    with pytest.raises(Invalid):
+        await asking.decide(request, D.EDIT, arguments={"branch": {"a": 10**30}, "force": [10**30]})
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    "asked",
+    [
+        tuple(Asked(id=f"i{n}", prompt="?") for n in range(21)),
+        (Asked(id="i", prompt="?", fields=(FormField(name="a"), FormField(name="a"))),),
+        (Asked(id="i", prompt="?", tool=ToolRequest(name="t", arguments={"a": "x" * 300_000})),),
+        (Asked(id="i", prompt="?", tool=ToolRequest(name="t", arguments={"a": 10**30})),),
+        (Asked(id="i", prompt="\ud800?"),),
+        (Asked(id="i\0", prompt="?"),),
+    ],
+    ids=["many", "names", "long", "number", "surrogate", "nul"],
+)
+async def test_a_run_whose_question_cannot_be_shown_fails_once_and_says_why(
+    asked: tuple[Asked, ...], world: World
+) -> None:
+    ada = Scripted(says("Done."))
+    ada.scripts.append(ends(Interrupted(asked=asked)))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} push")
+        (run,) = await show.over(root)
+    assert (run.status, len(ada.inputs)) == (RunStatus.FAILED, 1)
+    assert "the agent asks" in (run.outcome_note or "")
+    assert await status(world, root) is InboxStatus.DEAD
+
+
+# Words
+
+
+@pytest.mark.req("HITL-02")
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (FieldType.TEXTAREA, "a &lt; b &amp; c", "a < b & c"),
+        (FieldType.TEXTAREA, f"{BOT} because", "because"),
+        (FieldType.URL, "<https://a.b/c?d=1&amp;e=2>", "https://a.b/c?d=1&e=2"),
+        (FieldType.EMAIL, "<mailto:ann@a.b|ann@a.b>", "ann@a.b"),
+    ],
+)
+async def test_words_are_taken_as_they_were_written(kind: FieldType, said: str, value: str, asking: Asking) -> None:
+    fields = (FormField(name="why", type=kind, required=True),)
+    request = await asking.ask(fields=fields, decisions=(D.ANSWER, D.REJECT))
+    await asking.world.says(said, thread=asking.root)
+    assert (await asking.now(request)).values == {"why": value}
+
+
+@pytest.mark.req("HITL-02")
+async def test_other_words_than_the_first_persons_approve_nothing(asking: Asking) -> None:
+    policy = DecisionPolicy(users=("U1", "U2"), need=2)
+    fields = (FormField(name="colour", required=True),)
+    request = await asking.ask(fields=fields, decisions=(D.ANSWER, D.REJECT), policy=policy)
+    await asking.world.says("red", thread=asking.root)
+    words = await asking.world.says("no, not red", thread=asking.root, by="U2")
+    now = await asking.now(request)
+    assert (now.is_open, [answer.person for answer in now.answers]) == (True, ["U1"])
+    assert await status(asking.world, words) is InboxStatus.UNREAD
+
+
 # Decisions are not lost
 
 
@@ -105,7 +216,43 @@ async def test_a_deleted_word_that_a_request_is_made_of_changes_only_its_texts(w
     assert now.tool.arguments == {"branch": "say [deleted]"}
 
 
+async def test_messages_that_waited_together_come_together_also_after_a_lost_lease(world: World) -> None:
+    asking, trigger = await bundle_of_two(world)
+    request = await asking.ask(trigger)
+    await asking.decide(request)
+    assert len((await work_of(world, asking.lead)).inbox_messages) == 2
+    await world.later(130)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.inbox_messages] == [one.id for one in trigger.inbox_messages]
+    assert [one.id for one in again.requests] == [request.id]
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("order", [1, -1])
+async def test_two_questions_about_two_messages_of_one_run_are_answered_together(order: int, world: World) -> None:
+    asking, trigger = await bundle_of_two(world)
+    first = await asking.ask(trigger)
+    second = await asking.ask(replace(trigger, inbox_messages=trigger.inbox_messages[1:]), key="q2")
+    one, other = (first, second)[::order]
+    await asking.decide(one)
+    assert not [found for found in await world.poll(asking.lead) if is_work(found)]
+    await asking.decide(other)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.inbox_messages] == [one.id for one in trigger.inbox_messages]
+    assert {one.id for one in again.requests} == {first.id, second.id}
+
+
 # Work does not wait for ever
+
+
+@pytest.mark.both_engines
+async def test_the_second_question_of_a_run_keeps_no_message_of_its_bundle_waiting(world: World) -> None:
+    asking, trigger = await bundle_of_two(world)
+    first = await asking.ask(trigger)
+    second = await asking.ask(trigger, key="q2")
+    await asking.decide(first)
+    await asking.decide(second)
+    assert len((await work_of(world, asking.lead)).inbox_messages) == 2
 
 
 @pytest.mark.both_engines
@@ -119,6 +266,31 @@ async def test_slacks_own_stop_also_stops_a_task_that_waits_for_a_decision(world
     assert task.status is TaskStatus.CANCELLED
 
 
+# Erasure
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("SEC-06")
+async def test_nothing_of_a_forgotten_person_is_left_in_requests(asking: Asking, world: World) -> None:
+    ann, word = "UANN0042", "zebra-4711"
+    policy = DecisionPolicy(users=(ann, "U1"), need=2)
+    fields = (FormField(name="note"), FormField(name="pin", secret=True))
+    request = await asking.ask(fields=fields, policy=policy, tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS))
+    await world.services.decisions.keep(request.id, ann, {"note": word})
+    await asking.decide(request, values={"note": "mine"})
+    await asking.decide(request, D.APPROVE_ALWAYS, by=ann)
+    other = await asking.ask(await work_of(world, asking.lead), key="q2", fields=fields, policy=policy)
+    await world.services.decisions.keep(other.id, ann, {"note": word})
+    await asking.decide(other, by=ann, values={"note": word, "pin": word})
+    await world.change(f"UPDATE requests SET requester = '{ann}'")
+    await world.says("hello", thread=asking.root, by=ann)
+    await world.services.people.forget(ann)
+    assert await places_of(world.database, word, ann) == {}
+    now = await asking.now(other)
+    assert (now.is_open, len(now.answers), now.answers[0].values) == (True, 1, None)
+    assert (await asking.now(request)).status is RequestStatus.APPROVED
+
+
 # Helpers
 
 
@@ -129,3 +301,15 @@ async def task_that_asks(world: World) -> tuple[Asking, HumanRequest, SlackMessa
     asking = Asking(world)
     asking.lead = worker
     return asking, await asking.ask(await world.only(worker)), handed.root
+
+
+async def bundle_of_two(world: World) -> tuple[Asking, Trigger]:
+    """A polling agent that has got two messages of a thread in one trigger."""
+    asking = Asking(world)
+    await asking.begin()
+    await world.answers(asking.lead, asking.trigger, "Hello.")
+    for text in ("one", "two"):
+        await world.says(text, thread=asking.root)
+    trigger = await work_of(world, asking.lead)
+    assert len(trigger.inbox_messages) == 2
+    return asking, trigger

@@ -36,6 +36,7 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
+from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.answers.state import Live, Rope, join
 from swarm.domain.answers.text import SafeText, without_markers
 from swarm.domain.text.characters import strip_invisible
@@ -132,7 +133,8 @@ def take_event(live: Live, event: AgentEvent, now: float) -> Step:
         case Finished():
             return _finished(live, event, now), ()
         case Interrupted():
-            return end(live, NeedsInput(asked=event.asked), now), ()
+            problem = why_unaskable(event.asked)
+            return end(live, RunFailed(reason=problem) if problem else NeedsInput(asked=event.asked), now), ()
         case Cancelled():
             return end(live, RunFailed(reason=wording.CANCELLED), now), ()
         case Failed():

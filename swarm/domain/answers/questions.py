@@ -6,12 +6,14 @@ instead of these fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from swarm.domain.answers.events import Asked, Decided
+from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import (
     BY_REQUESTER,
+    MAX_OPEN_PER_WORK,
     MAX_PROMPT_CHARACTERS,
     MAX_TITLE_CHARACTERS,
     DecisionPolicy,
@@ -22,6 +24,7 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestStatus,
     ToolRequest,
+    check_new,
 )
 
 TOOL_CALL: Final = "toolCall"
@@ -56,6 +59,19 @@ def request_of(asked: Asked, key: str, policy: DecisionPolicy = BY_REQUESTER) ->
         agent_request_id=asked.id,
         raw=asked.raw,
     )
+
+
+def why_unaskable(asked: Sequence[Asked]) -> str | None:
+    """Returns why people cannot be asked the questions of a run; None if they can."""
+    if len(asked) > MAX_OPEN_PER_WORK:
+        return f"the agent asks {len(asked)} questions at once, and at most {MAX_OPEN_PER_WORK} can be shown"
+    for question in asked:
+        try:
+            check_new(request_of(question, question.id))
+        except Invalid as wrong:
+            problems = "; ".join(f"{name}: {expected}" for name, expected in wrong.fields.items())
+            return f"the agent asks something that cannot be shown to people ({problems})"
+    return None
 
 
 def form_of(asked: Asked) -> tuple[FormField, ...]:

@@ -253,8 +253,21 @@ class ToolRequest:
 
 def tool_digest(name: str, arguments: Mapping[str, Any]) -> str:
     """Returns the SHA-256 of the canonical JSON of a tool call's name and arguments, in hexadecimal."""
-    call = orjson.dumps({"name": name, "arguments": arguments}, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
-    return hashlib.sha256(call).hexdigest()
+    call = {"name": name, "arguments": arguments}
+    try:
+        text = orjson.dumps(call, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    except TypeError:  # a call that cannot be stored, so that nobody is asked about it
+        text = repr(call).encode(errors="surrogatepass")
+    return hashlib.sha256(text).hexdigest()
+
+
+def is_json(value: object) -> bool:
+    """Whether a value can be stored: no numbers of more than 64 bits, no halves of surrogate pairs."""
+    try:
+        orjson.dumps(value, default=dict)
+    except TypeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

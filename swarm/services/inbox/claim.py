@@ -173,19 +173,20 @@ def _plan_lane(
         return Claimed(lease=lease, task=task)
     if not due:
         return None
-    wanted = _together(due[: bundle([inbox_message.attempts for inbox_message in due])], decided)
+    wanted = _together(due, decided)
     lease = _lease(tx, call, LeaseKind.WORK, lane_id, wanted[0].id, wanted[0].attempts)
     return Claimed(lease=lease, inbox_messages=tuple(wanted))
 
 
 def _together(due: Sequence[InboxMessage], decided: Mapping[str, list[HumanRequest]]) -> Sequence[InboxMessage]:
-    """Returns the messages for one run. Messages that waited for a decision are not mixed with others, because their
-    run continues an earlier one, which does not take new messages.
+    """Returns the messages for one run. Messages that waited for a decision are handed out together, also after a lost
+    lease, and not mixed with others, because their run continues an earlier one, which does not take new messages.
     """
     if due[0].id in decided:
         asked = {id for request in decided[due[0].id] for id in request.inbox_message_ids}
         return [message for message in due if message.id in asked or message is due[0]]
-    return list(takewhile(lambda message: message.id not in decided, due))
+    fresh = due[: bundle([message.attempts for message in due])]
+    return list(takewhile(lambda message: message.id not in decided, fresh))
 
 
 def _decided(

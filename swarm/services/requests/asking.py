@@ -234,7 +234,7 @@ def release(tx: Transaction, request: HumanRequest, reason: str) -> None:
     task = tasks.locked(tx, request.task_id) if request.task_id else None
     if task and task.status is TaskStatus.WAITING:
         tasks.move(tx, TaskStep.ANSWER, task, reason=reason)
-    for inbox_message_id in sorted(request.inbox_message_ids):
+    for inbox_message_id in sorted({id for one in (request, *found) for id in one.inbox_message_ids}):
         inbox_message = inbox.locked(tx, inbox_message_id)
         if inbox_message and inbox_message.status is InboxStatus.WAITING:
             inbox.move(tx, InboxStep.ANSWER, inbox_message, reason=reason)

@@ -193,11 +193,13 @@ def _waiting(tx: Transaction, caller: Caller, hold: AuthorizedMessage | Authoriz
     if message.status not in (InboxStatus.CLAIMED, InboxStatus.WAITING):
         raise Conflict(f"This inbox message is {message.status}, so nothing can be asked about it.")
     members = [message.id, *(one.id for one in claimed_members(tx, hold.lease) if one.id != message.id)]
+    claimed = {one.id for one in inbox.members(tx, hold.lease.token)}
+    is_of_bundle = {message.id, hold.lease.trigger_id} <= claimed
     author = transcript.find(tx, message.team, message.channel, message.ts)
     return Waiting(
         agent_id=caller.agent.id,
         thread_id=hold.thread.id,
-        work_id=message.id,
+        work_id=hold.lease.trigger_id if is_of_bundle else message.id,  # all messages of a run wait together
         inbox_message_ids=tuple(members),
         lease_token=hold.lease.token,
         requester=author["author_id"] if author and author["author_kind"] == "user" else None,

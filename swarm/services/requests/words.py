@@ -14,7 +14,7 @@ from swarm.domain.forms import fill
 from swarm.domain.model.grants import AuditKind
 from swarm.domain.model.requests import EntryPoint, FieldType, FormField, HumanDecision, HumanRequest, RequestAnswer
 from swarm.domain.model.threads import SlackMessage, Thread
-from swarm.domain.text.slack_text import safe
+from swarm.domain.text.slack_text import safe, without_leading_mention
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
 from swarm.services.rules.system_messages import post_ephemeral
 from swarm.store import grants, requests
@@ -52,6 +52,8 @@ def answer_in_words(
 
 def _only_text(request: HumanRequest) -> FormField | None:
     """Returns the field that a text can fill: the form's only text, if nothing else is required."""
+    if any(answer.values is not None for answer in request.answers):
+        return None  # the first person's values stand, and approving them takes a button
     texts = [field for field in request.fields if field.type in _TEXTS]
     needed = [field for field in request.fields if field.required and field not in texts]
     if len(texts) != 1 or needed or HumanDecision.ANSWER not in request.decisions or texts[0].secret:
@@ -67,7 +69,7 @@ def _takes(
     person = message.author.id
     if request.is_late(tx.now) or why_not(request.policy, request.requester, person, members):
         return False
-    filled = fill(request.fields, {field.name: message.text})
+    filled = fill(request.fields, {field.name: without_leading_mention(message.own_text)})
     if filled.problems:
         return False
     answer = RequestAnswer(
