@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from swarm.domain.answers.events import Asked, Decided
+from swarm.domain.decision_rules import check_new
 from swarm.domain.errors import Invalid
 from swarm.domain.model.requests import (
     BY_REQUESTER,
@@ -24,7 +25,6 @@ from swarm.domain.model.requests import (
     NewRequest,
     RequestStatus,
     ToolRequest,
-    check_new,
 )
 
 TOOL_CALL: Final = "toolCall"
