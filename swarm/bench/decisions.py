@@ -6,8 +6,9 @@ in the form. Each part decides its own requests; the second part is measured whi
 
 Times of clicks, acknowledgements, opened forms and changed cards are taken in the twin, which runs in this process. A
 card counts as changed, and a form as opened, when the twin has carried out the call. A decision counts as received when
-the agent has read the poll that contains it. Slack's rate limits are off; otherwise they would determine the result,
-because Slack allows 50 changes of messages per minute.
+the agent has read the poll that contains it. Slack's rate limits are off (except with ``--paced``); otherwise they
+would determine the result, because Slack allows 50 changes of messages per minute. Without them, also every reaction to
+the other messages is sent, about two calls per message.
 """
 
 from __future__ import annotations
@@ -274,7 +275,8 @@ class _Bench:
 @asynccontextmanager
 async def _bench(plan: DecisionsPlan) -> AsyncIterator[_Bench]:
     """Starts all participants, and registers the agent that asks and the one that gets the other events."""
-    async with stage(plan, UNPACED, more_people=_MORE_PEOPLE) as (slack, processes):
+    settings = {} if plan.paced else UNPACED
+    async with stage(plan, settings, more_people=_MORE_PEOPLE) as (slack, processes):
         (asker,), (reader,) = await processes.register(1, prefix="asker"), await processes.register(1, prefix="reader")
         cards = _Cards(slack, plan, asker.name)
         async with _playing(cards, asker, reader):

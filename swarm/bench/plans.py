@@ -155,6 +155,9 @@ class DecisionsPlan(SharedPlan):
     events_per_second: int = 200
     """Messages per second for another polling agent, while the decisions are measured a second time; 0: not at all."""
 
+    paced: bool = False
+    """Let the coordinator keep Slack's limits, as in a real workspace. They allow about 0.6 decisions per second."""
+
     fill_seconds: Fixed[float] = 0.5  # between the opening and the sending of a form
 
 
