@@ -108,6 +108,11 @@ def spread(
     ]
 
 
+def largest(measurement: str, what: str, seconds: Sequence[float], target: float | None = None) -> Figure:
+    """Returns the largest of several times in milliseconds."""
+    return Figure(measurement, f"{what}, max", 1_000 * percentile(seconds, 1), "ms", target=target)
+
+
 def combined(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
     """Combines each figure over several runs: the value is the median, and so are the circumstances."""
     return [_combined(versions) for versions in zip(*runs, strict=True)]
@@ -291,9 +296,12 @@ class Lag:
         return 0.0
 
 
-def lag_on(page: str) -> Lag:
-    """Reads the histogram on a page of metrics."""
-    return Lag(within={float(bound): float(count) for bound, count in _BUCKET.findall(page)})
+def lag_on(pages: str) -> Lag:
+    """Reads the histogram on pages of metrics, and adds up those of several coordinators."""
+    within = dict[float, float]()
+    for bound, count in _BUCKET.findall(pages):
+        within[float(bound)] = within.get(float(bound), 0.0) + float(count)
+    return Lag(within=within)
 
 
 @asynccontextmanager

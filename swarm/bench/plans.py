@@ -140,6 +140,28 @@ class StreamPlan(Plan):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionsPlan(SharedPlan):
+    """``swarm bench decisions``."""
+
+    count: int = 300
+    """Number of requests that people decide in each part."""
+
+    per_second: float = 5
+    """Decisions per second."""
+
+    form_every: int = 5
+    """One request in this many is a form that opens as a modal; the others are approvals. 0: no forms."""
+
+    events_per_second: int = 200
+    """Messages per second for another polling agent, while the decisions are measured a second time; 0: not at all."""
+
+    paced: bool = False
+    """Let the coordinator keep Slack's limits, as in a real workspace. They allow about 0.6 decisions per second."""
+
+    fill_seconds: Fixed[float] = 0.5  # between the opening and the sending of a form
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StormPlan(SharedPlan):
     """``swarm bench storm``."""
 

@@ -1,5 +1,5 @@
 """A Slack twin in the measuring process, which records when messages are sent, acknowledged and posted. Messages are
-sent at a steady rate, or as many as possible.
+sent at a steady rate, or as many as possible. People also press buttons, and fill in forms.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 from slack_twin import Settings, Twin, build_twin, running
+from slack_twin.acts import Act, Outcome
 from slack_twin.changes import Change, MessagePosted
 from slack_twin.envelopes import Parcel, Reply
 from slack_twin.faults import FaultKind
 from slack_twin.people import App
-from slack_twin.seed import DEFAULT, SeedChannel
+from slack_twin.seed import DEFAULT, SeedChannel, SeedUser
 from slack_twin.socket_mode import Retry
+from slack_twin.surfaces import AppView
 from slack_twin.views import View
 from slack_twin.workspace import Draft
 
@@ -33,13 +35,13 @@ _CONNECT_SECONDS: Final = 30.0
 
 
 class Slack:
-    """The workspace, with one person who writes in each channel in turn."""
+    """The workspace. By default, one person writes, in each channel in turn."""
 
     def __init__(self, twin: Twin, base_url: str) -> None:
         directory = twin.workspace.directory
         self._app: App = next(iter(directory.apps.values()))
         self._twin = twin
-        self._person = next(user.id for user in directory.users.values() if not user.is_bot)
+        self.people = tuple(user for user in directory.users.values() if not user.is_bot)
         self._acks: dict[str, asyncio.Future[float]] = {}  # seconds until the acknowledgement, by message timestamp
         self._sent_at: dict[str, float] = {}
         self._numbers = itertools.count()
@@ -62,12 +64,32 @@ class Slack:
                 raise BenchError("a coordinator did not connect over Socket Mode")
             await asyncio.sleep(0.05)
 
-    def say(self, text: str, *, thread_ts: str | None = None, channel: int | None = None) -> tuple[str, str]:
+    def say(
+        self, text: str, *, thread_ts: str | None = None, channel: int | None = None, person: int = 0
+    ) -> tuple[str, str]:
         """Posts a message, by default in the next channel. Returns the channel's id and the timestamp."""
         number = next(self._numbers) if channel is None else channel
         place = self.channels[number % len(self.channels)]
-        posted = self._twin.workspace.post(place, Draft(user=self._person, text=text, thread_ts=thread_ts))
+        posted = self._twin.workspace.post(place, Draft(user=self.people[person].id, text=text, thread_ts=thread_ts))
         return place.id, posted.ts
+
+    async def press(self, person: int, channel: str, ts: str, action_id: str) -> str | None:
+        """Presses a button of a message. Returns after the acknowledgement, with the error if there was none in time.
+
+        This is what the twin's ``POST /twin/actions`` does, without HTTP.
+        """
+        place = self._twin.workspace.directory.channels[channel]
+        pressing = self._twin.interactions.presses.on_message(self.people[person], place, ts, Act(action_id=action_id))
+        return _error(await pressing)
+
+    async def submit(self, person: int, view_id: str, state: Mapping[str, object]) -> str | None:
+        """Submits a person's modal. Returns after the acknowledgement, with the error if the form was not accepted."""
+        return _error(await self._twin.interactions.modals.submit(self.people[person], view_id, state))
+
+    def listen(self, on_change: Callable[[Change], None], on_view: Callable[[AppView], None]) -> None:
+        """Calls the functions with every change of the workspace, and with every change of a modal."""
+        self._twin.workspace.listeners.append(on_change)
+        self._twin.workspace.surfaces.listeners.append(on_view)
 
     async def send(self, text: str) -> float:
         """Posts a message in a new thread. Returns the seconds from the event to its acknowledgement."""
@@ -150,13 +172,23 @@ class Slack:
         return View(workspace).messages(workspace.directory.channels[channel], thread_ts=thread_ts)
 
 
+def _error(outcome: Outcome) -> str | None:
+    return f"{outcome.error} {dict(outcome.errors)}" if outcome.error else None
+
+
 @asynccontextmanager
 async def opened(
-    channels: int, *, rates: bool = False, retention: int = 20_000, events: tuple[str, ...] | None = None
+    channels: int,
+    *,
+    rates: bool = False,
+    retention: int = 20_000,
+    events: tuple[str, ...] | None = None,
+    more_people: int = 0,
 ) -> AsyncIterator[Slack]:
     """Runs a twin with these channels only. ``events`` are the app's subscriptions, by default all of them."""
     places = tuple(SeedChannel(name=f"bench-{number}") for number in range(channels))
-    seed = replace(DEFAULT, channels=places, apps=(replace(DEFAULT.apps[0], events=events),))
+    users = (*DEFAULT.users, *(SeedUser(name=f"person-{number}") for number in range(more_people)))
+    seed = replace(DEFAULT, users=users, channels=places, apps=(replace(DEFAULT.apps[0], events=events),))
     twin = build_twin(seed=seed, rates=rates, settings=Settings(retention_messages=retention))
     async with running(twin) as base_url:
         yield Slack(twin, base_url)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from swarm.bench import slack as slacks
 from swarm.bench.agents import Answer, Connection
-from swarm.bench.figures import BenchError, Circumstances, Figure
+from swarm.bench.figures import BenchError, Circumstances, Figure, Lag, lag_on
 from swarm.bench.plans import Plan, SharedPlan
 from swarm.bench.slack import Slack
 from swarm.processes.child import Child
@@ -282,6 +282,10 @@ class Cluster:
         backlog: dict[str, int] = (await self.members[0].get("/readyz")).json()["backlog"]
         return backlog
 
+    async def lag(self) -> Lag:
+        """Returns the lag of all coordinators' event loops since their start."""
+        return lag_on("\n".join([await member.metrics() for member in self.members]))
+
     async def expired_leases(self) -> int:
         """Returns the number of leases that expired."""
         pages = [await member.metrics() for member in self.members]
@@ -373,7 +377,9 @@ async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[C
 
 
 @asynccontextmanager
-async def stage(plan: Plan, settings: Mapping[str, str] | None = None) -> AsyncIterator[tuple[Slack, Cluster]]:
+async def stage(
+    plan: Plan, settings: Mapping[str, str] | None = None, *, more_people: int = 0
+) -> AsyncIterator[tuple[Slack, Cluster]]:
     """Runs a Slack twin without limits, and coordinators connected to it. ``settings`` are additional environment
     variables.
 
@@ -382,7 +388,7 @@ async def stage(plan: Plan, settings: Mapping[str, str] | None = None) -> AsyncI
     claims in other channels would wait for their names.
     """
     async with (
-        slacks.opened(8, events=("message.channels",)) as slack,
+        slacks.opened(8, events=("message.channels",), more_people=more_people) as slack,
         cluster(plan, {**slack.environment, **(settings or {})}) as processes,
     ):
         await slack.connected(len(processes.members))

@@ -31,7 +31,7 @@ import orjson
 
 from swarm.bench import slack as slacks
 from swarm.bench.agents import Connection, cancelled, dismiss
-from swarm.bench.figures import Figure, Lag, Say, lag_on, own_lag, percentile, spread
+from swarm.bench.figures import Figure, Lag, Say, own_lag, percentile, spread
 from swarm.bench.plans import StreamPlan
 from swarm.bench.slack import Slack, steadily
 from swarm.bench.stage import Cluster, Window, cluster
@@ -250,13 +250,13 @@ class _Bench:
 
     async def part(self, name: str, asking: Iterable[float], deltas: int, per_second: float) -> _Part:
         """Asks at the given times, in seconds from now, and waits until every answer is complete or counts as lost."""
-        log, lag, begun = CallLog(last_seq=self.seq), await self._lag(), time.time()
+        log, lag, begun = CallLog(last_seq=self.seq), await self.processes.lag(), time.time()
         async with self.processes.window() as window:
             async with own_lag() as late:
                 asked = await asyncio.gather(*(self._ask_at(begun + after, deltas, per_second) for after in asking))
                 until = time.time() + deltas / per_second + _PATIENCE_SECONDS
                 await asyncio.sleep(deltas / per_second)  # the agent writes for this long; later the load is smaller
-                lag = (await self._lag()).since(lag)
+                lag = (await self.processes.lag()).since(lag)
             await self._until_shown(log, asked, until)
         problems = [await self._faults(one, until) for one in asked]
         log.read(self.slack.calls(log.last_seq))
@@ -264,9 +264,6 @@ class _Bench:
         return _Part(
             name=name, asked=asked, sent=self.agent.runs, log=log, lag=lag, own_lag=late, faults=problems, window=window
         )
-
-    async def _lag(self) -> Lag:
-        return lag_on(await self.processes.members[0].metrics())
 
     async def _ask_at(self, moment: float, deltas: int, per_second: float) -> Asked:
         """Asks for one more answer, in a new thread."""

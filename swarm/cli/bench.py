@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
-from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan
+from swarm.bench.plans import DecisionsPlan, LoopPlan, StormPlan, StreamPlan, TeamPlan
 from swarm.telemetry import log
 
 T = TypeVar("T")
@@ -55,6 +55,17 @@ def _bench_stream(*, plan: _Options[StreamPlan] = StreamPlan(), json_file: _Json
 
     log.configure("warning")
     return figures.main(lambda: {"stream": partial(streams.measure, plan)}, 1, json_file)
+
+
+@bench.command(name="decisions")
+def _bench_decisions(
+    *, plan: _Options[DecisionsPlan] = DecisionsPlan(), repeat: _Repeat = 1, json_file: _JsonFile = None
+) -> int:
+    """Measure people's decisions from the click to the changed card, the opened form and the agent that asked."""
+    from swarm.bench import decisions, figures
+
+    log.configure("warning")
+    return figures.main(lambda: {"decisions": partial(decisions.measure, plan)}, repeat, json_file)
 
 
 @bench.command(name="storm")

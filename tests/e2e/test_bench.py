@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cyclopts import Token
 
-from swarm.bench import storm, streams, team
+from swarm.bench import decisions, storm, streams, team
 from swarm.bench.figures import BenchError, Better, Circumstances, Figure, Say, combined, main, measure, percentile
 from swarm.bench.loop.loop import MEASUREMENTS, chosen
 from swarm.bench.loop.plain import GROUP, plain_driver
-from swarm.bench.plans import LoopPlan, StormPlan, StreamPlan, TeamPlan, numbers
+from swarm.bench.plans import DecisionsPlan, LoopPlan, StormPlan, StreamPlan, TeamPlan, numbers
 from swarm.cli.bench import bench
 from swarm.processes.supervisor import descendants
 
@@ -46,6 +46,7 @@ STREAM = StreamPlan(
     settle_seconds=0, streams=(2,), seconds=1.5, answers=2, answer_every_seconds=0.5, refill_seconds=0.5,
     events_per_second=20,
 )  # fmt: skip
+DECISIONS = DecisionsPlan(settle_seconds=0, count=5, per_second=5, events_per_second=10, fill_seconds=0)
 
 
 async def measured(plan: LoopPlan, name: str, say: Say = print) -> list[Figure]:
@@ -110,6 +111,19 @@ async def test_streams_of_the_bench_lose_nothing_and_no_call_is_refused() -> Non
     assert found["answers streamed"].value + found["answers posted, since no stream was free"].value == 2
     assert all(figure.value == 0 for figure in figures if figure.target == 0)
     assert found["first delta → call, p50"].value > 0
+
+
+@pytest.mark.long
+@pytest.mark.req("HITL-01", "HITL-02")
+async def test_decisions_of_the_bench_reach_the_cards_and_the_agent() -> None:
+    figures = await decisions.measure(DECISIONS, print)
+
+    assert {figure.measurement for figure in figures} == {"5/s", "5/s beside 10 events/s"}
+    assert all(figure.value == 0 for figure in figures if figure.target == 0)
+    assert all(figure.value > 0 for figure in figures if figure.what.endswith(", max"))
+    found = {figure.what for figure in figures}
+    assert {"click → card changed, p99", "click → form opened, max", "form sent → acknowledged, p50"} <= found
+    assert {"click → agent has the decision, p99", "other events, received → acked, p99"} <= found
 
 
 @pytest.mark.long

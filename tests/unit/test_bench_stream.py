@@ -79,6 +79,11 @@ def test_a_refused_call_carries_nothing_and_is_counted() -> None:
     assert not log.streamed
 
 
+def test_the_lag_of_several_coordinators_is_added_up() -> None:
+    row = 'swarm_event_loop_lag_seconds_bucket{le="+Inf"} 3.0'
+    assert lag_on(f"{row}\n{row}\n").within == {float("inf"): 6}
+
+
 def test_lag_is_read_from_the_histogram_of_a_part_of_the_time() -> None:
     def page(*counts: int) -> Lag:
         bounds = ("0.001", "0.01", "+Inf")
