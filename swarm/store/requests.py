@@ -129,6 +129,7 @@ _MOVES = {
     )
     for step, transition in REQUEST_TRANSITIONS.items()
 }
+_FREE_KEY = Statement(update(requests).where(_r.id == bindparam("request_id")).values(key=_r.key + ":" + _r.id))
 _RESUMES = {
     step: Statement(
         update(requests)
@@ -292,6 +293,11 @@ def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str 
     _record(tx, f"request.{step}", request, reason)
     tx.wake(DECISIONS)
     return True
+
+
+def free_key(tx: Transaction, request: HumanRequest) -> None:
+    """Lets the question of a cancelled request be asked again."""
+    _FREE_KEY.run(tx, request_id=request.id)
 
 
 def resume(tx: Transaction, step: ResumeStep, request: HumanRequest) -> bool:

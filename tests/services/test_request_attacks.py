@@ -242,6 +242,45 @@ async def test_two_questions_about_two_messages_of_one_run_are_answered_together
     assert {one.id for one in again.requests} == {first.id, second.id}
 
 
+# Calls that wait
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("is_swept", [True, False])
+async def test_the_next_run_of_a_live_askers_work_asks_anew(is_swept: bool, asking: Asking, world: World) -> None:
+    request = await asking.ask(wait=True)
+    await world.later(130)
+    again = await work_of(world, asking.lead)
+    if is_swept:
+        await world.sweep()
+    second = await asking.ask(again, wait=True)
+    assert (await asking.now(request)).status is RequestStatus.CANCELLED
+    assert (second.is_open, second.id != request.id) == (True, True)
+    await world.sweep()
+    assert (await asking.now(second)).is_open
+
+
+@pytest.mark.req("HITL-06")
+async def test_the_next_run_is_told_that_a_waiting_call_got_the_decision_before(asking: Asking, world: World) -> None:
+    request = await asking.ask(wait=True)
+    await asking.decide(request)
+    assert (await world.services.requests.get(asking.lead, request.id)).status is RequestStatus.APPROVED
+    await world.later(130)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.requests] == [request.id]
+    assert "handed out before" in again.prompt
+
+
+@pytest.mark.req("HITL-06", "HITL-07")
+async def test_the_next_run_is_told_that_a_grant_decided_before(asking: Asking, world: World) -> None:
+    await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
+    await world.answers(asking.lead, await work_of(world, asking.lead), "Pushed.")
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH)).status is RequestStatus.APPROVED
+    await world.later(130)
+    assert "handed out before" in (await work_of(world, asking.lead)).prompt
+
+
 # Work does not wait for ever
 
 

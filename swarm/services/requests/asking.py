@@ -20,6 +20,7 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
     MAX_OPEN_PER_WORK,
+    Asker,
     AuditKind,
     EntryPoint,
     Grant,
@@ -65,7 +66,9 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work.
     """
     before = requests.of_key(tx, new.key)
-    if before:
+    if before and before.is_open and before.asker is Asker.LIVE and before.lease_token != waiting.lease_token:
+        cancel(tx, before, "the call that waited for it has ended")
+    elif before:
         return before
     check_new(new)
     earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
@@ -241,6 +244,8 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
     if not requests.move(tx, RequestStep.CANCEL, request, reason):
         return False
     grants.note(tx, AuditKind.CANCELLED, reason, request, person=person)
+    if request.asker is Asker.LIVE:  # who gets the work later asks anew
+        requests.free_key(tx, request)
     if request.run_id and not any(one.is_open for one in requests.of_run(tx, request.run_id)):
         runs.end(tx, request.run_id, RunStep.SUPERSEDE)
     now = requests.get(tx, request.id)
