@@ -242,6 +242,37 @@ async def test_two_questions_about_two_messages_of_one_run_are_answered_together
     assert {one.id for one in again.requests} == {first.id, second.id}
 
 
+# Grants
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-07")
+async def test_a_grant_does_not_decide_where_only_others_may(asking: Asking, world: World) -> None:
+    await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, policy=DecisionPolicy(users=("U2", "U3"), need=2))).is_open
+    (grant,) = await world.services.requests.grants(10)
+    assert grant.uses == 0
+
+
+@pytest.mark.req("HITL-07")
+async def test_a_grant_counts_under_the_policy_under_which_it_was_given(asking: Asking) -> None:
+    policy = DecisionPolicy(users=("U2", "U3"))
+    request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS), policy=policy)
+    await asking.decide(request, D.APPROVE_ALWAYS, by="U2")
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, policy=policy)).status is RequestStatus.APPROVED
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, policy=DecisionPolicy(users=("U4",)))).is_open
+
+
+@pytest.mark.req("HITL-07")
+async def test_a_grant_fills_in_no_form(asking: Asking) -> None:
+    await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, fields=FORM)).is_open
+
+
 # Calls that wait
 
 

@@ -19,7 +19,9 @@ from swarm.domain.model.agents import Reach
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
+    BY_REQUESTER,
     MAX_OPEN_PER_WORK,
+    OPERATOR,
     Asker,
     AuditKind,
     EntryPoint,
@@ -80,7 +82,7 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     request, is_new = requests.add(tx, new, waiting)
     if is_new:
         grants.note(tx, AuditKind.ASKED, request.title, request)
-        grant = grants.use(tx, request.agent_id, new.tool.name, request.thread_id) if new.tool else None
+        grant = _grant_for(tx, request)
         if grant:
             _approve_by(tx, request, grant)
         else:
@@ -107,6 +109,24 @@ def ask_of_run(tx: Transaction, run: Run, asked: Sequence[Asked], operating_poli
         tool = question.tool.name if question.tool else None
         policy = operating_policy.decision_policy(agent, thread.channel if thread else None, tool)
         ask(tx, request_of(question, f"run:{run.id}:{question.id}", policy), waiting)
+
+
+def _grant_for(tx: Transaction, request: HumanRequest) -> Grant | None:
+    """Returns a grant that decides on a request, and counts its use.
+
+    A grant enters no values, and counts under another policy only if the operator gave it or the requester may decide:
+    people cannot allow in one place what only others may allow in another.
+    """
+
+    def fits(grant: Grant) -> bool:
+        if grant.given_by == OPERATOR or request.policy == BY_REQUESTER:
+            return True
+        given = requests.get(tx, grant.request_id)
+        return given is not None and given.policy == request.policy
+
+    if request.tool is None or any(field.required for field in request.fields):
+        return None
+    return grants.use(tx, request.agent_id, request.tool.name, request.thread_id, fits)
 
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
