@@ -111,14 +111,9 @@ _message_is_over = exists().where(
 _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
     leases.c.token == _r.lease_token, leases.c.ended_at.is_(None)
 )
-_WITHOUT_WORK = Statement(
-    _all.where(
-        _is_open,
-        or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over),
-    )
-    .order_by(_r.id)
-    .limit(AT_MOST_N)
-)
+_is_without_work = _is_open & or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over)
+_WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_MOST_N))
+_IS_WITHOUT_WORK = Statement(select(_r.id).where(_r.id == bindparam("id"), _is_without_work))
 _BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
 _RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
 _MOVES = {
@@ -153,7 +148,14 @@ _DROP_DRAFT = Statement(
 )
 _DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
 _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
-_FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"))
+_is_needed = or_(
+    exists().where(
+        inbox_messages.c.id == _r.work_id,
+        inbox_messages.c.status.in_([literally(status) for status in sorted(_UNDER_WAY)]),
+    ),
+    exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_(None)),
+)
+_FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"), ~_is_needed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,6 +277,11 @@ def without_work(tx: Transaction, limit: int) -> list[HumanRequest]:
     return _with_answers(tx, _WITHOUT_WORK.all(tx, n=limit))
 
 
+def is_without_work(tx: Transaction, request_id: str) -> bool:
+    """Returns whether `without_work` finds a request."""
+    return _IS_WITHOUT_WORK.first(tx, id=request_id) is not None
+
+
 def sent_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
     """Returns requests whose decision was handed out and not accepted yet, with ids after ``after``, in order."""
     return _with_answers(tx, _SENT.all(tx, after=after, n=limit))
@@ -340,7 +347,10 @@ def keep_draft(tx: Transaction, request_id: str, person: str, values: Mapping[st
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` requests that ended before ``before``. Returns the number deleted."""
+    """Deletes up to ``limit`` requests that ended before ``before``, except those of work that still needs them.
+
+    Returns the number deleted.
+    """
     return _FORGET.run(tx, before=before, n=limit)
 
 

@@ -27,7 +27,8 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.store import tasks
+from swarm.store import requests, tasks
+from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
 from tests.support.conversing import status
 from tests.support.live import Scripted, ends, hired, playing, says
@@ -36,6 +37,7 @@ from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.world import BOT, World, delete
 
 D = HumanDecision
+DAY = 24 * 3600
 
 pytestmark = pytest.mark.req("HITL-03")
 
@@ -242,6 +244,29 @@ async def test_two_questions_about_two_messages_of_one_run_are_answered_together
     assert {one.id for one in again.requests} == {first.id, second.id}
 
 
+@pytest.mark.both_engines
+async def test_retention_keeps_a_decision_as_long_as_its_work_waits(asking: Asking, world: World) -> None:
+    first = await asking.ask(expires_seconds=None)
+    second = await asking.ask(key="q2", expires_seconds=None)
+    await asking.decide(first)
+    world.clock.advance(400 * DAY)
+    assert await world.database.write(forget_all) == 0
+    await asking.decide(second)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.requests] == [first.id, second.id]
+    await world.answers(asking.lead, again, "Done.")
+    world.clock.advance(DAY)
+    assert await world.database.write(forget_all) == 2
+
+
+@pytest.mark.req("HITL-08")
+async def test_a_button_that_the_request_does_not_have_is_an_attempt_in_the_audit(asking: Asking) -> None:
+    request = await asking.ask(tool=PUSH)
+    with pytest.raises(Invalid, match="does not allow"):
+        await asking.decide(request, D.APPROVE_ALWAYS)
+    assert await asking.audit() == ["asked", "refused"]
+
+
 # Grants
 
 
@@ -371,6 +396,10 @@ async def task_that_asks(world: World) -> tuple[Asking, HumanRequest, SlackMessa
     asking = Asking(world)
     asking.lead = worker
     return asking, await asking.ask(await world.only(worker)), handed.root
+
+
+def forget_all(tx: Transaction) -> int:
+    return requests.forget(tx, tx.now, 100)
 
 
 async def bundle_of_two(world: World) -> tuple[Asking, Trigger]:
