@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy import Text, bindparam, insert, or_, select, update
 
 from swarm.clock import SECOND, new_id
@@ -73,10 +75,12 @@ def get(tx: Transaction, grant_id: str) -> Grant | None:
     return _grant(row) if row else None
 
 
-def use(tx: Transaction, agent_id: str, tool: str, thread_id: str | None) -> Grant | None:
-    """Returns a valid grant for a tool in a thread, and counts its use; None if there is none."""
+def use(
+    tx: Transaction, agent_id: str, tool: str, thread_id: str | None, fits: Callable[[Grant], bool]
+) -> Grant | None:
+    """Returns a valid grant for a tool in a thread that fits, and counts its use; None if there is none."""
     for row in _FOR.all(tx, agent_id=agent_id, tool=tool, thread_id=thread_id, now=tx.now, n=10):
-        if _USE.run(tx, grant_id=row["id"], now=tx.now):
+        if fits(_grant(row)) and _USE.run(tx, grant_id=row["id"], now=tx.now):
             return _grant(row)
     return None
 

@@ -121,6 +121,7 @@ _WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_
 _IS_ANY_DUE = Statement(
     select(or_(*(exists(select(_r.id).where(due)) for due in (_is_expired, _is_without_work, _is_sent, _is_to_tell))))
 )
+_IS_WITHOUT_WORK = Statement(select(_r.id).where(_r.id == bindparam("id"), _is_without_work))
 _BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
 _RECENT = Statement(_all.order_by(_r.id.desc()).limit(AT_MOST_N))
 _MOVES = {
@@ -131,6 +132,7 @@ _MOVES = {
     )
     for step, transition in REQUEST_TRANSITIONS.items()
 }
+_FREE_KEY = Statement(update(requests).where(_r.id == bindparam("request_id")).values(key=_r.key + ":" + _r.id))
 _RESUMES = {
     step: Statement(
         update(requests)
@@ -154,7 +156,14 @@ _DROP_DRAFT = Statement(
 )
 _DROP_DRAFTS = Statement(delete(request_drafts).where(_dr.request_id == bindparam("request_id")))
 _KEEP_DRAFT = Statement(insert(request_drafts).values(every_column(request_drafts)))
-_FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"))
+_is_needed = or_(
+    exists().where(
+        inbox_messages.c.id == _r.work_id,
+        inbox_messages.c.status.in_([literally(status) for status in sorted(_UNDER_WAY)]),
+    ),
+    exists().where(tasks.c.id == _r.task_id, tasks.c.ended_at.is_(None)),
+)
+_FORGET = delete_oldest(requests, _r.ended_at, _r.ended_at < bindparam("before"), ~_is_needed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -287,6 +296,11 @@ def without_work(tx: Transaction, limit: int) -> list[HumanRequest]:
     return _with_answers(tx, _WITHOUT_WORK.all(tx, n=limit))
 
 
+def is_without_work(tx: Transaction, request_id: str) -> bool:
+    """Returns whether `without_work` finds a request."""
+    return _IS_WITHOUT_WORK.first(tx, id=request_id) is not None
+
+
 def sent_after(tx: Transaction, after: str, limit: int) -> list[HumanRequest]:
     """Returns requests whose decision was handed out and not accepted yet, with ids after ``after``, in order."""
     return _with_answers(tx, _SENT.all(tx, after=after, n=limit))
@@ -305,6 +319,11 @@ def move(tx: Transaction, step: RequestStep, request: HumanRequest, reason: str 
     _record(tx, f"request.{step}", request, reason)
     tx.wake(DECISIONS)
     return True
+
+
+def free_key(tx: Transaction, request: HumanRequest) -> None:
+    """Lets the question of a cancelled request be asked again."""
+    _FREE_KEY.run(tx, request_id=request.id)
 
 
 def resume(tx: Transaction, step: ResumeStep, request: HumanRequest) -> bool:
@@ -347,7 +366,10 @@ def keep_draft(tx: Transaction, request_id: str, person: str, values: Mapping[st
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Deletes up to ``limit`` requests that ended before ``before``. Returns the number deleted."""
+    """Deletes up to ``limit`` requests that ended before ``before``, except those of work that still needs them.
+
+    Returns the number deleted.
+    """
     return _FORGET.run(tx, before=before, n=limit)
 
 

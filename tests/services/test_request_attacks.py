@@ -27,7 +27,8 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.store import tasks
+from swarm.store import requests, tasks
+from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
 from tests.support.conversing import status
 from tests.support.live import Scripted, ends, hired, playing, says
@@ -36,6 +37,7 @@ from tests.support.tasks import asked_and_handed, is_work, work_of
 from tests.support.world import BOT, World, delete
 
 D = HumanDecision
+DAY = 24 * 3600
 
 pytestmark = pytest.mark.req("HITL-03")
 
@@ -242,6 +244,99 @@ async def test_two_questions_about_two_messages_of_one_run_are_answered_together
     assert {one.id for one in again.requests} == {first.id, second.id}
 
 
+@pytest.mark.both_engines
+async def test_retention_keeps_a_decision_as_long_as_its_work_waits(asking: Asking, world: World) -> None:
+    first = await asking.ask(expires_seconds=None)
+    second = await asking.ask(key="q2", expires_seconds=None)
+    await asking.decide(first)
+    world.clock.advance(400 * DAY)
+    assert await world.database.write(forget_all) == 0
+    await asking.decide(second)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.requests] == [first.id, second.id]
+    await world.answers(asking.lead, again, "Done.")
+    world.clock.advance(DAY)
+    assert await world.database.write(forget_all) == 2
+
+
+@pytest.mark.req("HITL-08")
+async def test_a_button_that_the_request_does_not_have_is_an_attempt_in_the_audit(asking: Asking) -> None:
+    request = await asking.ask(tool=PUSH)
+    with pytest.raises(Invalid, match="does not allow"):
+        await asking.decide(request, D.APPROVE_ALWAYS)
+    assert await asking.audit() == ["asked", "refused"]
+
+
+# Grants
+
+
+@pytest.mark.both_engines
+@pytest.mark.req("HITL-07")
+async def test_a_grant_does_not_decide_where_only_others_may(asking: Asking, world: World) -> None:
+    await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, policy=DecisionPolicy(users=("U2", "U3"), need=2))).is_open
+    (grant,) = await world.services.requests.grants(10)
+    assert grant.uses == 0
+
+
+@pytest.mark.req("HITL-07")
+async def test_a_grant_counts_under_the_policy_under_which_it_was_given(asking: Asking) -> None:
+    policy = DecisionPolicy(users=("U2", "U3"))
+    request = await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS), policy=policy)
+    await asking.decide(request, D.APPROVE_ALWAYS, by="U2")
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, policy=policy)).status is RequestStatus.APPROVED
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, policy=DecisionPolicy(users=("U4",)))).is_open
+
+
+@pytest.mark.req("HITL-07")
+async def test_a_grant_fills_in_no_form(asking: Asking) -> None:
+    await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH, fields=FORM)).is_open
+
+
+# Calls that wait
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("is_swept", [True, False])
+async def test_the_next_run_of_a_live_askers_work_asks_anew(is_swept: bool, asking: Asking, world: World) -> None:
+    request = await asking.ask(wait=True)
+    await world.later(130)
+    again = await work_of(world, asking.lead)
+    if is_swept:
+        await world.sweep()
+    second = await asking.ask(again, wait=True)
+    assert (await asking.now(request)).status is RequestStatus.CANCELLED
+    assert (second.is_open, second.id != request.id) == (True, True)
+    await world.sweep()
+    assert (await asking.now(second)).is_open
+
+
+@pytest.mark.req("HITL-06")
+async def test_the_next_run_is_told_that_a_waiting_call_got_the_decision_before(asking: Asking, world: World) -> None:
+    request = await asking.ask(wait=True)
+    await asking.decide(request)
+    assert (await world.services.requests.get(asking.lead, request.id)).status is RequestStatus.APPROVED
+    await world.later(130)
+    again = await work_of(world, asking.lead)
+    assert [one.id for one in again.requests] == [request.id]
+    assert "handed out before" in again.prompt
+
+
+@pytest.mark.req("HITL-06", "HITL-07")
+async def test_the_next_run_is_told_that_a_grant_decided_before(asking: Asking, world: World) -> None:
+    await asking.decide(await asking.ask(tool=PUSH, decisions=(D.APPROVE, D.APPROVE_ALWAYS)), D.APPROVE_ALWAYS)
+    await world.answers(asking.lead, await work_of(world, asking.lead), "Pushed.")
+    await asking.begin()
+    assert (await asking.ask(tool=PUSH)).status is RequestStatus.APPROVED
+    await world.later(130)
+    assert "handed out before" in (await work_of(world, asking.lead)).prompt
+
+
 # Work does not wait for ever
 
 
@@ -301,6 +396,10 @@ async def task_that_asks(world: World) -> tuple[Asking, HumanRequest, SlackMessa
     asking = Asking(world)
     asking.lead = worker
     return asking, await asking.ask(await world.only(worker)), handed.root
+
+
+def forget_all(tx: Transaction) -> int:
+    return requests.forget(tx, tx.now, 100)
 
 
 async def bundle_of_two(world: World) -> tuple[Asking, Trigger]:

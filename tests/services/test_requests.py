@@ -400,7 +400,7 @@ async def test_invalid_values_name_their_fields_and_change_nothing(asking: Askin
     with pytest.raises(Invalid, match="does not allow"):
         await asking.decide(request, D.APPROVE)
     assert (await asking.now(request)).answers == ()
-    assert await asking.audit() == ["asked"]
+    assert await asking.audit() == ["asked", "refused"]
 
 
 @pytest.mark.req("HITL-04")

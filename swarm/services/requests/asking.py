@@ -22,7 +22,9 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.grants import AuditKind, Grant, GrantScope
 from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.requests import (
+    BY_REQUESTER,
     MAX_OPEN_PER_WORK,
+    OPERATOR,
     Asker,
     EntryPoint,
     HumanDecision,
@@ -65,7 +67,9 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     Raises Invalid for a request that people could not answer, and Conflict for too many open requests of the work.
     """
     before = requests.of_key(tx, new.key)
-    if before:
+    if before and before.is_open and before.asker is Asker.LIVE and before.lease_token != waiting.lease_token:
+        cancel(tx, before, "the call that waited for it has ended")
+    elif before:
         return before
     check_new(new)
     earlier = requests.of_works(tx, [waiting.work_id]).get(waiting.work_id, [])
@@ -77,7 +81,7 @@ def ask(tx: Transaction, new: NewRequest, waiting: Waiting) -> HumanRequest:
     request, is_new = requests.add(tx, new, waiting)
     if is_new:
         grants.note(tx, AuditKind.ASKED, request.title, request)
-        grant = grants.use(tx, request.agent_id, new.tool.name, request.thread_id) if new.tool else None
+        grant = _grant_for(tx, request)
         if grant:
             _approve_by(tx, request, grant)
         else:
@@ -129,6 +133,24 @@ def _waiting_of(run: Run, asker: Asker) -> Waiting:
         requester=run.requester,
         asker=asker,
     )
+
+
+def _grant_for(tx: Transaction, request: HumanRequest) -> Grant | None:
+    """Returns a grant that decides on a request, and counts its use.
+
+    A grant enters no values, and counts under another policy only if the operator gave it or the requester may decide:
+    people cannot allow in one place what only others may allow in another.
+    """
+
+    def fits(grant: Grant) -> bool:
+        if grant.given_by == OPERATOR or request.policy == BY_REQUESTER:
+            return True
+        given = requests.get(tx, grant.request_id)
+        return given is not None and given.policy == request.policy
+
+    if request.tool is None or any(field.required for field in request.fields):
+        return None
+    return grants.use(tx, request.agent_id, request.tool.name, request.thread_id, fits)
 
 
 def _approve_by(tx: Transaction, request: HumanRequest, grant: Grant) -> None:
@@ -266,6 +288,8 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
     if not requests.move(tx, RequestStep.CANCEL, request, reason):
         return False
     grants.note(tx, AuditKind.CANCELLED, reason, request, person=person)
+    if request.asker is Asker.LIVE:  # who gets the work later asks anew
+        requests.free_key(tx, request)
     if request.run_id and not any(one.is_open for one in requests.of_run(tx, request.run_id)):
         runs.end(tx, request.run_id, RunStep.SUPERSEDE)
     now = requests.get(tx, request.id)

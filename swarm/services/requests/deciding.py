@@ -115,12 +115,13 @@ class RequestDecisions:
         if request is None:
             return NotFound(_UNKNOWN)
         refusal = self._refusal(tx, request, wish, person, members)
+        is_attempt = refusal is not None
         if refusal is None:
             checked = _checked(request, wish)
             if isinstance(checked, RequestAnswer):
                 return _stored(tx, request, checked, members)
             refusal = checked
-        if not isinstance(refusal, Invalid):  # a slip in a form is no attempt
+        if is_attempt or not isinstance(refusal, Invalid):  # a slip in a form is no attempt
             grants.note(tx, AuditKind.REFUSED, f"{wish.decision}: {refusal.message}", request, person=wish.person)
         return refusal
 

@@ -106,6 +106,8 @@ class HumanRequests:
             seen = wakeups.generation(DECISIONS)
             found = await self._database.read(_of_agent, agent, request_id)
             left = end - time.monotonic()
+            if agent and not found.is_open and found.resume is ResumeStatus.NONE and found.asker is Asker.LIVE:
+                await self._database.write(_handed_out, found.id)
             if not found.is_open or left <= 0 or wakeups.closed:
                 return found
             await wakeups.wait(DECISIONS, seen, min(left, 5.0))
@@ -168,6 +170,8 @@ class HumanRequests:
         request = ask(tx, replace(new, key=key, policy=policy), waiting)
         if request.agent_id == caller.agent.id and request.is_open and not wait:
             _wait(tx, hold)
+        if not request.is_open and request.resume is ResumeStatus.NONE:
+            requests.resume(tx, ResumeStep.SEND, request)  # the caller may act on it now
         return request
 
 
@@ -217,6 +221,13 @@ def _wait(tx: Transaction, hold: AuthorizedMessage | AuthorizedTask) -> None:
                 inbox.move(tx, InboxStep.ASK, message)
         threads.answered(tx, hold.thread.id)
     end_if_resolved(tx, hold.lease, even_if_held=True)
+
+
+def _handed_out(tx: Transaction, request_id: str) -> None:
+    """Records that the waiting call gets the decision, so that a later run of the same work is told."""
+    request = lock_work(tx, request_id)
+    if request and request.resume is ResumeStatus.NONE:
+        requests.resume(tx, ResumeStep.SEND, request)
 
 
 def _of_agent(tx: Transaction, agent: Agent | None, request_id: str) -> HumanRequest:

@@ -58,7 +58,7 @@ async def _tell(database: Database, groups: UserGroups, request: HumanRequest) -
 def _withdraw(tx: Transaction, request_id: str) -> None:
     request = lock_work(tx, request_id)
     # Read again under the lock: the work may have been taken up in the meantime.
-    if request and request.is_open and any(one.id == request_id for one in requests.without_work(tx, 10 * BATCH)):
+    if request and requests.is_without_work(tx, request_id):
         cancel(tx, request, WORK_IS_OVER)
         release(tx, request, "its request was withdrawn")  # other messages of the same run may still wait
 
