@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from swarm.clock import to_iso
@@ -61,6 +62,21 @@ def person_text(person: str) -> str:
 def shown_values(request: HumanRequest) -> Mapping[str, Any]:
     """Returns the values that people gave, without those of secret fields."""
     return {name: HIDDEN if name in request.secrets else value for name, value in (request.values or {}).items()}
+
+
+def seen_by(agent_id: str, request: HumanRequest) -> HumanRequest:
+    """Returns a request as an agent gets it with its work: only the asker gets the values of secret fields."""
+    if agent_id == request.agent_id or not request.secrets:
+        return request
+    answers = (
+        replace(
+            answer, values={name: HIDDEN if name in request.secrets else one for name, one in answer.values.items()}
+        )
+        if answer.values
+        else answer
+        for answer in request.answers
+    )
+    return replace(request, answers=tuple(answers))
 
 
 def decision_lines(request: HumanRequest) -> list[str]:

@@ -27,6 +27,7 @@ from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
+from swarm.domain.request_texts import HIDDEN
 from swarm.store import requests, tasks
 from swarm.store.bridge.transaction import Transaction
 from tests.services.test_requests import FORM, PUSH, Asking
@@ -359,6 +360,38 @@ async def test_slacks_own_stop_also_stops_a_task_that_waits_for_a_decision(world
     task = await world.database.read(tasks.get, request.task_id or "")
     assert task
     assert task.status is TaskStatus.CANCELLED
+
+
+@pytest.mark.both_engines
+async def test_a_task_waits_again_when_its_new_worker_asks_what_is_still_open(world: World) -> None:
+    asking, request, _ = await task_that_asks(world)
+    other = await world.worker("other")
+    await world.services.agents.revoke(asking.lead.id)
+    await world.sweep()
+    await world.services.tasks.assign(None, request.task_id or "", other.name)
+    again = await work_of(world, other)
+    asking.lead = other
+    assert (await asking.ask(again)).id == request.id
+    task = await world.database.read(tasks.get, request.task_id or "")
+    assert task
+    assert task.status is TaskStatus.WAITING
+    await asking.decide(request)
+    assert [one.id for one in (await work_of(world, other)).requests] == [request.id]
+
+
+# Secrets
+
+
+async def test_another_agent_that_gets_the_work_does_not_get_the_secret(asking: Asking, world: World) -> None:
+    fields = (FormField(name="pin", secret=True), FormField(name="note"))
+    request = await asking.ask(fields=fields, decisions=(D.ANSWER,))
+    other = await world.lead("other")
+    await world.services.agents.revoke(asking.lead.id)
+    await asking.decide(request, D.ANSWER, values={"pin": "hunter2", "note": "hello"})
+    await world.sweep()
+    (again,) = [trigger for trigger in await world.poll(other) if is_work(trigger)]
+    assert again.requests[0].values == {"pin": HIDDEN, "note": "hello"}
+    assert "hunter2" not in again.prompt
 
 
 # Erasure

@@ -303,6 +303,51 @@ BEFORE_LOCKS = (
 )
 
 
+@pytest.mark.req("HITL-03")
+def test_the_migration_to_requests_asks_what_is_open_also_of_runs_that_were_ending(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0018")
+        for statement in BEFORE_REQUESTS:
+            connection.exec_driver_sql(statement)
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT run_id, work_id, task_id, inbox_message_ids FROM requests ORDER BY run_id"
+        )
+        assert [tuple(row) for row in rows] == [
+            ("r1", "i1", None, '["i1"]'),
+            ("r2", "i2", None, '["i2"]'),
+            ("r3", "k1", "k1", "[]"),
+            ("r4", "i4", None, '["i4"]'),
+        ]
+        cards = connection.exec_driver_sql("SELECT count(*) FROM deliveries WHERE request_id IS NOT NULL")
+        assert cards.scalar() == 3
+
+
+_RUN = (
+    "INSERT INTO runs (id, agent_id, lease_token, trigger_id, inbox_message_ids, conversation_id, agui_run_id, status,"
+    " attempt, started_at, thread_id, task_id, outcome, ended_at) VALUES ("
+)
+_ASKED = (
+    "INSERT INTO interrupts (id, run_id, agent_interrupt_id, prompt, payload, status, created_at)"
+    """ VALUES ('q{0}', 'r{0}', 'x', 'Why?', '{{"id": "x", "prompt": "Why?"}}', 'open', 1)"""
+)
+BEFORE_REQUESTS = (
+    "INSERT INTO agents (id, name, role, description, capabilities, created_at, reach, enrolled)"
+    " VALUES ('a1', 'lead', 'lead', '', '[]', 1, 'agui', false)",
+    "INSERT INTO threads (id, team, channel, thread_ts, channel_type, epoch, context, context_failures, active_at,"
+    " created_at, watermark_ts) VALUES ('t1', 'T1', 'C1', '1.1', 'channel', 1, 'complete', 0, 1, 1, '1.1')",
+    "INSERT INTO tasks (id, lane_id, title, description, status, priority, agent_id, depth, attempts, claims,"
+    " order_key, created_at, by_strangers) VALUES ('k1', 'k1', 'Count', '', 'waiting', 50, 'a1', 1, 0, 0, 7, 1, false)",
+    _RUN + "'r1', 'a1', 'l1', 'i1', '[\"i1\"]', 'c', 'u1', 'waiting', 1, 1, 't1', NULL, 'waiting', NULL)",
+    _RUN + "'r2', 'a1', 'l2', 'i2', '[\"i2\"]', 'c', 'u2', 'closing', 1, 1, 't1', NULL, 'waiting', NULL)",
+    _RUN + "'r3', 'a1', 'l3', 'k1', '[]', 'c', 'u3', 'waiting', 1, 1, NULL, 'k1', 'waiting', NULL)",
+    _RUN + "'r4', 'a1', 'l4', 'i4', '[]', 'c', 'u4', 'waiting', 1, 1, 't1', NULL, 'waiting', NULL)",
+    *(_ASKED.format(number) for number in range(1, 5)),
+    _ASKED.format(1).replace("'q1'", "'q5'"),  # the same question again
+)
+
+
 def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     assert migrations.pending(f"sqlite:///{path}")

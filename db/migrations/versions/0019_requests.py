@@ -186,15 +186,16 @@ def _convert(connection: sa.Connection) -> None:
     waiting = connection.execute(
         sa.text(
             "SELECT i.id, i.agent_interrupt_id, i.payload, r.id AS run_id, r.agent_id, r.thread_id, r.task_id, "
-            "r.inbox_message_ids, r.lease_token, r.requester, t.channel, t.thread_ts "
+            "r.inbox_message_ids, r.trigger_id, r.lease_token, r.requester, t.channel, t.thread_ts "
             "FROM interrupts i JOIN runs r ON r.id = i.run_id LEFT JOIN threads t ON t.id = r.thread_id "
-            "WHERE i.status = 'open' AND r.status = 'waiting' ORDER BY i.id"
+            "WHERE i.status = 'open' AND (r.status = 'waiting' OR (r.status = 'closing' AND r.outcome = 'waiting')) "
+            "ORDER BY i.id"
         )
     )
     now = int(time.time() * 1_000_000)
-    for row in waiting.mappings().all():
-        works = [row["task_id"]] if row["task_id"] else json.loads(row["inbox_message_ids"])
-        key = f"run:{row['run_id']}:{row['agent_interrupt_id']}"
+    by_key = {f"run:{row['run_id']}:{row['agent_interrupt_id']}": row for row in waiting.mappings().all()}
+    for key, row in by_key.items():
+        works = [row["task_id"]] if row["task_id"] else json.loads(row["inbox_message_ids"]) or [row["trigger_id"]]
         question = _question(json.loads(row["payload"]), key)
         connection.execute(
             sa.text(
@@ -203,7 +204,8 @@ def _convert(connection: sa.Connection) -> None:
                 "VALUES (:id, :key, :agent_id, :thread_id, :run_id, :work_id, :task_id, :inbox_message_ids, "
                 ":lease_token, 'durable', 'open', 'none', :requester, :agent_interrupt_id, :question, :now, :until)"
             ),
-            {**row, "key": key, "work_id": works[0], "question": json.dumps(question), "now": now,
+            {**row, "key": key, "work_id": works[0], "inbox_message_ids": json.dumps([] if row["task_id"] else works),
+             "question": json.dumps(question), "now": now,
              "until": now + _DAY_US},
         )  # fmt: skip
         if row["thread_id"]:

@@ -168,7 +168,7 @@ class HumanRequests:
         )
         key = f"work:{waiting.work_id}:{caller.request_id or new.key}"
         request = ask(tx, replace(new, key=key, policy=policy), waiting)
-        if request.agent_id == caller.agent.id and request.is_open and not wait:
+        if request.is_open and not wait:
             _wait(tx, hold)
         if not request.is_open and request.resume is ResumeStatus.NONE:
             requests.resume(tx, ResumeStep.SEND, request)  # the caller may act on it now
