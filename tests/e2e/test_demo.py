@@ -160,7 +160,9 @@ async def test_the_assistant_asks_before_it_writes_and_bob_may_not_decide(twin: 
     (whisper,) = await wait_until(lambda: twin.calls("chat.postEphemeral", since=since), what="bob is told")
     assert "not among the people" in whisper["args"]["text"]
     await twin.ask("POST", "actions", json=pressed | {"user": "alice"})
-    seen = await twin.until(ts, lambda seen: any("This is what became of it" in one for one in seen.answers))
+    seen = await twin.until(
+        ts, lambda seen: any("This is what became of it" in one for one in seen.answers) and not seen.is_growing
+    )
     assert "Appended 11 bytes" in seen.answers[-1]
     await twin.until(ts, lambda seen: any("approved by" in answer for answer in seen.answers))
 
