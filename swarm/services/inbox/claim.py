@@ -20,6 +20,7 @@ from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, NoticeKind, Noti
 from swarm.domain.model.leases import LEASE_SECONDS, LeaseKind, new_token
 from swarm.domain.model.requests import HumanRequest, ResumeStep
 from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.request_texts import seen_by
 from swarm.services.inbox.triggers import ClaimContents, Claimed, read_whole
 from swarm.services.rules.task_threads import follow_up
 from swarm.store import agents, requests, tasks
@@ -261,7 +262,8 @@ def _with_decisions(tx: Transaction, granted: dict[str, Claimed], decided: Mappi
             told = requests.get(tx, claimed.notice.request_id)
             due = [told] if told else []
         if due:
-            granted[token] = replace(claimed, requests=tuple(due))
+            seen = (seen_by(claimed.lease.agent_id, request) for request in due)
+            granted[token] = replace(claimed, requests=tuple(seen))
 
 
 def _refresh_heads(

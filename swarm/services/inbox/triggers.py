@@ -30,7 +30,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import PromptInput
 from swarm.domain.prompts.prompts import render
-from swarm.domain.request_texts import decision_lines, seen_by
+from swarm.domain.request_texts import decision_lines
 from swarm.domain.text.slack_text import mentioned_ids, preview, readable
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
@@ -253,7 +253,6 @@ class Triggers:
         place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
         views = inbox_message_views(conversation) if conversation else ()
         notice = await self._notice(claim.notice, whole) if claim.notice else None
-        decided = tuple(seen_by(agent.id, request) for request in claim.requests)
         incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
         prompt = PromptInput(
             role=agent.role,
@@ -274,7 +273,7 @@ class Triggers:
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
-            decisions=tuple("\n".join(decision_lines(request)) for request in decided),
+            decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(
             id=claim.lease.trigger_id,
@@ -292,7 +291,7 @@ class Triggers:
             notice=notice,
             task=whole.task,
             started_by=whole.started_by,
-            requests=decided,
+            requests=claim.requests,
         )
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
