@@ -8,8 +8,10 @@ from pydantic import SecretStr
 
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
-from swarm.domain.access import CallerPolicy, ChannelPolicy
+from swarm.config.channels import AlertSettings, EscalationSettings
+from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
+from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
@@ -154,13 +156,43 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
         agent=chosen.agent,
         enabled=chosen.enabled,
         listen=chosen.listen,
+        overthink=chosen.overthink,
+        alerts=_alerts(chosen.alerts),
         allowed_users=chosen.allowed_users,
+        allowed_groups=chosen.allowed_groups,
+        allowed_domains=chosen.allowed_domains,
         allowed_bots=chosen.allowed_bots,
         bot_messages_per_hour=chosen.bot_messages_per_hour,
         display=chosen.display,
         client_context=chosen.client_context,
         external=chosen.external,
         share_email=chosen.share_email,
+        dm_replies=chosen.dm_replies,
+        greeting=chosen.greeting,
+        suggested_prompts=tuple(one.prompt for one in chosen.suggested_prompts),
+        escalation=_escalation(chosen.escalation),
+    )
+
+
+def _alerts(chosen: AlertSettings) -> AlertPolicy:
+    return AlertPolicy(
+        template=chosen.template,
+        variables=chosen.variables,
+        jira_project=chosen.jira_project,
+        jira_config=chosen.jira_config,
+        window_seconds=chosen.window_seconds,
+    )
+
+
+def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
+    return EscalationPolicy(
+        users=chosen.users,
+        groups=chosen.groups,
+        emoji=chosen.emoji,
+        has_webhook=chosen.webhook is not None,
+        agent=chosen.agent,
+        team=chosen.team,
+        on_dead_letter=chosen.on_dead_letter,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from swarm.config.agents import AgentSettings, OAuthSettings, RemoteAgentSettings
 from swarm.config.builtin import BuiltinAgentSettings, Kind, LocalTool
+from swarm.config.channels import ChannelSettings
 from swarm.config.reading import (
     CONFIG_FILE,
     CONFIG_VARIABLE,
@@ -21,7 +22,6 @@ from swarm.config.reading import (
 )
 from swarm.config.section import describe, differences, secret_problem, secrets
 from swarm.config.settings import (
-    ChannelSettings,
     DatabaseSettings,
     FileSettings,
     HttpSettings,

@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
+from swarm.config.channels import AgentAccessSettings, SuggestedPromptSettings
 from swarm.config.section import HttpAddress, Section
 from swarm.domain.answers.agents import (
     LONGEST_RUN_SECONDS,
@@ -75,6 +76,9 @@ class RemoteAgentSettings(Section):
     )
     namespace: UUID | None = Field(None, description="the namespace of the conversation ids (UUID v5)")
     footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
+    suggested_prompts: tuple[SuggestedPromptSettings, ...] = Field(
+        (), max_length=4, description="prompts to choose from where people start a conversation with this agent"
+    )
 
     @model_validator(mode="after")
     def _has_one_identity(self) -> RemoteAgentSettings:
@@ -126,10 +130,13 @@ class AgentSettings(Section):
     most_enrolled: int = Field(
         MOST_ENROLLED, ge=0, description="maximum number of agents registered with an enrolment key"
     )
+    access: Mapping[str, AgentAccessSettings] = Field(
+        default_factory=dict, description="who may use an agent, by its name; agents without an entry are for everyone"
+    )
     remote: Mapping[str, RemoteAgentSettings] = Field(default_factory=dict, description="AG-UI agents, by name")
     builtin: Mapping[str, BuiltinAgentSettings] = Field(default_factory=dict, description="built-in agents, by name")
 
-    @field_validator("remote", "builtin")
+    @field_validator("access", "remote", "builtin")
     @classmethod
     def _have_names(cls, agents: Mapping[str, Section]) -> Mapping[str, Section]:
         return _named(agents)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from swarm.config.channels import SuggestedPromptSettings
 from swarm.config.section import HttpAddress, Section
 from swarm.domain.access import OPERATOR, check_callers
 from swarm.domain.answers.agents import PARALLEL_RUNS, OnRestart
@@ -84,6 +85,9 @@ class BuiltinAgentSettings(Section):
         False, description="show callers over AG-UI the arguments and results of the agent's tool calls"
     )
     footer: str = Field("", max_length=1_000, description="your own text below every answer, in mrkdwn")
+    suggested_prompts: tuple[SuggestedPromptSettings, ...] = Field(
+        (), max_length=4, description="prompts to choose from where people start a conversation with this agent"
+    )
 
     @field_validator("callers")
     @classmethod

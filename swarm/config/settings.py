@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings
 from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettings, RuntimeSettings, ToolSettings
+from swarm.config.channels import ChannelSettings, FeedbackSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
-from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
-from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.decision_rules import check_policy
 from swarm.domain.errors import Invalid
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
@@ -33,7 +32,7 @@ from swarm.domain.model.language_models import (
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import MAX_NEED, DecisionPolicy
 from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
-from swarm.domain.prompts.input import HISTORY_CHARACTERS, OWN_KEYS
+from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 
@@ -52,40 +51,6 @@ class _LimitSettings(Section):
         ge=0,
         description="maximum number of messages and clicks by one person in all channels; 0: no limit",
     )
-
-
-class ChannelSettings(Section):
-    """The settings for one channel, or the defaults for all channels."""
-
-    agent: str | None = Field(None, description="an agent's name; by default the default lead")
-    enabled: bool = True
-    listen: Listen = Field(
-        Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots' posts only)"
-    )
-    allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everyone")
-    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
-    bot_messages_per_hour: int = Field(
-        BOT_MESSAGES_PER_HOUR,
-        ge=1,
-        le=1_000,
-        description="maximum number of bots' messages that reach agents, per thread and hour",
-    )
-    external: External = Field(
-        External.DENY, description="whether guests and people from other workspaces reach agents: deny or allow"
-    )
-    display: TaskDisplay = Field(TaskDisplay.PLAN, description="how tools and plans are shown: plan, or timeline")
-    client_context: Mapping[str, JsonValue] = Field(
-        default_factory=dict,
-        description="your own keys for the agent's client context, for example to influence its style",
-    )
-    share_email: bool = Field(False, description="tell the agent the e-mail address of the person who asks")
-
-    @field_validator("client_context")
-    @classmethod
-    def _are_their_own(cls, extra: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        if taken := sorted(OWN_KEYS & set(extra)):
-            raise ValueError(f"'{taken[0]}' is set by swarm itself; keys of your own are expected")
-        return extra
 
 
 MOST_KEPT_DAYS = 36_500
@@ -206,6 +171,9 @@ class _PromptSettings(Section):
         HISTORY_CHARACTERS,
         ge=1_000,
         description="maximum size of a thread in a prompt; the newest messages are kept; null: no limit",
+    )
+    retry_prefix: str = Field(
+        RETRY_PREFIX, max_length=3_000, description="text before the message when a person presses Retry"
     )
 
 
@@ -328,6 +296,7 @@ class Settings(Section):
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
+    feedback: FeedbackSettings = FeedbackSettings()
     decisions: tuple[DecisionSettings, ...] = Field(
         (), description="who decides on agents' requests; the first rule that applies replaces the agent's own policy"
     )

@@ -8,49 +8,12 @@ distinguishes colleagues in a sister workspace from strangers. Guests are always
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.model.agents import Agent, Role, check_name
 from swarm.domain.model.threads import Author, AuthorKind, Standing
-
-
-class Listen(StrEnum):
-    """The messages of a channel that go to its agent without a mention."""
-
-    MENTION = "mention"  # none
-    ALL = "all"  # people's root messages
-    BOTS = "bots"  # only posts of allowed bots
-
-
-class External(StrEnum):
-    """The rights of strangers (guests, people from other workspaces, authors unknown to Slack) in a channel."""
-
-    DENY = "deny"
-    ALLOW = "allow"  # they reach agents; their messages alone never start tools that write
-
-
-BOT_MESSAGES_PER_HOUR: Final = 10
-"""The maximum number of bots' messages routed per thread and hour, so that two bots cannot loop."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChannelPolicy:
-    """The operator's configuration of one channel, with defaults."""
-
-    agent: str | None = None  # an agent's name; None: the default lead
-    enabled: bool = True
-    listen: Listen = Listen.MENTION
-    allowed_users: frozenset[str] | None = None  # user ids; None: all
-    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or the user ids of bots (U…)
-    bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
-    display: TaskDisplay = TaskDisplay.PLAN
-    client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
-    external: External = External.DENY
-    share_email: bool = False  # whether the agent gets the requester's e-mail address
-
 
 OPERATOR: Final = "operator"
 """The operator's name as a caller; no calling agent may have this name."""

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.access import ChannelPolicy, External, Listen, Me, denial
+from swarm.domain.access import Me, denial
+from swarm.domain.channel_policy import ChannelPolicy, External, Listen
 from swarm.domain.model.inbox import MatchedBy
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb

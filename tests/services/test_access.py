@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
+from swarm.domain.channel_policy import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from tests.support.world import BOT, World, said

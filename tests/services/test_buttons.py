@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
 from swarm.domain.button_actions import STOP_TASK_ACTION, ButtonPressed
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
 from swarm.domain.answers.agents import History, RunEnd
 from swarm.domain.answers.events import (
     Asked,
@@ -18,6 +17,7 @@ from swarm.domain.answers.events import (
     Speaker,
     TextDelta,
 )
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.deliveries import DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.requests import RequestStatus

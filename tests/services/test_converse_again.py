@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
 from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.answers.events import Broken, TextDelta
 from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
 )
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.deliveries import DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.failover import UnreadOfOffline, reassign_unread

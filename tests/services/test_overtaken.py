@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.sweep import forget_early

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
 from swarm.domain.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, ButtonPressed, Feedback, feedback_value
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.leases import MAX_MESSAGE_ATTEMPTS, MAX_TASK_ATTEMPTS, FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import Opinion, RunStep

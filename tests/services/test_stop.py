@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy
 from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.runs import RunOutcome, RunStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy, External, Person
+from swarm.domain.access import Person
 from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
+from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.model.triggers import StartedBy

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.access import ChannelPolicy
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
 from swarm.domain.answers.events import MAX_PIECE_CHARACTERS, StepStatus
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome, LeaseEnd

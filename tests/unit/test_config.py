@@ -12,7 +12,6 @@ import pytest
 from swarm import clock
 from swarm.app import process, settings_mapping
 from swarm.config import Settings, differences, load, secrets
-from swarm.domain.access import Listen
 from swarm.domain.answers.agents import (
     ClientCredentials,
     Dialect,
@@ -24,6 +23,7 @@ from swarm.domain.answers.agents import (
     ThreadContext,
 )
 from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.channel_policy import Listen
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen, Me
+from swarm.domain.access import Me
+from swarm.domain.channel_policy import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import MatchedBy
 from swarm.domain.model.threads import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing

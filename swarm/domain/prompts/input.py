@@ -101,6 +101,11 @@ def left_out(sizes: Sequence[int], most: int | None) -> range:
     return range(1, first_told)
 
 
+RETRY_PREFIX: Final = (
+    "An earlier attempt to answer this failed. Start again from the beginning, and do not rely on its results."
+)
+"""The default text before a message that is run again because a person pressed Retry. It names no tool."""
+
 INBOX_TRIGGER: Final = "slack_inbox_message"
 """The kind of a trigger with new messages to answer."""
 

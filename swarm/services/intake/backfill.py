@@ -18,7 +18,8 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.access import ChannelPolicy, Me, standing_in
+from swarm.domain.access import Me, standing_in
+from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.errors import NotFound
 from swarm.domain.model.threads import (
     Author,

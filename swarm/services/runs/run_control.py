@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.access import External, denial
+from swarm.domain.access import denial
 from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
@@ -23,6 +23,7 @@ from swarm.domain.button_actions import (
     SessionStopped,
     feedback_of,
 )
+from swarm.domain.channel_policy import External
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus

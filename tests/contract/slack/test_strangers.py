@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from swarm.domain.access import ChannelPolicy, External
 from swarm.domain.button_actions import STOP_TASK_ACTION
+from swarm.domain.channel_policy import ChannelPolicy, External
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
