@@ -71,6 +71,6 @@ def _is_word(token: str) -> bool:
 
 def _path(address: str) -> str:
     """Returns an address without its query, and without ids in its path."""
-    scheme, _, rest = re.split(r"[?#]", address, maxsplit=1)[0].partition("://")
+    _, _, rest = re.split(r"[?#]", address, maxsplit=1)[0].partition("://")
     host, *path = rest.split("/")
     return "/".join([host, *("" if _ID_IN_PATH.fullmatch(part) else part for part in path)]).casefold()
