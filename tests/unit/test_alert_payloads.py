@@ -181,7 +181,8 @@ def test_json_is_bounded_without_invisible_characters_and_only_of_bots_root_mess
     )
     long = [{"type": "section", "text": mrkdwn("x" * 30_000)}]
     cut = read(BOT, text="x", blocks=long).blocks
-    assert cut[MAX_JSON_CHARACTERS:].startswith("… [") and cut.endswith(" more characters are left out]")
+    assert cut[MAX_JSON_CHARACTERS:].startswith("… [")
+    assert cut.endswith(" more characters are left out]")
     assert read(BOT, text="x", blocks=long, thread_ts="1600000000.000100").blocks == ""
     assert read(PERSON, text="x", blocks=long).blocks == ""
     deep: dict[str, Any] = {}
