@@ -142,7 +142,12 @@ def test_a_channel_inherits_what_it_leaves_out_of_alerts(read: Read, tmp_path: P
 # Agents by id
 
 SERVICE = "agents: {remote: {caipe: {url: 'http://a', dialect: caipe, %s}}}\n"
-TWO = "agents: {remote: {one: {url: 'http://a', dialect: caipe}, two: {url: 'http://b', dialect: caipe, agent_id: a-1}}}\n"
+TWO = """
+agents:
+  remote:
+    one: {url: 'http://a', dialect: caipe}
+    two: {url: 'http://b', dialect: caipe, agent_id: a-1}
+"""
 UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
 DEFAULT_ID = "channel_defaults: {agent_id: a-2}\n"
 BY_ID = "channels: {C123: {agent_id: %s}}"
