@@ -33,6 +33,8 @@ LIVE: Final = (
 )
 """The keys that a reload changes, with all keys below them."""
 
+_BY_ID: Final = ".agent_id"
+
 _log = structlog.get_logger(__name__)
 
 
@@ -63,12 +65,19 @@ class Reloader:
             new = await self._read_anew()
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
+            waiting += self._derived_anew(new)
             self._book.current = settings_mapping.policies(new)
             self._in_force = new
             if self._introduce:
-                await self._introduce({*new.agents.remote, *new.agents.builtin})
+                await self._introduce({*new.remote_in_full, *new.agents.builtin})
         _log.info("The settings were reloaded.", action="reload", changed=changed, needs_restart=waiting)
         return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+
+    def _derived_anew(self, new: Settings) -> tuple[str, ...]:
+        """Returns the keys that name an agent by an id that no agent had at the start."""
+        known = self._started_with.remote_in_full
+        named = settings_mapping.named_agents(new)
+        return tuple(key for key, name in named if key.endswith(_BY_ID) and name not in known)
 
     async def doubts(self) -> tuple[str, ...]:
         """Returns likely mistakes in the settings, as sentences. They are also logged."""
@@ -90,13 +99,16 @@ class Reloader:
     def warnings(self, agent: str) -> tuple[str, ...]:
         """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""
         settings = self._in_force.agents
-        for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
-            if agent in declared:
-                key = f"agents.{kind}.{agent}"
-                return (
-                    f"{key} declares this agent, which will be registered again at the next reload or start unless "
-                    f"you remove {key}.",
-                )
+        by_kind = (("remote", settings.remote), ("builtin", settings.builtin))
+        declaring = [f"agents.{kind}.{agent}" for kind, declared in by_kind if agent in declared]
+        by_name = settings_mapping.named_agents(self._in_force)
+        declaring += [key for key, name in by_name if name == agent and key.endswith(_BY_ID)]
+        if declaring:
+            key = declaring[0]
+            return (
+                f"{key} declares this agent, which will be registered again at the next reload or start unless "
+                f"you remove {key}.",
+            )
         named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
         return tuple(
             f"{key} names this agent. Until another agent is named, the default lead answers." for key in named
@@ -132,8 +144,8 @@ class Reloader:
         except Unavailable as error:
             _log.warning("The agents cannot be read.", action="configure", error=error.message)
             return None
-        named = self._started_with.agents
-        return frozenset(agent.name for agent in roster.agents) | {*named.remote_in_full, *named.builtin}
+        started = self._started_with
+        return frozenset(agent.name for agent in roster.agents) | {*started.remote_in_full, *started.agents.builtin}
 
 
 def _is_live(key: str) -> bool:

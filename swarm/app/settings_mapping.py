@@ -46,8 +46,8 @@ def policies(settings: Settings) -> Policies:
             stopped=settings.reactions.stopped,
         ),
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
-        channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},
-        everywhere=_policy(settings.channel_defaults),
+        channels={channel: _policy(settings, chosen) for channel, chosen in _channels(settings).items()},
+        everywhere=_policy(settings, settings.channel_defaults),
         decisions=tuple(
             DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
             for rule in settings.decisions
@@ -89,7 +89,7 @@ def streaming_agents(settings: Settings) -> list[StreamingAgent]:
     the order of the settings."""
     agents = settings.agents
     remote = [
-        _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote_in_full.items()
+        _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in settings.remote_in_full.items()
     ]
     return remote + [_streaming(name, chosen, Reach.BUILTIN, History.ALL) for name, chosen in agents.builtin.items()]
 
@@ -117,7 +117,7 @@ def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
     """Returns the connections of the remote agents, in the order of the settings."""
-    return [_remote(name, chosen) for name, chosen in settings.agents.remote_in_full.items()]
+    return [_remote(name, chosen) for name, chosen in settings.remote_in_full.items()]
 
 
 def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
@@ -153,8 +153,14 @@ def run_limits(settings: Settings) -> RunLimits:
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yields each key that names an agent, together with that name."""
     named = {"agents.default": settings.agents.default, "agents.dm": settings.agents.dm}
-    named["channel_defaults.agent"] = settings.channel_defaults.agent
-    named |= {f"channels.{channel}.agent": chosen.agent for channel, chosen in settings.channels.items()}
+    own = {"channel_defaults": settings.channel_defaults}
+    own |= {
+        f"channels.{channel}": chosen
+        for channel, chosen in settings.channels_in_full.items()
+        if {"agent", "agent_id"} & settings.channels[channel].model_fields_set
+    }
+    for key, chosen in own.items():
+        named[f"{key}.agent_id" if chosen.agent_id else f"{key}.agent"] = settings.agent_of(chosen)
     for key, name in named.items():
         if name:
             yield key, name
@@ -162,7 +168,9 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def channels_without_agent(settings: Settings) -> list[str]:
     """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
-    return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
+    return [
+        channel for channel, chosen in _channels(settings).items() if chosen.enabled and not settings.agent_of(chosen)
+    ]
 
 
 def secret(value: SecretStr | None) -> str | None:
@@ -176,15 +184,15 @@ def _channels(settings: Settings) -> dict[str, ChannelSettings]:
     dm = settings.agents.dm
     return {
         channel: chosen.model_copy(update={"agent": dm})
-        if dm and channel.startswith("D") and "agent" not in settings.channels[channel].model_fields_set
+        if dm and channel.startswith("D") and not {"agent", "agent_id"} & settings.channels[channel].model_fields_set
         else chosen
         for channel, chosen in settings.channels_in_full.items()
     }
 
 
-def _policy(chosen: ChannelSettings) -> ChannelPolicy:
+def _policy(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
     return ChannelPolicy(
-        agent=chosen.agent,
+        agent=settings.agent_of(chosen),
         enabled=chosen.enabled,
         listen=chosen.listen,
         overthink=chosen.overthink,

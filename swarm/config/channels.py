@@ -20,6 +20,7 @@ from swarm.domain.channel_policy import (
     SuggestedPrompt,
     WebhookFormat,
 )
+from swarm.domain.prompts.alerts import VARIABLES
 from swarm.domain.prompts.input import OWN_KEYS
 
 _VARIABLE: Final = re.compile(r"[a-z_][a-z0-9_]*")
@@ -74,6 +75,8 @@ class AlertSettings(Section):
     @classmethod
     def _have_names(cls, variables: Mapping[str, str]) -> Mapping[str, str]:
         for name in variables:
+            if name in VARIABLES:
+                raise ValueError(f"'{name}' is set by swarm itself; variables of your own are expected")
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"'{name}' cannot be a variable; lower-case letters, digits and _ are expected")
         return variables
@@ -166,6 +169,16 @@ class ChannelSettings(Section):
         (), max_length=4, description="prompts to choose from where people start a conversation with the app"
     )
     escalation: EscalationSettings = EscalationSettings()
+
+    def inheriting(self, defaults: ChannelSettings) -> ChannelSettings:
+        """Returns these settings, with every missing key taken from ``defaults``, also those of `alerts`. Who names an
+        agent does not inherit the id of another one.
+        """
+        own = self.model_fields_set
+        changes: dict[str, object] = {"alerts": self.alerts.inheriting(defaults.alerts)} if "alerts" in own else {}
+        if "agent" in own and "agent_id" not in own:
+            changes["agent_id"] = None
+        return super().inheriting(defaults).model_copy(update=changes)
 
     @field_validator("client_context")
     @classmethod

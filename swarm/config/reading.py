@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,9 @@ from dotenv import dotenv_values
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from swarm.config.alert_templates import with_templates
 from swarm.config.builtin import BuiltinAgentSettings, Kind
+from swarm.config.channel_agents import agent_id_problems
 from swarm.config.settings import Settings
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
@@ -190,11 +192,10 @@ _REDACTOR: Final = Redactor()
 class BadSettings(ConfigurationError):
     """Some settings are invalid. ``problems`` has each bad key with its problem."""
 
-    def __init__(self, error: ValidationError) -> None:
-        found = [_problem(part) for part in error.errors(include_url=False)]
-        self.problems: Mapping[str, str] = dict(found)
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        self.problems: Mapping[str, str] = dict(problems)
         super().__init__(
-            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in found)
+            "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in problems)
         )
 
 
@@ -252,7 +253,8 @@ def load(
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise BadSettings(error) from error
+        raise BadSettings([_problem(part) for part in error.errors(include_url=False)]) from error
+    settings = _with_channels_checked(settings, folder)
     _report_unread(
         sources,
         settings,
@@ -260,6 +262,16 @@ def load(
         _text_of(folder / settings.tools.servers_config),
     )
     return _with_default_agents(settings, folder)
+
+
+def _with_channels_checked(settings: Settings, folder: Path) -> Settings:
+    """Returns the settings with the templates of alerts. Raises BadSettings for what concerns several keys."""
+    settings, problems = with_templates(settings, folder)
+    whole = {f"channels.{channel}": chosen for channel, chosen in settings.channels_in_full.items()}
+    problems |= agent_id_problems(settings.agents, {"channel_defaults": settings.channel_defaults, **whole})
+    if problems:
+        raise BadSettings(list(problems.items()))
+    return settings
 
 
 def read_variables(

@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from swarm.config.agents import AgentSettings
+from swarm.config.agents import AgentSettings, RemoteAgentSettings
 from swarm.config.builtin import DocumentSettings, ModelSettings, ProviderSettings, RuntimeSettings, ToolSettings
+from swarm.config.channel_agents import agent_by_id, is_service
 from swarm.config.channels import ChannelSettings, FeedbackSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.decision_rules import check_policy
@@ -340,7 +341,25 @@ class Settings(Section):
     @property
     def channels_in_full(self) -> Mapping[str, ChannelSettings]:
         """The channels, with missing keys taken from ``channel_defaults``."""
-        return {channel: chosen.inheriting(self.channel_defaults) for channel, chosen in self.channels.items()}
+        return {channel: self._in_full(chosen) for channel, chosen in self.channels.items()}
+
+    def _in_full(self, chosen: ChannelSettings) -> ChannelSettings:
+        """Returns a channel's settings. With its own ``agent_id`` it inherits only an agent that is a service."""
+        whole, own = chosen.inheriting(self.channel_defaults), chosen.model_fields_set
+        is_foreign = "agent_id" in own and "agent" not in own and not is_service(self.agents, whole.agent or "")
+        return whole.model_copy(update={"agent": None}) if is_foreign else whole
+
+    @property
+    def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
+        """The remote agents, also those that channels name by their ids. Raises ValueError; see `agent_by_id`."""
+        chosen = (self.channel_defaults, *self.channels_in_full.values())
+        by_id = (agent_by_id(self.agents, one) for one in chosen)
+        return self.agents.remote_in_full | dict(named for named in by_id if named)
+
+    def agent_of(self, chosen: ChannelSettings) -> str | None:
+        """Returns the name of the agent of a channel with these settings. Raises ValueError; see `agent_by_id`."""
+        named = agent_by_id(self.agents, chosen)
+        return named[0] if named else chosen.agent
 
     @property
     def database_url(self) -> str:

@@ -5,12 +5,14 @@ The first matching rule decides:
 
 1. own, edited, deleted and system messages are never work; strangers and others without access are refused; ``!stop``
    stops the runs in its thread, and is a normal message if nothing runs there
-2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
-3. the owner of the thread, unless the message mentions only other people
-4. the channel's listening mode
-5. a mention of the bot, or a direct message: the channel's agent, or the agent for direct messages; otherwise the
+2. a bot's root message where the channel listens to alerts goes to the channel's agent, whatever it says: its text
+   comes from other systems, and must not choose the recipients. A repeat of a recent alert goes to nobody
+3. an explicit address: ``swarm#<name or id>``, ``swarm#all``
+4. the owner of the thread, unless the message mentions only other people
+5. the channel's listening mode, for root messages: ``all`` hears people and allowed bots, ``bots`` only allowed bots
+6. a mention of the bot, or a direct message: the channel's agent, or the agent for direct messages; otherwise the
    default lead
-6. everything else is context
+7. everything else is context
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class RoutingOutcome(StrEnum):
     OTHERS_MENTIONED = "others_mentioned"
     CHANNEL_AGENT = "channel_agent"
     ALERT = "alert"
+    ALERT_REPEATED = "alert_repeated"
     MENTION = "mention"
     DIRECT_MESSAGE = "direct_message"
     CONTEXT = "context"
@@ -78,6 +81,7 @@ class Situation:
     bot_turns: int = 0  # messages of bots routed in this thread within the last hour
     routed: bool = False  # for an edit: the message was already routed
     can_stop: bool = False  # a run exists that the message could stop
+    repeats: str | None = None  # the timestamp of the recent alert that the message repeats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +120,14 @@ def names_swarm(text: str, me: Me) -> bool:
     return me.user_id in _mentions(text) or ADDRESS.search(text) is not None
 
 
+def is_alert(message: SlackMessage, policy: ChannelPolicy) -> bool:
+    """Whether a message is an alert in a channel with this policy, if its author has access."""
+    is_by_bot = message.author.kind is AuthorKind.BOT
+    return (
+        policy.listen is Listen.ALERTS and is_by_bot and message.is_root and message.channel_type is not ChannelType.DM
+    )
+
+
 def asks_to_stop(text: str) -> bool:
     """Whether a text is ``!stop`` in any case, with or without mentions around it."""
     return _STOP in text.lower() and _MENTION.sub("", text).strip().lower() == _STOP
@@ -131,9 +143,10 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
 
 
 def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
-    """Applies rules 2 to 6 and ``!stop`` for authors with access."""
+    """Applies rules 2 to 7 and ``!stop`` for authors with access."""
     return (
         _by_stop(message, situation, change)
+        or _by_alert(message, situation)
         or _by_address(message, situation)
         or _by_owner(message, situation)
         or _by_listening(message, situation)
@@ -191,8 +204,20 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
     return Decision(outcome=RoutingOutcome.STOP, reason="it stops what runs here")
 
 
+def _by_alert(message: SlackMessage, situation: Situation) -> Decision | None:
+    """Applies rule 2."""
+    if not is_alert(message, situation.policy):
+        return None
+    if situation.repeats:
+        reason = f"it repeats the alert {message.channel}:{situation.repeats}, which an agent has"
+        return Decision(outcome=RoutingOutcome.ALERT_REPEATED, reason=reason)
+    return _to_channel_agent(
+        situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to alerts of this bot"
+    )
+
+
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 2. A single named agent also gets the thread; several agents get it only without an owner; ``all``
+    """Applies rule 3. A single named agent also gets the thread; several agents get it only without an owner; ``all``
     never does.
     """
     named, everybody, unknown = addressed(message.own_text, situation.roster)
@@ -229,7 +254,7 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
 
 
 def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 3."""
+    """Applies rule 4."""
     if situation.owner_id is None and not situation.awaits_lead:
         return None
     if _mentions_only_others(message, situation):
@@ -261,17 +286,15 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 4. A mention of the bot is left to rule 5, whose reason states it."""
-    listen = situation.policy.listen
-    if situation.me.user_id in _mentions(message.own_text) or message.channel_type is ChannelType.DM:
+    """Applies rule 5. A mention of the bot is left to rule 6, whose reason states it."""
+    listen, is_by_bot = situation.policy.listen, message.author.kind is AuthorKind.BOT
+    if situation.me.user_id in _mentions(message.own_text) or not message.is_root:
         return None
-    if message.author.kind is AuthorKind.BOT:
-        if listen is Listen.BOTS:
-            return _to_channel_agent(
-                situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot"
-            )
+    if message.channel_type is ChannelType.DM:
         return None
-    if listen is not Listen.ALL or not message.is_root or _mentions_only_others(message, situation):
+    if listen is Listen.BOTS and is_by_bot:
+        return _to_channel_agent(situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot")
+    if listen is not Listen.ALL or _mentions_only_others(message, situation):
         return None
     return _to_channel_agent(
         situation, RoutingOutcome.CHANNEL_AGENT, MatchedBy.CHANNEL_AGENT, "the channel listens to every root message"
@@ -279,7 +302,7 @@ def _by_listening(message: SlackMessage, situation: Situation) -> Decision | Non
 
 
 def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Applies rule 5."""
+    """Applies rule 6."""
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
     if situation.me.user_id in _mentions(message.own_text):

@@ -31,6 +31,8 @@ KEPT: Final = {
     "agent_tokens.created_at",
     "agent_tokens.revoked_at",
     "agents.created_at",
+    "alerts.last_at",  # of Slack's timestamps, as the next
+    "alerts.posted_at",
     "agents.revoked_at",
     "deliveries.ended_at",
     "early_messages.stored_at",

@@ -91,6 +91,7 @@ class Caipe:
             routes=[
                 Route(f"{CHAT}/stream/start", self._start, methods=["POST"]),
                 Route(f"{CHAT}/stream/resume", self._resume, methods=["POST"]),
+                Route(f"{CHAT}/invoke", self._invoke, methods=["POST"]),
                 Route("/healthz", self._health),
             ]
         )
@@ -103,6 +104,15 @@ class Caipe:
 
     async def _resume(self, request: Request) -> Response:
         return await self._taken(request, OldResume if self.shape is Shape.OLD else PresentResume)
+
+    async def _invoke(self, request: Request) -> Response:
+        """A whole answer, as bots get it."""
+        body = await request.json()
+        said = Start.model_validate(body)
+        if said.agent_id != AGENT:
+            return JSONResponse({"detail": "Agent not found"}, 404)
+        self.bodies.append(body)
+        return JSONResponse({"success": True, "content": self._answer(said), "conversation_id": said.conversation_id})
 
     async def _taken(self, request: Request, kind: type[Start | Resume]) -> Response:
         body = await request.json()

@@ -74,6 +74,7 @@ def situation(
     routed: bool = False,
     can_stop: bool = False,
     policy: ChannelPolicy | None = None,
+    repeats: str | None = None,
 ) -> Situation:
     return Situation(
         me=ME,
@@ -83,12 +84,14 @@ def situation(
         bot_turns=bot_turns,
         routed=routed,
         can_stop=can_stop,
+        repeats=repeats,
     )
 
 
 PAGER_ALLOWED = ChannelPolicy(allowed_bots=frozenset({"B1"}))
 LISTENS_TO_BOTS = replace(PAGER_ALLOWED, listen=Listen.BOTS)
 LISTENS_TO_ALL = ChannelPolicy(listen=Listen.ALL)
+ALERTS = replace(PAGER_ALLOWED, listen=Listen.ALERTS, agent="rev")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +295,7 @@ ROWS = {
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
     ),
-    # 2. an explicit address
+    # 3. an explicit address
     "one agent by name": Row(
         message=message("swarm#spare hi"),
         outcome=RoutingOutcome.ADDRESS,
@@ -401,7 +404,7 @@ ROWS = {
         new_owner=LEAD,
         because="swarm#ghost names no agent",
     ),
-    # 3. the owner of the thread
+    # 4. the owner of the thread
     "a follow-up without a mention": Row(
         message=message(in_thread=True),
         situation=situation(owner=SPARE),
@@ -465,7 +468,7 @@ ROWS = {
         matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
         because="the owner of the thread is gone",
     ),
-    # 4. the listening mode
+    # 5. the listening mode
     "a root message where the channel listens to all": Row(
         message=message(),
         situation=situation(policy=LISTENS_TO_ALL),
@@ -534,13 +537,88 @@ ROWS = {
         outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
-    "an allowed bot where the channel listens to people": Row(
+    "an allowed bot where the channel listens to all": Row(
         message=alert(),
         situation=situation(policy=replace(PAGER_ALLOWED, listen=Listen.ALL)),
+        outcome=RoutingOutcome.CHANNEL_AGENT,
+        to=(LEAD,),
+        matched_by=MatchedBy.CHANNEL_AGENT,
+        new_owner=LEAD,
+        because="listens to every root message",
+    ),
+    "a bot that is not allowed where the channel listens to all": Row(
+        message=alert(),
+        situation=situation(policy=LISTENS_TO_ALL),
+        outcome=RoutingOutcome.NOT_ALLOWED,
+        because="not on the channel's list of allowed bots",
+    ),
+    "a bot's reply where the channel listens to bots": Row(
+        message=alert(in_thread=True),
+        situation=situation(policy=LISTENS_TO_BOTS),
         outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
-    # 5. mention and direct message
+    "a person's root message where the channel listens to alerts": Row(
+        message=message(),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a person's mention where the channel listens to alerts": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.MENTION,
+        to=(REV,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=REV,
+        because="mentions the bot",
+    ),
+    "a bot's reply where the channel listens to alerts": Row(
+        message=alert(in_thread=True),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a bot's reply in an owned thread where the channel listens to alerts": Row(
+        message=alert(in_thread=True),
+        situation=situation(policy=ALERTS, owner=LEAD),
+        outcome=RoutingOutcome.THREAD_OWNER,
+        to=(LEAD,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="lead owns the thread",
+    ),
+    "a bot that is not allowed where the channel listens to alerts": Row(
+        message=alert(),
+        situation=situation(policy=replace(ALERTS, allowed_bots=frozenset())),
+        outcome=RoutingOutcome.NOT_ALLOWED,
+        because="not on the channel's list of allowed bots",
+    ),
+    # 2. alerts
+    "an alert": Row(
+        message=alert(),
+        situation=situation(policy=ALERTS),
+        outcome=RoutingOutcome.ALERT,
+        to=(REV,),
+        matched_by=MatchedBy.ALERT,
+        new_owner=REV,
+        because="listens to alerts of this bot; rev is the channel's agent",
+    ),
+    "an alert with hostile words": Row(
+        message=alert(f"{BOT} {BOB} swarm#all swarm#spare !stop"),
+        situation=situation(policy=ALERTS, can_stop=True),
+        outcome=RoutingOutcome.ALERT,
+        to=(REV,),
+        matched_by=MatchedBy.ALERT,
+        new_owner=REV,
+        because="listens to alerts",
+    ),
+    "an alert that came again": Row(
+        message=alert(),
+        situation=situation(policy=ALERTS, repeats="1700000001.000100"),
+        outcome=RoutingOutcome.ALERT_REPEATED,
+        because="repeats the alert C1:1700000001.000100",
+    ),
+    # 6. mention and direct message
     "a mention": Row(
         message=message(f"{BOT} hi"),
         outcome=RoutingOutcome.MENTION,
@@ -638,7 +716,7 @@ ROWS = {
         new_owner=LEAD,
         because="direct message",
     ),
-    # 6. context
+    # 7. context
     "people among themselves": Row(message=message(), outcome=RoutingOutcome.CONTEXT, because="names nobody"),
     "somebody else's mention": Row(
         message=message(f"{BOB} hi"), outcome=RoutingOutcome.CONTEXT, because="names nobody"

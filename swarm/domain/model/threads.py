@@ -126,6 +126,8 @@ class SlackMessage:
     delivery_id: str | None = None  # the key in the metadata of the swarm's own post
     has_replies: bool = False  # for a root in a conversation's history; events do not have it
     quoted: str = ""  # the end of ``text`` that quotes another author, in a forwarded message
+    blocks: str = ""  # the blocks of a bot's root message as JSON text, bounded; empty without blocks
+    attachments: str = ""  # the same for its attachments
 
     @property
     def own_text(self) -> str:

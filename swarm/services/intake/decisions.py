@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
-from swarm.domain.access import Me
+from swarm.domain.access import Me, denial
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.prompts.alerts import alert_message
 from swarm.domain.roster import Roster
-from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, asks_to_stop, decide
+from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, asks_to_stop, decide, is_alert
+from swarm.domain.text.fingerprints import fingerprint
 from swarm.services.runs.run_control import can_stop
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.threads import people, transcript
+from swarm.store.threads import alerts, people, transcript
 from swarm.store.threads.threads import Place
 
 LATE_SECONDS: Final = 120
@@ -37,6 +39,8 @@ class Routing:
     thread: Thread | None = None
     is_new: bool = False  # the message opens the thread
     is_done: bool = True
+    digest: str | None = None  # of an alert that is grouped with its repeats: its fingerprint
+    repeats: str | None = None  # the timestamp of the alert that this one repeats
     decision: Decision = field(init=False)
 
     @property
@@ -94,6 +98,22 @@ class Decisions:
             return f"limited:{who}:{self._limited_since(tx, [message]).get(message.author.id)}"
         return f"refused:{who}:{day}"
 
+    def digest(self, message: SlackMessage) -> str | None:
+        """Returns the fingerprint by which an alert is grouped with its repeats; None for all other messages."""
+        policy = self._operating_policy.policy(message.channel)
+        if not is_alert(message, policy) or not policy.alerts.window_seconds or denial(message.author, policy):
+            return None
+        return fingerprint(message.author.bot_id or message.author.id, message.text, message.attachments)
+
+    def text_for_agent(self, message: SlackMessage) -> str | None:
+        """Returns an alert in its template; None for a message whose text in Slack is the text for the agent."""
+        policy = self._operating_policy.policy(message.channel)
+        return alert_message(message, policy.alerts) if is_alert(message, policy) else None
+
+    def _repeated(self, tx: Transaction, message: SlackMessage, digest: str) -> str | None:
+        window = self._operating_policy.policy(message.channel).alerts.window_seconds
+        return alerts.repeated(tx, self._me.team, message.channel, message.ts, digest, window)
+
     def _limited_since(self, tx: Transaction, messages: Iterable[SlackMessage]) -> dict[str, int]:
         limit = self._operating_policy.messages_per_minute
         if limit is None:
@@ -110,6 +130,7 @@ class Decisions:
         if thread and message.author.kind == "bot":
             hour_ago = tx.now - 3600 * SECOND
             turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
+        routing.repeats = self._repeated(tx, message, routing.digest) if routing.digest else None
         return Situation(
             me=self._me,
             policy=self._operating_policy.policy(message.channel),
@@ -118,6 +139,7 @@ class Decisions:
             awaits_lead=thread is not None and thread.id in awaiting_lead,
             bot_turns=turns,
             routed=routing.was_routed,
+            repeats=routing.repeats,
             can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
         )
 

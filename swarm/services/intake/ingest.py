@@ -26,7 +26,7 @@ from swarm.store import forgotten
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.threads import early, threads, transcript
+from swarm.store.threads import alerts, early, threads, transcript
 
 
 class Ingest:
@@ -117,6 +117,7 @@ class Ingest:
             message=message, roster=roster, thread=thread, change=Change.EDITED, was_routed=bool(inbox_messages)
         )
         self._posted.decisions.decide_all(tx, [routing])
+        inbox_messages = inbox.reword(tx, inbox_messages, self._posted.decisions.text_for_agent(message))
         if stored and stored["text"] != message.text:
             erase_edited(tx, thread, stored, message.text, inbox_messages)
         if routing.decision.outcome is RoutingOutcome.EDITED:
@@ -169,6 +170,7 @@ class Ingest:
         if thread is None and event.thread_ts:
             early.lock(tx, team, [(event.channel, root_ts)])
         early.drop(tx, team, event.channel, root_ts, event.ts)  # the message may wait for its thread or its author
+        alerts.end(tx, team, event.channel, event.ts)
         was = transcript.find(tx, team, event.channel, event.ts)
         if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
             return

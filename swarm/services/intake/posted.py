@@ -7,7 +7,8 @@ Storing is separate from routing: a history read may have stored a message befor
 that sets ``routed_at`` routes the message, so a message is routed once, however often and in whichever form Slack
 reports it.
 
-Lock order: the threads of all messages, then the places of new threads, then tasks, messages and queue heads.
+Lock order: the groups of alerts, the threads of all messages, the places of new threads, then tasks, messages and queue
+heads.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
+from swarm.services.outbox.alert_repeats import show_repeats
 from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
 from swarm.services.rules.system_messages import show_answered, show_stored, tell_refused, tell_routed
@@ -34,7 +36,7 @@ from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import NewInboxMessage
 from swarm.store.inbox.queues import Lane
 from swarm.store.tasks import Task
-from swarm.store.threads import early, people, threads, transcript, watermarks
+from swarm.store.threads import alerts, early, people, threads, transcript, watermarks
 from swarm.store.threads.threads import NewThread
 
 EARLY_SECONDS: Final = 600
@@ -66,7 +68,17 @@ class PostedMessages:
         """Routes messages in order. The result of a message is False, without an effect, if the standing of its author
         is needed first.
         """
-        routings = [Routing(message=new.message, roster=new.roster, is_final=new.is_final) for new in posted]
+        routings = [
+            Routing(
+                message=new.message,
+                roster=new.roster,
+                is_final=new.is_final,
+                digest=self.decisions.digest(new.message),
+            )
+            for new in posted
+        ]
+        if grouped := [(routing.message.channel, routing.digest) for routing in routings if routing.digest]:
+            alerts.lock(tx, self._me.team, grouped)
         # Own posts are added to the transcript when they are sent.
         self._route_in_waves(tx, [found for found in routings if not self._me.wrote(found.message.author)])
         return [routing.is_done for routing in routings]
@@ -78,6 +90,8 @@ class PostedMessages:
             keys = {routing.place, (routing.message.channel, routing.message.ts)}
             if self._operating_policy.messages_per_minute is not None:
                 keys.add(("", routing.message.author.id))
+            if routing.digest:
+                keys.add((routing.message.channel, routing.digest))
             number = max(next_wave.get(key, 0) for key in keys)
             next_wave |= dict.fromkeys(keys, number + 1)
             waves += [[]] if number == len(waves) else []
@@ -144,6 +158,7 @@ class PostedMessages:
 
     def _route_together(self, tx: Transaction, routings: Sequence[Routing]) -> None:
         team = self._me.team
+        routings = self._without_known_repeats(tx, routings)
         self._open_new(
             tx,
             [
@@ -163,6 +178,21 @@ class PostedMessages:
         threads.touch(tx, [routing.opened.id for routing in routed if not routing.is_new])
         self.act(tx, routed)
         self._route_early(tx, [routing for routing in routed if routing.is_new])
+
+    def _without_known_repeats(self, tx: Transaction, routings: Sequence[Routing]) -> Sequence[Routing]:
+        """Counts repeated alerts, and shows the count in the thread of the first one. Returns the messages without
+        repeats that were counted before.
+        """
+        known: list[Routing] = []
+        for routing in routings:
+            if routing.decision.outcome is not RoutingOutcome.ALERT_REPEATED or not routing.repeats:
+                continue
+            place = (self._me.team, routing.message.channel)
+            if alerts.add(tx, *place, routing.message.ts, routing.digest or "", routing.repeats):
+                show_repeats(tx, *place, routing.repeats)
+            else:
+                known.append(routing)
+        return [routing for routing in routings if routing not in known]
 
     def _open_new(self, tx: Transaction, routings: Sequence[Routing]) -> None:
         if routings:
@@ -226,6 +256,10 @@ class PostedMessages:
             people.count(tx, self._me.team, authors)
         messages = [(routing.opened, routing.message.ts) for routing in made]
         show_stored(tx, messages, self._operating_policy.reactions)
+        for routing in addressed:
+            if routing.digest and routing.decision.outcome is RoutingOutcome.ALERT:
+                ts = routing.message.ts
+                alerts.add(tx, self._me.team, routing.message.channel, ts, routing.digest, ts)
         for routing in made:
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
 
@@ -260,7 +294,7 @@ class PostedMessages:
             if target.agent_id and not routing.is_new
         ]
         working = task_queries.active_in_lanes(tx, lanes)
-        wanted = {new.id: (routing, new) for routing in routings for new in _inbox_messages(routing, working)}
+        wanted = {new.id: (routing, new) for routing in routings for new in self._inbox_messages(routing, working)}
         incomplete = {new.thread_id for _, new in wanted.values() if new.wait_for_context_seconds is not None}
         threads.want_whole(tx, sorted(incomplete))
         asked = {thread_id for _, thread_id in lanes}
@@ -271,23 +305,25 @@ class PostedMessages:
             stored(tx, new.id, working.get((new.agent_id or "", new.thread_id)))
         return list(dict.fromkeys(wanted[new.id][0] for new in added))
 
-
-def _inbox_messages(routing: Routing, working: Mapping[Lane, Task]) -> Iterator[NewInboxMessage]:
-    thread, message = routing.opened, routing.message
-    is_whole = thread.context is ContextState.COMPLETE
-    for target in sorted(routing.decision.targets, key=lambda target: target.agent_id or ""):
-        task = working.get((target.agent_id or "", thread.id))
-        yield NewInboxMessage(
-            thread_id=thread.id,
-            agent_id=target.agent_id,
-            team=thread.team,
-            channel=message.channel,
-            ts=message.ts,
-            matched_by=target.matched_by,
-            reason=routing.decision.reason,
-            wait_for_context_seconds=None if is_whole else CONTEXT_WAIT_SECONDS,
-            task_id=task.id if task else None,
-        )
+    def _inbox_messages(self, routing: Routing, working: Mapping[Lane, Task]) -> Iterator[NewInboxMessage]:
+        thread, message = routing.opened, routing.message
+        is_whole = thread.context is ContextState.COMPLETE
+        is_alert = routing.decision.outcome is RoutingOutcome.ALERT
+        text = self.decisions.text_for_agent(message) if is_alert else None
+        for target in sorted(routing.decision.targets, key=lambda target: target.agent_id or ""):
+            task = working.get((target.agent_id or "", thread.id))
+            yield NewInboxMessage(
+                thread_id=thread.id,
+                agent_id=target.agent_id,
+                team=thread.team,
+                channel=message.channel,
+                ts=message.ts,
+                matched_by=target.matched_by,
+                reason=routing.decision.reason,
+                wait_for_context_seconds=None if is_whole else CONTEXT_WAIT_SECONDS,
+                task_id=task.id if task else None,
+                message=text,
+            )
 
 
 def _new_thread(routing: Routing) -> NewThread:

@@ -26,6 +26,7 @@ from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.domain.ports import NO_GROUPS, UserGroups
+from swarm.services.outbox import alert_repeats
 from swarm.services.requests import upkeep
 from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
@@ -39,7 +40,7 @@ from swarm.store.builtin import model_usage, sessions
 from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import runs
-from swarm.store.threads import early, threads, watermarks
+from swarm.store.threads import alerts, early, threads, watermarks
 
 AT_ONCE: Final = 1_000
 """The number of rows per transaction, so that other transactions do not have to wait long."""
@@ -51,6 +52,7 @@ _DISOWN_AT_ONCE: Final = 200  # two statements each
 _SESSIONS_AT_ONCE: Final = 50  # each with all its messages
 _DAY = 24 * 3600 * SECOND
 _KEEP_EARLY = 900 * SECOND
+_KEEP_ALERTS_DAYS = 8  # a day longer than the longest window in which alerts are grouped
 _REWRITE_EVERY = 3600 * SECOND
 _LATE = _DAY  # every answer has ended by then, because the lease of its run has ended
 
@@ -132,7 +134,8 @@ def _forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     messages = retention.forget_said(tx, thread, AT_ONCE)
     answers = retention.forget_answers(tx, thread_id, AT_ONCE)
     changes = retention.forget_history(tx, thread_id, AT_ONCE)
-    return max(messages, answers, changes) >= AT_ONCE
+    rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
+    return max(messages, answers, changes, rendered) >= AT_ONCE
 
 
 def _erase_late_answers(tx: Transaction) -> tuple[int, int]:
@@ -170,6 +173,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_webhooks": (webhooks.forget, kept.runs_days),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
+        "forget_alerts": (alerts.forget, _KEEP_ALERTS_DAYS),
     }
     by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
     of_sessions = {"forget_sessions": partial(_forget_sessions, kept.sessions_days * _DAY)}
@@ -223,6 +227,7 @@ class Sweeper:
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
         await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
+        await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
         await attempt(
             failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
         )
@@ -269,6 +274,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or any(task_ids for _, task_ids in to_do(tx, operating_policy))
         or failover.find_work(tx, operating_policy)
         or requests.is_any_due(tx)
+        or not alert_repeats.is_nothing_due(tx)
     )
 
 

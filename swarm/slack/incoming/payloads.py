@@ -32,6 +32,7 @@ from swarm.slack.incoming.fields import (
     id_at,
     ids_at,
     is_object,
+    json_text,
     object_at,
     objects_at,
     text_at,
@@ -125,13 +126,17 @@ def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackM
     ts = _required(ts_at(message, "ts"), "ts")
     author = _required(_author(message, me), "user or bot_id")
     words = message_words(message, author.kind)
+    thread_ts = _thread_ts(message, ts)
+    may_be_alert = author.kind is AuthorKind.BOT and thread_ts is None
     return SlackMessage(
         channel=channel,
         ts=ts,
-        thread_ts=_thread_ts(message, ts),
+        thread_ts=thread_ts,
         author=author,
         text=words.text,
         quoted=words.quoted,
+        blocks=json_text(message, "blocks") if may_be_alert else "",
+        attachments=json_text(message, "attachments") if may_be_alert else "",
         subtype=text_at(message, "subtype") or None,
         channel_type=_channel_type(message, channel),
         files=tuple(_files(message)),

@@ -52,6 +52,7 @@ class InboxMessage:
     lease_token: str | None
     created_at: int
     task_id: str | None  # the task that the message was delegated as or follows up
+    message: str | None = None  # the text for the agent, if it is not the text in Slack: an alert in its template
 
 
 inbox_message = row_mapper(InboxMessage)
@@ -73,6 +74,7 @@ _given_new = given(
     delay_reason=Text,
     due_at=BigInteger,
     task_id=Text,
+    message=Text,
 )
 _none = literal_column("0", Integer)
 _ADD = Statement(
@@ -167,6 +169,9 @@ _ADDRESS = Statement(
 _TIE = Statement(
     update(inbox_messages).where(_i.id == bindparam("inbox_message_id")).values(task_id=bindparam("new_task_id"))
 )
+_REWORD = Statement(
+    update(inbox_messages).where(_i.id == bindparam("inbox_message_id")).values(message=bindparam("new_message"))
+)
 _OF_TASK = Statement(
     select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
 )
@@ -209,6 +214,7 @@ class NewInboxMessage:
     reason: str
     wait_for_context_seconds: float | None = None
     task_id: str | None = None
+    message: str | None = None
 
 
 def add(tx: Transaction, wanted: Sequence[NewInboxMessage]) -> list[NewInboxMessage]:
@@ -247,6 +253,7 @@ def _new_row(tx: Transaction, new: NewInboxMessage, key: int) -> dict[str, objec
         "delay_reason": None if wait is None else InboxDelay.CONTEXT,
         "due_at": None if wait is None else tx.now + int(wait * SECOND),
         "task_id": new.task_id,
+        "message": new.message,
     }
 
 
@@ -428,6 +435,17 @@ def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMes
 def set_task(tx: Transaction, inbox_message_id: str, task_id: str | None) -> None:
     """Stores the task of a message; None removes it."""
     _TIE.run(tx, inbox_message_id=inbox_message_id, new_task_id=task_id)
+
+
+def reword(tx: Transaction, messages: Iterable[InboxMessage], text: str | None) -> list[InboxMessage]:
+    """Stores another text for the agents of those messages that have one. Returns all messages as they are now."""
+    changed = []
+    for message in messages:
+        if message.message is not None:
+            _REWORD.run(tx, inbox_message_id=message.id, new_message=text)
+            message = replace(message, message=text)
+        changed.append(message)
+    return changed
 
 
 def readdress(

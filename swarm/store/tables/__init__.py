@@ -12,7 +12,15 @@ from swarm.store.tables.requests import audit, grants, request_answers, request_
 from swarm.store.tables.runs import feedback, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_usage, session_messages, sessions
-from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
+from swarm.store.tables.threads import (
+    alerts,
+    early_messages,
+    forgotten,
+    people,
+    thread_messages,
+    threads,
+    watermarks,
+)
 from swarm.store.tables.work import (
     inbox_messages,
     lease_members,
@@ -28,6 +36,7 @@ __all__ = [
     "agent_messages",
     "agent_tokens",
     "agents",
+    "alerts",
     "audit",
     "deliveries",
     "document_pieces",
