@@ -189,7 +189,7 @@ def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
         users=chosen.users,
         groups=chosen.groups,
         emoji=chosen.emoji,
-        has_webhook=chosen.webhook is not None,
+        webhook=chosen.webhook.format if chosen.webhook else None,
         agent=chosen.agent,
         team=chosen.team,
         on_dead_letter=chosen.on_dead_letter,
