@@ -54,7 +54,7 @@ class EscalationAsker:
 
     door: EscalationDoor
     person: str | None = None  # a Slack user id
-    agent_id: str | None = None
+    agent_id: str | None = None  # of the agent that asks, or whose work was set aside
     name: str = ""  # of the person or the agent; empty if unknown
     channel_name: str = ""  # of the place, without #; empty if unknown
 
@@ -67,7 +67,7 @@ class Escalation:
     thread_id: str
     door: EscalationDoor
     person: str | None  # a Slack user id; None: an agent or the coordinator, or the person's data were erased
-    agent_id: str | None
+    agent_id: str | None  # of the agent that asked, or whose work was set aside
     agent: str | None  # the agent's name
     reason: str
     emoji: str | None  # added to the thread's first message
@@ -112,17 +112,24 @@ def _stop(sentence: str) -> str:
     return "" if sentence.endswith((".", "!", "?", "…")) else "."
 
 
+def asked_by(escalation: Escalation) -> str:
+    """Returns who asked, for programs: a user id, an agent's name, or ``swarm``."""
+    if escalation.door is EscalationDoor.DEAD_LETTER:
+        return "swarm"
+    return escalation.person or escalation.agent or "unknown"
+
+
 def asked_before_text(escalation: Escalation) -> str:
     """Returns who has asked for help, and when, in the reader's time zone."""
     return f"Help was asked for by {_asker_of(escalation)} {_when(escalation.created_at)}."
 
 
 def _asker_of(escalation: Escalation) -> str:
+    if escalation.door is EscalationDoor.DEAD_LETTER:
+        return "the coordinator"
     if escalation.person:
         return f"<@{escalation.person}>"
-    if escalation.agent:
-        return f"the agent {escalation.agent}"
-    return "the coordinator" if escalation.door is EscalationDoor.DEAD_LETTER else "somebody"
+    return f"the agent {escalation.agent}" if escalation.agent else "somebody"
 
 
 def _when(moment_us: int) -> str:
@@ -243,7 +250,7 @@ def _own(call: EscalationCall) -> dict[str, JsonValue]:
         "summary": call.summary,
         "reason": call.reason,
         "person": {"id": asker.person, "name": asker.name} if asker.person else None,
-        "agent": asker.name if asker.agent_id else None,
+        "agent": (asker.name or None) if asker.agent_id else None,
         "channel": {"id": thread.channel, "name": asker.channel_name},
         "thread": {"team": thread.team, "ts": thread.thread_ts, "url": call.link, "key": call.key},
     }
