@@ -12,19 +12,14 @@ from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class _Escalate(WritingArguments):
-    inbox_message_id: Annotated[str | None, Field(description="The inbox message that needs a human; or task_id.")] = (
-        None
-    )
-    task_id: Annotated[str | None, Field(description="Instead of an inbox message, your task.")] = None
-    reason: Annotated[
-        str, Field(max_length=2000, description="Why a human is needed, in one sentence; it is posted in the thread.")
-    ]
+    inbox_message_id: Annotated[str | None, Field(description="Or task_id.")] = None
+    task_id: Annotated[str | None, Field(description="Or inbox_message_id.")] = None
+    reason: Annotated[str, Field(max_length=2000, description="Why, in one sentence, for the people in the thread.")]
 
 
 async def _escalate(call: CallContext, said: _Escalate) -> EscalationResult:
-    """Call a human into the thread, if the channel offers it: people on call are mentioned and paged, once per thread.
-    Use it when nobody of the team can help, or a person asks for a human. Your work stays yours: answer it as well.
-    """
+    """Call a human into the thread, once per thread, where the channel offers it. It settles nothing: answer as
+    well."""
     work = AskedWork(inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None)
     return await call.services.escalations.escalate(call, work, said.reason)
 

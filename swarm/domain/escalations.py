@@ -77,7 +77,7 @@ class Escalation:
     on_call_team: str
     on_call_person: str | None  # a Slack user id
     on_call_note: str | None  # why nobody was found
-    on_call_until: int | None  # when the agent's time to answer ends
+    on_call_ends_at: int | None  # when the agent's time to answer ends
 
 
 def cleaned_reason(reason: str) -> str:

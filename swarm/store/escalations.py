@@ -22,7 +22,7 @@ _ADD = Statement(
         .values(
             every_column(
                 escalations,
-                **dict.fromkeys(("on_call", "on_call_task_id", "on_call_person", "on_call_note", "on_call_until")),
+                **dict.fromkeys(("on_call", "on_call_task_id", "on_call_person", "on_call_note", "on_call_ends_at")),
                 created_at=bindparam("now"),
             )
         )
@@ -35,7 +35,7 @@ _ASK = Statement(
     update(escalations)
     .where(_e.id == bindparam("escalation_id"), _e.on_call.is_(None))
     .values(
-        on_call=OnCall.ASKED.value, on_call_task_id=bindparam("task_id"), on_call_until=bindparam("until")
+        on_call=OnCall.ASKED.value, on_call_task_id=bindparam("task_id"), on_call_ends_at=bindparam("until")
     )
 )  # fmt: skip
 _END = {

@@ -24,6 +24,7 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    null,
     select,
     update,
 )
@@ -144,7 +145,10 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
         _Trace(where=_is_their_answer, by="answers", change=update(request_answers).values(_WITHOUT_ANSWERER)),
     ],
     "notices": [_column(notices.c.actor)],
-    "escalations": [_column(escalations.c.person), _column(escalations.c.on_call_person)],
+    "escalations": [
+        _Trace(where=column == _of_person, by="of_person", change=update(escalations).values({column: null()}))
+        for column in (escalations.c.person, escalations.c.on_call_person)
+    ],
     "webhooks": [_Trace(where=webhooks.c.person == _person, by="person", change=delete(webhooks))],
     "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
 }

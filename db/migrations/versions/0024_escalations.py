@@ -27,7 +27,7 @@ def upgrade() -> None:
         sa.Column("on_call_team", sa.Text, nullable=False),
         sa.Column("on_call_person", sa.Text),
         sa.Column("on_call_note", sa.Text),
-        sa.Column("on_call_until", sa.BigInteger),
+        sa.Column("on_call_ends_at", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_escalations")),
         sa.UniqueConstraint("thread_id", name=op.f("uq_escalations_thread_id")),
         sa.ForeignKeyConstraint(["thread_id"], ["threads.id"], name=op.f("fk_escalations_thread_id")),
@@ -36,7 +36,7 @@ def upgrade() -> None:
         sa.CheckConstraint("door IN ('button', 'tool', 'dead_letter')", name=op.f("ck_escalations_door")),
         sa.CheckConstraint("on_call IN ('asked', 'found', 'not_found')", name=op.f("ck_escalations_on_call")),
         sa.CheckConstraint(
-            "on_call <> 'asked' OR on_call_until IS NOT NULL", name=op.f("ck_escalations_on_call_until")
+            "on_call <> 'asked' OR on_call_ends_at IS NOT NULL", name=op.f("ck_escalations_on_call_ends_at")
         ),
     )
     asked = sa.text("on_call = 'asked'")

@@ -274,6 +274,7 @@ class Triggers:
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
+            offers_humans=bool(place and self._operating_policy.policy(place.channel).escalation),
             decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(

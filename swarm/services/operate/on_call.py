@@ -177,7 +177,7 @@ def _answer_to(tx: Transaction, escalation: Escalation, operating_policy: Operat
     task = tasks.get(tx, escalation.on_call_task_id or "")
     agent = read_roster(tx, operating_policy).by_id(task.agent_id) if task else None
     name = agent.name if agent else operating_policy.policy(_channel(tx, escalation)).escalation.agent or "the agent"
-    is_late = tx.now >= (escalation.on_call_until or 0)
+    is_late = tx.now >= (escalation.on_call_ends_at or 0)
     if task and task.status is TaskStatus.COMPLETED:
         return _Answer(agent=name, text=task.result or "", is_late=is_late)
     if task is None or task.status not in OPEN_STATUSES:

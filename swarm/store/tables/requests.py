@@ -140,10 +140,10 @@ escalations = Table(
     Column("on_call_team", Text, nullable=False),
     Column("on_call_person", Text),  # a Slack user id
     Column("on_call_note", Text),  # why nobody was found
-    Column("on_call_until", BigInteger),  # when the time to answer ends
+    Column("on_call_ends_at", BigInteger),  # when the time to answer ends
     one_of("door", EscalationDoor),
     one_of("on_call", OnCall),
-    CheckConstraint("on_call <> 'asked' OR on_call_until IS NOT NULL", name="on_call_until"),
+    CheckConstraint("on_call <> 'asked' OR on_call_ends_at IS NOT NULL", name="on_call_ends_at"),
 )
 _is_asked = escalations.c.on_call == text("'asked'")
 Index("ix_escalations_asked", escalations.c.id, sqlite_where=_is_asked, postgresql_where=_is_asked)
