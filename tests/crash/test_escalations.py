@@ -41,7 +41,7 @@ slack: {{pace: false}}
 agents:
   default: lea
   remote:
-    ada: {{url: '{ada}/', role: worker}}
+    ada: {{url: '{ada}/'}}
   builtin:
     helper: {{kind: assistant, role: worker}}
 channels:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
+from swarm.agents.webhooks import HttpWebhookClient
+from swarm.domain.answers.events import Failed
 from swarm.domain.button_actions import ESCALATE_ACTION, ButtonPressed
 from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, WebhookFormat
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Unavailable
@@ -17,10 +20,16 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
+from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.requests.human_requests import AskedWork
+from swarm.services.rules.escalations import tell_failed_call
 from swarm.services.runs.run_control import ESCALATED_TEXT, UNKNOWN_THREAD_TEXT
-from tests.support.world import BOT, World, holding
+from tests.support.live import Scripted, ends, hired, playing
+from tests.support.services import other_service
+from tests.support.tasks import asked_and_handed
+from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("CHAN-07")
 
@@ -224,6 +233,125 @@ async def test_a_dead_letter_escalates_if_the_settings_say_so(world: World, want
         assert said.startswith("Help was asked for by the coordinator")
 
 
+async def test_a_task_that_is_set_aside_escalates_its_thread(world: World) -> None:
+    world = offering(world, replace(EVERYTHING, on_dead_letter=True))
+    lead, worker = await world.lead(), await world.worker()
+    await asked_and_handed(world, lead, worker)
+    await fails(world, worker)
+    await world.send()
+    assert len([post for post in world.slack.posts if post.startswith("<@U3>")]) == 1
+
+
+async def test_a_streamed_answer_that_fails_escalates_its_thread(world: World) -> None:
+    world = offering(world, replace(EVERYTHING, on_dead_letter=True))
+    _, lead, trigger = await asked(world)
+    caller = holding(trigger, lead)
+    opened = await world.services.streams.open(caller, inbox_message_id=trigger.inbox_messages[0].id)
+    await world.services.streams.close(caller, opened["turn_id"], failed="the archive is down")
+    (row,) = await world.rows("SELECT door, reason FROM escalations")
+    assert row == {"door": "dead_letter", "reason": "the archive is down"}
+
+
+async def test_a_failed_run_of_the_coordinators_own_agents_escalates_its_thread(world: World) -> None:
+    world = offering(world, replace(EVERYTHING, on_dead_letter=True))
+    async with playing(world, hired("ada", Scripted(ends(Failed(message="no model"))))) as show:
+        root = await world.says(f"{BOT} hello")
+        await show.over(root)
+        await world.send()
+    assert len([post for post in world.slack.posts if post.startswith("<@U3>")]) == 1
+
+
+# --- The paging service
+
+
+async def test_the_thread_hears_that_the_service_could_not_be_told_for_an_hour(world: World) -> None:
+    world = offering(world)
+    message, *_ = await asked(world)
+    await world.buttons.press(press(message))
+    async with other_service() as service:
+        service.answers = [(503, {})] * 50
+        endpoint = WebhookEndpoint(url=service.base)
+        sender = WebhookSender(
+            world.database,
+            HttpWebhookClient(),
+            lambda: {(WebhookKind.ESCALATION, "C1"): endpoint},
+            on_failure=partial(tell_failed_call, operating_policy=world.operating_policy),
+        )
+        while await world.rows("SELECT id FROM webhooks WHERE status = 'open'"):
+            await sender.send_due()
+            world.clock.advance(900)
+        assert len(service.calls) == 5
+    await world.send()
+    assert world.slack.posts[1:] == ["PagerDuty could not be told: it answered with HTTP 503, for 1 hour."]
+    found = await world.services.explanations.explain(f"C1:{message.ts}")
+    assert found["escalation"] is not None
+    assert "service: failed, 5 calls it answered with HTTP 503, for 1 hour" in found["escalation"]["effects"]
+
+
+# --- What is kept
+
+
+async def test_explain_and_the_timeline_tell_who_escalated_and_what_came_of_it(world: World) -> None:
+    world = offering(world, replace(EVERYTHING, agent="oncall"))
+    message, lead, trigger = await asked(world)
+    assert (await world.services.explanations.explain(f"C1:{message.ts}"))["escalation"] is None
+    await by_tool(world, lead, trigger)
+    await world.send()
+    found = (await world.services.explanations.explain(f"C1:{message.ts}"))["escalation"]
+    assert found is not None
+    assert (found["by"], found["door"], found["reason"]) == ("lead", "tool", "Only a human may refund.")
+    post, reaction, service, on_call = found["effects"]
+    assert post.startswith("post: sent")
+    assert reaction.startswith("reaction: sent")
+    assert service == "service: open, 0 calls"
+    assert on_call == "on call: not_found there is no agent oncall"
+    changes = [row["change"] for row in await world.rows("SELECT change FROM history ORDER BY seq")]
+    assert [change for change in changes if change.startswith("escalation.")] == [
+        "escalation.ask",
+        "escalation.on_call_not_found",
+    ]
+
+
+async def test_a_forgotten_person_is_no_longer_named_and_the_thread_stays_escalated(world: World) -> None:
+    world = offering(world)
+    message, *_ = await asked(world)
+    await world.buttons.press(press(message))
+    await world.services.people.forget("U1")
+    assert await world.rows("SELECT person FROM escalations") == [{"person": None}]
+    said = await world.buttons.press(press(message, key="press:2", by="U2"))
+    assert said is not None
+    assert said.startswith("Help was asked for by somebody")
+
+
+async def test_a_reason_that_quotes_a_deleted_message_is_cut(world: World) -> None:
+    world = offering(world)
+    message, lead, trigger = await asked(world, f"{BOT} the launch code is zebra-4711")
+    await by_tool(world, lead, trigger, "They wrote: the launch code is zebra-4711")
+    await world.hears(delete(message))  # type: ignore[arg-type]
+    assert "zebra" not in str(await world.rows("SELECT reason FROM escalations"))
+
+
+async def test_an_escalation_goes_with_the_messages_of_its_thread(world: World) -> None:
+    world = offering(world)
+    _, lead, trigger = await asked(world)
+    await by_tool(world, lead, trigger)
+    await world.answers(lead, trigger, "done")
+    await world.send()
+    world.clock.advance(91 * 24 * 3600)
+    await world.sweeper.tidy()
+    assert await world.rows("SELECT id FROM escalations") == []
+
+
+async def test_the_prompt_names_the_tool_only_where_the_channel_offers_help(world: World) -> None:
+    _, _, trigger = await asked(world)
+    assert "`escalate`" not in trigger.prompt
+    other = offering(world)
+    message = await other.says(f"{BOT} more", by="U2")
+    lead = next(one.agent for one in await other.services.agents.present() if one.agent.name == "lead")
+    (trigger,) = [one for one in await other.poll(lead) if one.inbox_messages[0].ts == message.ts]
+    assert "`escalate` (inbox_message_id, reason, lease_token)" in trigger.prompt
+
+
 # --- Who is on call
 
 
@@ -257,7 +385,7 @@ async def test_the_person_on_call_is_mentioned_in_the_thread(world: World) -> No
     assert trigger.task.description.startswith("Who is on call for payments now?")
     said = await answers(world, agent, trigger, "first@example.org is off. On call: <mailto:bob@example.org|Bob>")
     assert said == ["<@U2> is on call for payments: please look at this thread."]
-    assert world.slack.landed[-1].thread_ts == message.ts
+    assert {done.thread_ts for done in world.slack.landed if done.text == said[0]} == {message.ts}
     assert await world.poll(agent) == []
 
 

@@ -173,8 +173,8 @@ def calling_humans(prompt: PromptInput) -> list[str]:
         return []
     about = "task_id" if prompt.task else "inbox_message_id"
     return [
-        f"If the thread needs a human, because nobody of the team can help or a person asks for one: `escalate` ({about}, "
-        "reason, lease_token) calls the people on call, once per thread. It settles nothing: answer as well."
+        f"If nobody of the team can help, or a person asks for a human: `escalate` ({about}, reason, lease_token) "
+        "calls the people on call, once per thread. It settles nothing: answer as well."
     ]
 
 

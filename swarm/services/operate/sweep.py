@@ -26,9 +26,9 @@ from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.domain.ports import NO_GROUPS, NO_PEOPLE, PeopleFinder, UserGroups
+from swarm.services.operate import failover
 from swarm.services.operate.on_call import tend_on_call
 from swarm.services.requests import upkeep
-from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire

@@ -1,8 +1,9 @@
 """Calls other services: feedback and escalations, each until the service has accepted it.
 
 Who may act: the elected process. What is guaranteed: a call is stored with its cause, survives restarts, and is
-repeated until the service accepts or refuses it, or a day (for an escalation, an hour) has passed. A service may get a call more than once, each
-time with the same id. Calls of one service are made one after another, so a slow service delays only its own.
+repeated until the service accepts or refuses it, or a day (for an escalation, an hour) has passed. A service may get a
+call more than once, each time with the same id. Calls of one service are made one after another, so a slow service
+delays only its own.
 
 What happens on failure: the call is repeated after a growing pause, or when the service asks for it. A call that fails
 for good is recorded, logged and counted; ``on_failure`` may tell people in the same transaction.
