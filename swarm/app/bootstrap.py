@@ -56,6 +56,7 @@ from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.requests.deciding import RequestDecisions
+from swarm.services.rules.escalations import tell_failed_call
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
@@ -140,7 +141,7 @@ def build(
 ) -> Coordinator:
     """Wires entry points, services, database, Slack and built-in agents."""
     gateway, watcher = slack.gateway, telemetry.watcher
-    operating_policy = settings_mapping.operating_policy(settings)
+    operating_policy = settings_mapping.operating_policy(settings, me.url)
     standings = Standings(database, slack.names, me)
     services = _services(settings, database, slack, me, operating_policy, standings)
     ask.connect(services.requests.ask_during_run)
@@ -150,7 +151,7 @@ def build(
     streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
     reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
-    buttons = Buttons(database, operating_policy, standings, me.team)
+    buttons = Buttons(database, operating_policy, standings, me.team, slack.names)
     run_control = RunControl(database, operating_policy, me.team, standings)
     slack_entry_point = _slack_entry_point(
         settings, gateway, hearing, handle, buttons.press, run_control.stop_session, services.decisions
@@ -169,8 +170,13 @@ def build(
         ),
         pacing=slack.pacing,
         sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
-        webhooks=WebhookSender(database, HttpWebhookClient(), lambda: operating_policy.book.current.webhooks),
-        sweeper=Sweeper(database, operating_policy, slack.names),
+        webhooks=WebhookSender(
+            database,
+            HttpWebhookClient(),
+            lambda: operating_policy.book.current.webhooks,
+            on_failure=partial(tell_failed_call, operating_policy=operating_policy),
+        ),
+        sweeper=Sweeper(database, operating_policy, slack.names, gateway),
         backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, gateway, me, handle, watcher),

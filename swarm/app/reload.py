@@ -92,6 +92,11 @@ class Reloader:
             for key, name in settings_mapping.named_agents(settings)
             if known is not None and name not in known
         ]
+        found += [
+            (key, f"There is no agent '{name}', which {key} names. Until the agent exists, nobody says who is on call.")
+            for key, name in settings_mapping.on_call_agents(settings)
+            if known is not None and name not in known
+        ]
         for key, sentence in found:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)
@@ -110,8 +115,10 @@ class Reloader:
                 f"you remove {key}.",
             )
         named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
-        return tuple(
-            f"{key} names this agent. Until another agent is named, the default lead answers." for key in named
+        on_call = [key for key, name in settings_mapping.on_call_agents(self._in_force) if name == agent]
+        return (
+            *(f"{key} names this agent. Until another agent is named, the default lead answers." for key in named),
+            *(f"{key} names this agent. Until another agent is named, nobody says who is on call." for key in on_call),
         )
 
     async def obey(self, heard: asyncio.Event) -> None:

@@ -20,8 +20,11 @@ from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 
-def operating_policy(settings: Settings) -> OperatingPolicy:
-    """Returns the complete operating policy, with a new policy book for the reloadable part."""
+def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPolicy:
+    """Returns the complete operating policy, with a new policy book for the reloadable part.
+
+    ``workspace_url`` is the workspace's address in Slack.
+    """
     return OperatingPolicy(
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
@@ -29,6 +32,7 @@ def operating_policy(settings: Settings) -> OperatingPolicy:
         most_enrolled=settings.agents.most_enrolled,
         retention=Retention(**settings.retention.model_dump()),
         history_characters=settings.prompts.history_characters,
+        workspace_url=workspace_url,
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )
@@ -166,6 +170,16 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
             yield key, name
 
 
+def on_call_agents(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields each key that names an agent to ask who is on call, together with that name."""
+    for key, chosen in {
+        "channel_defaults": settings.channel_defaults,
+        **{f"channels.{channel}": chosen for channel, chosen in settings.channels.items()},
+    }.items():
+        if name := chosen.escalation.agent:
+            yield f"{key}.escalation.agent", name
+
+
 def channels_without_agent(settings: Settings) -> list[str]:
     """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
     return [
@@ -227,8 +241,8 @@ def _escalation(chosen: EscalationSettings) -> EscalationPolicy:
     return EscalationPolicy(
         users=chosen.users,
         groups=chosen.groups,
-        emoji=chosen.emoji,
-        has_webhook=chosen.webhook is not None,
+        emoji=chosen.emoji.strip(":") if chosen.emoji else None,
+        webhook=chosen.webhook.format if chosen.webhook else None,
         agent=chosen.agent,
         team=chosen.team,
         on_dead_letter=chosen.on_dead_letter,

@@ -142,7 +142,8 @@ def manifest(
     agent
         Declare the app as an agent, with Slack's own Stop button (slack.agent_sessions). Some plans do not allow it.
     emails
-        Request access to people's e-mail addresses, for channels that share them with agents (share_email).
+        Request access to people's e-mail addresses, for channels that share them with agents (share_email), and to find
+        a person on call by address (escalation.agent).
     """
     from swarm.slack.manifest import EventTransport
     from swarm.slack.manifest import manifest as make

@@ -25,6 +25,7 @@ from swarm.domain.prompts.input import OWN_KEYS
 
 _VARIABLE: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,}")
 
 
@@ -41,8 +42,15 @@ def _checked_group(group: str) -> str:
     return group
 
 
+def _checked_user(user: str) -> str:
+    if not _USER.fullmatch(user):
+        raise ValueError(f"'{user}' is not a user's id; an id such as U0123456789 is expected")
+    return user
+
+
 Domain = Annotated[str, AfterValidator(_checked_domain)]
 GroupId = Annotated[str, AfterValidator(_checked_group)]
+UserId = Annotated[str, AfterValidator(_checked_user)]
 
 
 class SuggestedPromptSettings(Section):
@@ -110,7 +118,7 @@ class EscalationWebhookSettings(Section):
 class EscalationSettings(Section):
     """What happens when somebody in a thread asks for a human."""
 
-    users: tuple[str, ...] = Field((), description="user ids to mention in the thread")
+    users: tuple[UserId, ...] = Field((), description="user ids to mention in the thread")
     groups: tuple[GroupId, ...] = Field((), description="ids of user groups (S…) to mention in the thread")
     emoji: str | None = Field(None, min_length=1, description="the emoji to add to the thread's first message")
     webhook: EscalationWebhookSettings | None = None

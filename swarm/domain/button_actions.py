@@ -17,6 +17,11 @@ RETRY_RUN_ACTION: Final = "swarm_retry_turn"
 FEEDBACK_ACTION: Final = "swarm_feedback"
 """``action_id`` of 👍 and 👎 below an answer; see :func:`feedback_value`."""
 
+ESCALATE_ACTION: Final = "swarm_escalate"
+"""``action_id`` of the button that asks for a human; its value refers to an answer and is not read. It is shown only
+where `ChannelPolicy.escalation` is set.
+"""
+
 DECIDE_ACTION: Final = "request_decide:"
 """The beginning of the ``action_id`` of buttons that decide on a request: a `HumanDecision` follows. The value is the
 request's id.

@@ -66,13 +66,13 @@ class EscalationPolicy:
     users: tuple[str, ...] = ()  # user ids, mentioned in the thread
     groups: tuple[str, ...] = ()  # user group ids (S…), mentioned in the thread
     emoji: str | None = None  # added to the thread's first message
-    has_webhook: bool = False  # its address and secrets stay in the settings
+    webhook: WebhookFormat | None = None  # the body for the service; its address and secrets stay in the settings
     agent: str | None = None  # the agent that is asked who is on call
     team: str = ""  # the team whose on-call person the agent names
     on_dead_letter: bool = False  # also when a message of the thread is set aside after its last attempt
 
     def __bool__(self) -> bool:
-        return bool(self.users or self.groups or self.emoji or self.has_webhook or self.agent)
+        return bool(self.users or self.groups or self.emoji or self.webhook or self.agent)
 
 
 NO_ESCALATION: Final = EscalationPolicy()

@@ -112,6 +112,7 @@ class OperatingPolicy:
     retention: Retention
     history_characters: int | None  # of a thread, included in a prompt or a run; None: all
     book: PolicyBook
+    workspace_url: str  # of the workspace in Slack, for links; empty: unknown
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host; see `CallerPolicy`
 
     def __init__(
@@ -125,6 +126,7 @@ class OperatingPolicy:
         retention: Retention | None = None,
         history_characters: int | None = HISTORY_CHARACTERS,
         book: PolicyBook | None = None,
+        workspace_url: str = "",
         guarded_agents: frozenset[str] = frozenset(),
         default_agent: str | None = None,
         dm_agent: str | None = None,
@@ -153,6 +155,7 @@ class OperatingPolicy:
             ("retention", retention or Retention()),
             ("history_characters", history_characters),
             ("book", book or PolicyBook(policies)),
+            ("workspace_url", workspace_url),
             ("guarded_agents", guarded_agents),
         ):
             object.__setattr__(self, name, value)

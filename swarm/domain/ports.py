@@ -47,6 +47,33 @@ class PersonLookup(Protocol):
         ...
 
 
+class PeopleFinder(Protocol):
+    """The lookup of people whom an agent names. Every method raises Unavailable when Slack cannot be reached, and
+    NotFound when it refuses.
+    """
+
+    async def user(self, user_id: str) -> Person:
+        """Returns a user's profile; also for an unknown user, see `Person.is_known`."""
+        ...
+
+    async def user_by_email(self, email: str) -> Person | None:
+        """Returns the user with an e-mail address; None if Slack knows none."""
+        ...
+
+
+class NoPeople:
+    """A workspace in which nobody is found."""
+
+    async def user(self, user_id: str) -> Person:
+        return Person(id=user_id, name=user_id, is_known=False)
+
+    async def user_by_email(self, email: str) -> Person | None:
+        return None
+
+
+NO_PEOPLE: Final = NoPeople()
+
+
 class UserGroups(Protocol):
     """The lookup of user groups in Slack."""
 

@@ -76,7 +76,17 @@ class WebhookEnded:
     age_us: int  # since the call was stored
 
 
-MetricEvent = Changed | TriggerClaimed | LeaseEnded | LeaseRefused | DeliveryStepped | ReactionsExpired | WebhookEnded
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Escalated:
+    """A request for a human in a thread."""
+
+    door: str
+    outcome: str  # asked, or asked_before
+
+
+MetricEvent = (
+    Changed | TriggerClaimed | LeaseEnded | LeaseRefused | DeliveryStepped | ReactionsExpired | WebhookEnded | Escalated
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

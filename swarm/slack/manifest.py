@@ -36,6 +36,7 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "usergroups.users.list": ("usergroups:read",),
     "users.conversations": _READ_CONVERSATIONS,
     "users.info": ("users:read",),
+    "users.lookupByEmail": (),  # needs EMAIL_SCOPE, only where an agent names who is on call
     "views.open": (),
     "views.update": (),
 }
@@ -54,7 +55,9 @@ threads.
 """
 
 EMAIL_SCOPE: Final = "users:read.email"
-"""Needed only to show people's e-mail addresses to agents (``share_email``)."""
+"""Needed only to show people's e-mail addresses to agents (``share_email``), and to find a person on call by their
+address (``escalation.agent``).
+"""
 
 AGENT_DESCRIPTION: Final = "Ask for anything. An agent of the team will handle it, here or in a channel."
 
@@ -75,7 +78,7 @@ WHY: Final[dict[str, str]] = {
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
     "usergroups:read": "Let the members of a user group decide on agents' requests.",
     "users:read": "Show agents people's and bots' names instead of ids.",
-    "users:read.email": "Show agents people's e-mail addresses, in channels that share them.",
+    "users:read.email": "Show agents people's e-mail addresses, in channels that share them; find who is on call.",
 }
 """The reason for each scope, shown in the setup guide."""
 
@@ -109,7 +112,8 @@ def manifest(
     """Returns the manifest of an app called ``name``. In HTTP mode Slack sends events to ``request_url``.
 
     ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
-    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``.
+    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email`` and
+    ``escalation.agent``.
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(_bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages

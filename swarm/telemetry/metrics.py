@@ -36,6 +36,7 @@ from swarm.domain.watchers import (
     Changed,
     DatabaseCall,
     DeliveryStepped,
+    Escalated,
     LeaseEnded,
     LeaseRefused,
     MetricEvent,
@@ -227,6 +228,12 @@ class _Instruments:
         self.webhooks = self._counter(
             "swarm_webhooks_total", "Number of completed calls of other services.", "kind", "outcome"
         )
+        self.escalations = self._counter(
+            "swarm_escalations_total",
+            "Requests for a human in a thread; only the first has effects.",
+            "door",
+            "outcome",
+        )
         self.database_group_size = self._histogram(
             "swarm_database_group_size", "Number of writes that shared one transaction and commit.", GROUP_SIZES
         )
@@ -321,6 +328,8 @@ class Metrics(Watcher):
                 self._learn_of_delivery(fact)
             case WebhookEnded(kind=kind, outcome=outcome):
                 self.count.webhooks.inc(kind.value, outcome.value)
+            case Escalated(door=door, outcome=outcome):
+                self.count.escalations.inc(door, outcome)
             case ReactionsExpired(count=count):
                 self.count.deliveries.inc(DeliveryKind.REACTION.value, DeliveryStatus.EXPIRED.value, by=count)
 

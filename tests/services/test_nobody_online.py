@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.channel_policy import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.failover import UnreadOfOffline, reassign_unread
+from swarm.services.operate.failover import UnreadOfOffline, reassign_unread
 from swarm.services.rules.system_messages import QUEUED_TEXT
 from tests.support.world import BOT, World, texts
 

@@ -156,13 +156,19 @@ async def test_what_needs_a_restart_is_listed_until_there_is_one(operator: Opera
 async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
     operator.written(
         "channel_defaults: {agent: helper}\nagents: {default: nobody, remote: {a: {url: 'http://a'}}}\n"
-        "channels: {C111: {agent: ghost}, C222: {agent: null}, C333: {enabled: false, agent: null}, C123: {}}"
+        "channels: {C111: {agent: ghost}, C222: {agent: null}, C333: {enabled: false, agent: null},\n"
+        "  C123: {escalation: {agent: rota}}}"
     )
     doubts = (await operator.reloader.reload()).doubts
     assert doubts == (
         "The channel C222 names no agent; the default lead answers.",
         "There is no agent 'nobody', which agents.default names. Until the agent exists, the default lead answers.",
         "There is no agent 'ghost', which channels.C111.agent names. Until the agent exists, the default lead answers.",
+        "There is no agent 'rota', which channels.C123.escalation.agent names. Until the agent exists, nobody says "
+        "who is on call.",
+    )
+    assert operator.reloader.warnings("rota") == (
+        "channels.C123.escalation.agent names this agent. Until another agent is named, nobody says who is on call.",
     )
 
 

@@ -44,6 +44,7 @@ KEPT: Final = {
     "audit.at",
     "grants.created_at",
     "grants.revoked_at",
+    "escalations.created_at",
     "requests.created_at",
     "requests.ended_at",
     "request_answers.at",

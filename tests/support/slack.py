@@ -152,6 +152,19 @@ class FakeSlack:
         self.persons_asked.append(user_id)
         return self.persons.get(user_id, Person(id=user_id, name=PEOPLE.get(user_id, user_id), teams=("T1",)))
 
+    async def user(self, user_id: str) -> Person:
+        if self.reads_fail:
+            raise self.reads_fail.popleft()
+        is_known = user_id in PEOPLE
+        return Person(id=user_id, name=PEOPLE.get(user_id, user_id), is_known=is_known)
+
+    async def user_by_email(self, email: str) -> Person | None:
+        if self.reads_fail:
+            raise self.reads_fail.popleft()
+        return next(
+            (Person(id=user, name=PEOPLE[user]) for user, theirs in self.emails.items() if theirs == email), None
+        )
+
     async def user_email(self, user_id: str) -> str | None:
         return self.emails.get(user_id)
 

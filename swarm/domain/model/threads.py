@@ -205,3 +205,8 @@ class Thread:
     context: ContextState
     queued_notice_at: int | None  # when the thread was informed that no agent is online; None after an answer
     watermark_ts: str  # later messages that were not routed were missed
+
+
+def permalink(workspace_url: str, channel: str, ts: str) -> str:
+    """Returns the address of a message."""
+    return f"{workspace_url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}"

@@ -75,6 +75,7 @@ def render(prompt: PromptInput, marker: str) -> str:
         sentences.opening(prompt),
         sentences.facts(prompt),
         *sentences.how_to_settle(prompt),
+        *sentences.calling_humans(prompt),
         sentences.how_to_read(marker),
         *sentences.about_strangers(prompt),
         *_decisions(prompt, marker),

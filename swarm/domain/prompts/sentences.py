@@ -167,6 +167,17 @@ def _settling(prompt: PromptInput) -> list[str]:
     return ways
 
 
+def calling_humans(prompt: PromptInput) -> list[str]:
+    """Returns how to call a human into the thread; empty if the channel does not offer it."""
+    if not prompt.offers_humans or prompt.kind not in (INBOX_TRIGGER, TASK_TRIGGER):
+        return []
+    about = "task_id" if prompt.task else "inbox_message_id"
+    return [
+        f"If nobody of the team can help, or a person asks for a human: `escalate` ({about}, reason, lease_token) "
+        "calls the people on call, once per thread. It settles nothing: answer as well."
+    ]
+
+
 def _ending(prompt: PromptInput) -> list[str]:
     if prompt.permalink is None:
         return [

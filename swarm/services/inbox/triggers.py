@@ -24,6 +24,7 @@ from swarm.domain.model.threads import (
     Standing,
     Thread,
     TranscriptMessage,
+    permalink,
 )
 from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger, TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
@@ -275,6 +276,7 @@ class Triggers:
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
+            offers_humans=bool(place and self._operating_policy.policy(place.channel).escalation),
             decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(
@@ -338,7 +340,6 @@ class Triggers:
         return {**known, **dict(zip(unknown, names, strict=True))}
 
     def _place(self, thread: Thread, channel_name: str) -> ThreadView:
-        link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"
         return ThreadView(
             id=thread.id,
             team=thread.team,
@@ -346,7 +347,7 @@ class Triggers:
             channel_name=channel_name if thread.channel_type is ChannelType.DM else f"#{channel_name}",
             channel_type=thread.channel_type,
             thread_ts=thread.thread_ts,
-            permalink=link,
+            permalink=permalink(self._me.url, thread.channel, thread.thread_ts),
         )
 
 

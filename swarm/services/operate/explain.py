@@ -7,14 +7,20 @@ from collections.abc import Iterator
 
 from typing_extensions import TypedDict
 
+from swarm.clock import to_iso
 from swarm.domain.errors import Invalid, NotFound
+from swarm.domain.escalations import Escalation, asked_by
 from swarm.domain.json_shapes import shape
-from swarm.store import agents, deliveries, history, tasks
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.webhooks import WebhookKind
+from swarm.services.rules.escalations import post_key
+from swarm.store import agents, deliveries, escalations, history, tasks, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.reactions import reaction_of
 from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
@@ -54,6 +60,16 @@ class ExplainedTask(TypedDict):
     deliveries: list[str]
 
 
+class ExplainedEscalation(TypedDict):
+    """The request for a human in the message's thread, and the outcome of each effect."""
+
+    at: str
+    by: str  # a user id, an agent's name, or swarm
+    door: str
+    reason: str
+    effects: list[str]  # for example "service: sent"
+
+
 class Explained(TypedDict):
     """The routing of a message, and its progress for each agent."""
 
@@ -64,6 +80,7 @@ class Explained(TypedDict):
     routing: list[StepShape]
     entries: list[ExplainedInboxMessage]
     tasks: list[ExplainedTask]
+    escalation: ExplainedEscalation | None
 
 
 def _parse_reference(reference: str) -> tuple[str, str]:
@@ -121,13 +138,16 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
         owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
         entries=[_inbox_message(tx, found, names) for found in inbox_messages],
         tasks=list(_tasks(tx, inbox_messages, names)),
+        escalation=_escalation(tx, thread) if thread else None,
     )
 
 
 def _of_task_alone(tx: Transaction, task: Task) -> Explained:
     """Explains a task that was not created from a message."""
     explained = _task(tx, task, agents.names(tx))
-    return Explained(channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained])
+    return Explained(
+        channel="", ts="", stored=False, routing=[], owner=None, entries=[], tasks=[explained], escalation=None
+    )
 
 
 def _tasks(tx: Transaction, inbox_messages: list[InboxMessage], names: dict[str, str]) -> Iterator[ExplainedTask]:
@@ -159,6 +179,31 @@ def _inbox_message(tx: Transaction, inbox_message: InboxMessage, names: dict[str
         timeline=steps(history.of_subject(tx, inbox_message.id), names),
         deliveries=[_delivery(row) for row in deliveries.of_inbox_message(tx, inbox_message.id)],
     )
+
+
+def _escalation(tx: Transaction, thread: Thread) -> ExplainedEscalation | None:
+    found = escalations.of_thread(tx, thread.id)
+    if found is None:
+        return None
+    posted = deliveries.of_key(tx, post_key(found))
+    reaction = reaction_of(tx, thread, thread.thread_ts, found.emoji) if found.emoji else None
+    calls = [one for one in webhooks.of_thread(tx, thread.id) if one.kind is WebhookKind.ESCALATION]
+    return ExplainedEscalation(
+        at=to_iso(found.created_at),
+        by=asked_by(found),
+        door=found.door.value,
+        reason=found.reason,
+        effects=[
+            *(_delivery(row) for row in (posted, reaction) if row),
+            *(f"service: {call.status}, {call.attempts} calls {call.error or ''}".strip() for call in calls),
+            *([_on_call(found)] if found.on_call else []),
+        ],
+    )
+
+
+def _on_call(escalation: Escalation) -> str:
+    said = escalation.on_call_person or escalation.on_call_note or ""
+    return f"on call: {escalation.on_call} {said}".strip()
 
 
 def _delivery(row: Row) -> str:

@@ -25,15 +25,27 @@ import structlog
 from swarm.clock import SECOND, until_next, us_to_slack_ts
 from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import OperatingPolicy, Retention
-from swarm.domain.ports import NO_GROUPS, UserGroups
+from swarm.domain.ports import NO_GROUPS, NO_PEOPLE, PeopleFinder, UserGroups
+from swarm.services.operate import failover
+from swarm.services.operate.on_call import tend_on_call
 from swarm.services.outbox import alert_repeats
 from swarm.services.requests import upkeep
-from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
-from swarm.store import agent_messages, erasure, grants, history, idempotency_keys, locks, requests, retention, webhooks
+from swarm.store import (
+    agent_messages,
+    erasure,
+    escalations,
+    grants,
+    history,
+    idempotency_keys,
+    locks,
+    requests,
+    retention,
+    webhooks,
+)
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage, sessions
@@ -133,6 +145,7 @@ def _forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
     messages = retention.forget_said(tx, thread, AT_ONCE)
     answers = retention.forget_answers(tx, thread_id, AT_ONCE)
+    escalations.forget(tx, thread_id)
     changes = retention.forget_history(tx, thread_id, AT_ONCE)
     rendered = retention.forget_rendered(tx, thread_id, AT_ONCE)
     return max(messages, answers, changes, rendered) >= AT_ONCE
@@ -198,10 +211,17 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups = NO_GROUPS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        operating_policy: OperatingPolicy,
+        groups: UserGroups = NO_GROUPS,
+        people: PeopleFinder = NO_PEOPLE,
+    ) -> None:
         self._database = database
         self._operating_policy = operating_policy
         self._groups = groups
+        self._people = people
         self._tidier = _RetentionJob(database, operating_policy.retention)
 
     async def run(self) -> None:
@@ -225,6 +245,9 @@ class Sweeper:
             return
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
+        # Before the tasks: those of an offline on-call agent must not be handed to another agent.
+        on_call = tend_on_call(self._database, self._operating_policy, self._people)
+        await attempt(on_call, "sweep", part="tend_on_call")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
         await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
         await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
@@ -275,6 +298,7 @@ def is_nothing_due(tx: Transaction, operating_policy: OperatingPolicy) -> bool:
         or failover.find_work(tx, operating_policy)
         or requests.is_any_due(tx)
         or not alert_repeats.is_nothing_due(tx)
+        or escalations.waiting_for_on_call(tx, 1)
     )
 
 

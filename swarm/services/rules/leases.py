@@ -26,9 +26,10 @@ from swarm.domain.model.leases import (
 )
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
-from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import began
 from swarm.services.rules.system_messages import show_all_answered, show_failed
 from swarm.store import agent_messages, agents, history, tasks
@@ -221,7 +222,7 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, operating_p
         _lose_task(tx, lease, lease.task_id, reason, operating_policy)
     for inbox_message in _to_return(tx, lease):
         if inbox_message.attempts + 1 >= MAX_MESSAGE_ATTEMPTS:
-            dead_letter(tx, inbox_message, f"{reason}, {MAX_MESSAGE_ATTEMPTS} times", operating_policy.reactions)
+            dead_letter(tx, inbox_message, f"{reason}, {MAX_MESSAGE_ATTEMPTS} times", operating_policy)
         else:
             inbox.move(tx, InboxStep.LOSE, inbox_message, reason=reason)
     _unlock(tx, lease)
@@ -262,10 +263,12 @@ def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, operati
         tasks.move(tx, TaskStep.LOSE, task, reason=reason)
 
 
-def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, reactions: Reactions) -> None:
+def dead_letter(tx: Transaction, inbox_message: InboxMessage, reason: str, operating_policy: OperatingPolicy) -> None:
     """Dead-letters a message and posts the reason in its thread."""
     if inbox.move(tx, InboxStep.BURY, inbox_message, reason=reason):
-        show_failed(tx, _thread(tx, inbox_message), inbox_message.ts, reason, reactions)
+        thread = _thread(tx, inbox_message)
+        show_failed(tx, thread, inbox_message.ts, reason, operating_policy.reactions)
+        escalate_dead_letter(tx, thread, reason, operating_policy, inbox_message.agent_id)
 
 
 def end_if_resolved(tx: Transaction, lease: Lease, *, even_if_held: bool = False) -> None:

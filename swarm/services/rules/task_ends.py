@@ -14,6 +14,7 @@ from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.participants import read_roster
 from swarm.services.rules.system_messages import (
     close_progress,
@@ -70,6 +71,8 @@ def dead_letter(
     """
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
         _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, operating_policy)
+        if thread := _thread(tx, task):
+            escalate_dead_letter(tx, thread, reason, operating_policy, task.agent_id)
 
 
 def cancel(

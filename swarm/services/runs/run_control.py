@@ -1,4 +1,5 @@
-"""Lets people stop, retry and rate runs, with `!stop`, Slack's own Stop, and the buttons below messages.
+"""Lets people stop, retry and rate runs, and ask for a human, with `!stop`, Slack's own Stop, and the buttons below
+messages.
 
 Who may act: a person whose standing allows writing in that channel. What is guaranteed: each press counts once.
 
@@ -7,14 +8,18 @@ Lock order: the thread, the leases, the tasks, the messages with their queue hea
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import structlog
 
 from swarm.domain.access import denial
 from swarm.domain.button_actions import (
+    ESCALATE_ACTION,
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
     STOP_RUN_ACTION,
@@ -24,14 +29,17 @@ from swarm.domain.button_actions import (
     feedback_of,
 )
 from swarm.domain.channel_policy import External
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import Conflict, Unavailable
+from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
-from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Thread
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import Directory
 from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.participants import LIMITED_TEXT, Standings, has_room
 from swarm.services.rules.system_messages import (
@@ -59,8 +67,11 @@ COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
 THANKS_TEXT: Final = "Thank you, that helps."
+ESCALATED_TEXT: Final = "I have asked for help in this thread."
+UNKNOWN_THREAD_TEXT: Final = "I do not know this thread, so I cannot ask for help here."
 FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 
+_NAMES_SECONDS: Final = 1.0  # a press must be acknowledged within three seconds
 _STOPPED: Final = "true"  # the result in the stored receipt of a `!stop`
 
 _UNDER_WAY: Final = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
@@ -107,19 +118,45 @@ class Buttons:
     changed.
     """
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings, team: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        operating_policy: OperatingPolicy,
+        standings: Standings,
+        team: str,
+        directory: Directory | None = None,
+    ) -> None:
+        """``directory`` resolves names for paging services; without it, they get ids."""
         self._database = database
         self._operating_policy = operating_policy
         self._standings = standings
         self._team = team
+        self._directory = directory
 
     async def press(self, press: ButtonPressed) -> str | None:
         """Performs the action of a button. Returns the text to show to this person only, if any."""
-        act = _ACTS.get(press.action_id)
+        act = await self._act(press)
         if act is None:
             return None
         person = await self._standings.presser(press.user_id, press.team)
         return await self._database.write(self._once, press, person, act)
+
+    async def _act(self, press: ButtonPressed) -> Act | None:
+        if press.action_id == ESCALATE_ACTION:
+            return partial(_escalate, team=self._team, asker=await self._asker(press))
+        return _ACTS.get(press.action_id)
+
+    async def _asker(self, press: ButtonPressed) -> EscalationAsker:
+        """Returns who asks for a human. Names are left out if Slack does not tell them in time."""
+        name = channel_name = ""
+        if self._directory:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NAMES_SECONDS):
+                    name, channel_name = await asyncio.gather(
+                        self._directory.author_name(press.user_id, AuthorKind.USER),
+                        self._directory.channel_name(press.channel),
+                    )
+        return EscalationAsker(door=EscalationDoor.BUTTON, person=press.user_id, name=name, channel_name=channel_name)
 
     def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
         if not idempotency_keys.record(tx, press.key):
@@ -311,6 +348,19 @@ def _give_feedback(tx: Transaction, press: ButtonPressed, _operating_policy: Ope
         return FORGOTTEN_TEXT
     feedback.give(tx, run.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
     return THANKS_TEXT
+
+
+def _escalate(
+    tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy, *, team: str, asker: EscalationAsker
+) -> str:
+    thread = threads.at(tx, team, press.channel, press.thread_ts or press.message_ts)
+    if thread is None:
+        return UNKNOWN_THREAD_TEXT
+    try:
+        escalation, is_new = escalate(tx, thread, asker, "", operating_policy)
+    except Conflict as nobody:
+        return nobody.message
+    return ESCALATED_TEXT if is_new else asked_before_text(escalation)
 
 
 Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]

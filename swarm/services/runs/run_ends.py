@@ -33,6 +33,7 @@ from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMes
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, release_run
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.leases import claimed_members, end_if_resolved, give_back, lose
 from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
@@ -286,6 +287,8 @@ def _settle_work(
             if inbox.move(tx, step, inbox_message, reason=reason) and (show := _END_MARKS.get(step)):
                 show(tx, thread, inbox_message.ts, operating_policy.reactions)
         threads.answered(tx, thread.id)
+        if step is InboxStep.BURY and task is None:  # a task escalates itself
+            escalate_dead_letter(tx, thread, reason or "", operating_policy, run.agent_id)
     end_if_resolved(tx, lease)
 
 

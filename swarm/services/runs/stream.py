@@ -38,6 +38,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import task_ends
+from swarm.services.rules.escalations import escalate_dead_letter
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.services.runs.stream_state import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
@@ -275,6 +276,8 @@ def _settle(
         raise Invalid("Only a task has a result.", fields={"result": "leave it out: your text is the answer"})
     else:
         settled = _settle_messages(tx, lease, said)
+        if settled and said.failed is not None:
+            escalate_dead_letter(tx, thread, said.failed, operating_policy, lease.agent_id)
     threads.answered(tx, thread.id)
     end_if_resolved(tx, lease)
     return tuple(settled)

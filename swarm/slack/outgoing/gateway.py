@@ -241,6 +241,17 @@ class Gateway:
             raise
         return person_of(user_id, object_at(answer, "user"))
 
+    async def user_by_email(self, email: str) -> Person | None:
+        """Returns the user with an e-mail address (``users.lookupByEmail``); None if Slack knows none."""
+        try:
+            user = object_at(await self._api.read("users.lookupByEmail", {"email": email}), "user")
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_USER:
+                return None
+            raise
+        user_id = id_at(user, "id")
+        return person_of(user_id, user) if user_id else None
+
     async def bot_name(self, bot_id: str) -> str:
         """Returns the name of a bot (``bots.info``)."""
         return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id

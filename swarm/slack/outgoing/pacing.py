@@ -69,6 +69,7 @@ METHOD_LIMITS: Final = {
     "usergroups.users.list": TIER_2,
     "users.conversations": TIER_3,
     "users.info": TIER_4,
+    "users.lookupByEmail": TIER_3,
     "views.open": TIER_4,
     "views.update": TIER_4,
 }
