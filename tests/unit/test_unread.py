@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swarm.config import VARIABLES, Settings, load
-from swarm.config.reading import READ_ELSEWHERE
+from swarm.config.variables import READ_ELSEWHERE
 from swarm.domain.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[2]
