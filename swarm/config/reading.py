@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from swarm.config.builtin import BuiltinAgentSettings, Kind
-from swarm.config.importing import caipe, caipe_variables
+from swarm.config.importing import caipe_variables
 from swarm.config.importing.documents import yaml_problem
 from swarm.config.importing.translation import Translation
 from swarm.config.settings import Settings
@@ -107,18 +107,23 @@ class Reading:
         for name, known in VARIABLES.items():
             if known == path and name in self.variables:
                 return name
-        if _has(self.file_values, path):
+        if self.is_in_file(*path):
             return f"{self.file.name}: {'.'.join(path)}"
+        if path == ("agents", "default") and self.settings.agents.default == DYNAMIC_AGENTS:
+            return DYNAMIC_AGENTS_VARIABLE
+        if len(path) > 1 and path[0] == "channels" and self.is_in_file(*path[:2]):
+            return None  # a channel's entry in the file counts as a whole
         key = self.translation.sources.get(".".join(path))
         return f"{key if key.isupper() else f'{caipe_variables.BOT_CONFIG}: {key}'}" if key else None
 
-
-def _has(values: object, path: tuple[str, ...]) -> bool:
-    for key in path:
-        if not isinstance(values, dict) or key not in values:
-            return False
-        values = values[key]
-    return True
+    def is_in_file(self, *path: str) -> bool:
+        """Whether the settings file has a key."""
+        values: object = self.file_values
+        for key in path:
+            if not isinstance(values, dict) or key not in values:
+                return False
+            values = values[key]
+        return True
 
 
 def load(
@@ -138,7 +143,7 @@ def read(
     file = settings_file(folder, variables)
     file_values = _read_yaml(file, variables)
     values = copy.deepcopy(file_values)
-    for name, path in reversed(VARIABLES.items()):
+    for name, path in reversed([*VARIABLES.items()]):
         if variables.get(name):
             _put(values, path, variables[name])
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
@@ -165,6 +170,10 @@ def read(
 
 def _translated(variables: Mapping[str, str], folder: Path, values: Mapping[str, Any]) -> Translation:
     """Returns the settings from the configuration and the variables of CAIPE's bot."""
+    if not caipe_variables.READ & variables.keys():
+        return Translation(notes=[*caipe_variables.notes(variables)])
+    from swarm.config.importing import caipe  # few installations need it
+
     agents = values.get("agents")
     text = variables.get(caipe_variables.BOT_CONFIG)
     document = caipe.configured(text, folder) if text else {}
@@ -288,6 +297,8 @@ def _complete_dynamic_agents(values: dict[str, Any]) -> None:
 
 def _make_default(values: dict[str, Any]) -> None:
     """Makes the agent behind DYNAMIC_AGENTS_URL the default agent if none is named."""
-    match values.get("agents"):
-        case {"remote": {"dynamic-agents": {**entry}}} as agents if not entry.get("agent_ids"):
-            agents["default"] = agents.get("default") or DYNAMIC_AGENTS
+    agents = values.get("agents")
+    remote = agents.get("remote") if isinstance(agents, dict) else None
+    entry = remote.get(DYNAMIC_AGENTS) if isinstance(remote, dict) else None
+    if isinstance(agents, dict) and isinstance(entry, dict) and not entry.get("agent_ids"):
+        agents["default"] = agents.get("default") or DYNAMIC_AGENTS

@@ -11,7 +11,7 @@ a list is reported and permits nobody.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,18 +36,29 @@ def configured(value: str, folder: Path) -> Mapping[str, Any]:
     """Returns the content of the variable: of the file that it names, or of itself. Raises ConfigurationError."""
     path = folder / Path(value).expanduser() if "\n" not in value else None
     if path and path.is_file():
-        return _mapping(parsed(text_of(path), str(path)), str(path))
+        return mapping(parsed(text_of(path), str(path)), str(path))
     if path and not re.search(r":(\s|$)|^\s*\{", value):
         raise ConfigurationError(f"{variable.BOT_CONFIG} is {value}: there is no such file")
-    return _mapping(parsed(value, variable.BOT_CONFIG), variable.BOT_CONFIG)
+    return mapping(parsed(value, variable.BOT_CONFIG), variable.BOT_CONFIG)
 
 
-def _mapping(document: object, name: str) -> Mapping[str, Any]:
+def of_chart(document: object) -> tuple[object, dict[str, str]]:
+    """Returns the channels and the variables of a Helm chart's values, or any other document without variables."""
+    values = document.get("slack-bot", document) if isinstance(document, dict) else document
+    if not isinstance(values, dict) or "botConfig" not in values:
+        return document, {}
+    given = values.get("config")
+    variables = given if isinstance(given, dict) else {}
+    return values["botConfig"], {str(name): str(value) for name, value in variables.items() if value not in (None, "")}
+
+
+def mapping(document: object, name: str) -> Mapping[str, Any]:
+    """Returns a document that is a mapping, by texts. Raises ConfigurationError for any other."""
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{name}: a mapping from channel ids to channels is expected")
-    return document
+        raise ConfigurationError(f"{name}: a mapping is expected, not {type(document).__name__}")
+    return {str(key): value for key, value in document.items()}
 
 
 def translate(
@@ -56,12 +67,13 @@ def translate(
     variables: Mapping[str, str],
     agents: Mapping[str, Any] | None = None,
     *,
-    credentials: bool = True,
+    reference: Callable[[str], str] | None = None,
 ) -> Translation:
     """Returns the settings for a configuration of CAIPE's bot.
 
     ``name`` is the configuration's name in errors, and ``agents`` has the settings under ``agents`` that exist already.
-    Without ``credentials``, secrets in variables become references (``${NAME}``). Raises ConfigurationError.
+    ``reference`` makes a reference to a variable that holds a secret; None: the secret is used. Raises
+    ConfigurationError.
     """
     done = Translation()
     known = ServiceAgents(agents or {})
@@ -75,7 +87,7 @@ def translate(
         translator = _Newer if isinstance(settings, models.Channel) else _Older
         translator(channel, done, known, variables).translate(settings)  # type: ignore[arg-type]
     is_newer = any(isinstance(settings, models.Channel) for _, settings in channels)
-    add_agents(done, known, variables, is_newer=is_newer, credentials=credentials)
+    add_agents(done, known, variables, is_newer=is_newer, reference=reference)
     if variable.is_on(variables.get(variable.SILENCE)):
         _silence(done, channels)
     done.notes += variable.notes(variables)
@@ -101,6 +113,7 @@ class _Channel:
         for key in sorted(models.unknown(settings, self.channel)):
             self.done.leave(key, "CAIPE's bot knows no such key")
         if settings.name:
+            self.done.names[self.channel] = settings.name
             self.leave("name", "channels are called as in Slack")
 
     def agent(self, agent_id: str, source: str) -> None:

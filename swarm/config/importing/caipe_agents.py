@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -91,7 +91,12 @@ def _defaults(done: Translation, agents: ServiceAgents, variables: Mapping[str, 
 
 
 def add_agents(
-    done: Translation, agents: ServiceAgents, variables: Mapping[str, str], *, is_newer: bool, credentials: bool
+    done: Translation,
+    agents: ServiceAgents,
+    variables: Mapping[str, str],
+    *,
+    is_newer: bool,
+    reference: Callable[[str], str] | None,
 ) -> None:
     """Adds the default agents, and the service with those of its agents that the settings do not have yet."""
     _defaults(done, agents, variables)
@@ -109,9 +114,9 @@ def add_agents(
         service.setdefault("resume", ResumeForm.DATA.value)
     done.values.setdefault("agents", {}).setdefault("remote", {})[called] = service
     at = f"agents.remote.{called}"
-    if entry.get("url") == variables.get(variable.API_URL):
+    if entry["url"] == variables.get(variable.API_URL):
         done.note(variable.API_URL, f"{at}.url", _WEB_INTERFACE)
     if not {"token", "oauth"} & entry.keys():
         for key, source in variable.oauth(variables).items():
-            value = variables[source] if credentials else f"${{{source}}}"
+            value = reference(source) if reference else variables[source]
             done.put((*at.split("."), "oauth", key), value, source)

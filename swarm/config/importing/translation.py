@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-
 MOST_NAMED: Final = 5
 """The maximum number of channels that one sentence names; more are counted."""
 
@@ -42,6 +41,7 @@ class Translation:
 
     values: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)  # of channels, by id, as the source calls them
 
     def put(self, path: tuple[str, ...], value: object, source: str, remark: str = "") -> None:
         """Sets one setting. With a remark, it works differently from the source."""
@@ -65,6 +65,15 @@ class Translation:
     def sources(self) -> Mapping[str, str]:
         """The key of the source behind each setting, by the setting's dotted key."""
         return {note.target: note.source for note in reversed(self.notes) if note.target}
+
+    def comments(self) -> Mapping[str, str]:
+        """Returns the sources with their remarks, by the setting's dotted key, and channels' names."""
+        found = {f"channels.{channel}": name for channel, name in self.names.items()}
+        for note in self.notes:
+            if note.target:
+                said = f"{note.source}: {note.remark}" if note.remark else note.source
+                found[note.target] = f"{found[note.target]}; {said}" if note.target in found else said
+        return found
 
     def elsewhere(self) -> Iterator[str]:
         """Yields one sentence for each key that differs or was left out; keys of several channels share one."""
