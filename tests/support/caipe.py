@@ -92,6 +92,7 @@ class Caipe:
             routes=[
                 Route(f"{CHAT}/stream/start", self._start, methods=["POST"]),
                 Route(f"{CHAT}/stream/resume", self._resume, methods=["POST"]),
+                Route(f"{CHAT}/invoke", self._invoke, methods=["POST"]),
                 Route("/healthz", self._health),
             ]
         )
@@ -101,6 +102,15 @@ class Caipe:
 
     async def _start(self, request: Request) -> Response:
         return await self._taken(request, Start)
+
+    async def _invoke(self, request: Request) -> Response:
+        """Answers without a stream, as bots are answered."""
+        body = await request.json()
+        said = Start.model_validate(body)
+        if said.agent_id not in self.agent_ids:
+            return JSONResponse({"detail": "Agent not found"}, 404)
+        self.bodies.append(body)
+        return JSONResponse({"success": True, "content": self._answer(said)})
 
     async def _resume(self, request: Request) -> Response:
         return await self._taken(request, OldResume if self.shape is Shape.OLD else PresentResume)

@@ -56,7 +56,9 @@ def _without(done: Translation, value: object, path: tuple[str, ...]) -> object:
             return _reference(done, path)
         case str() if PLACEHOLDER.search(value):
             why = "it contains ${…}, which swarm.yaml reads as a variable; write the text into a file instead"
-            done.leave(done.sources.get(".".join(path), ".".join(path)), why)
+            source = done.sources.get(".".join(path), ".".join(path))
+            done.notes = [note for note in done.notes if note.target != ".".join(path)]
+            done.leave(source, why)
             return None
         case _:
             return value
@@ -94,7 +96,7 @@ def _lines(comments: Mapping[str, str], values: Mapping[str, Any], at: tuple[str
         if not at:
             yield ""
         comment = line_for_terminal(comments[dotted]) if dotted in comments else ""
-        is_section = isinstance(value, dict) and any(one.startswith(f"{dotted}.") for one in comments)
+        is_section = bool(value) and isinstance(value, dict) and any(one.startswith(f"{dotted}.") for one in comments)
         lines = [f"{_key(key)}:"] if is_section else _entry(key, value).splitlines()
         if comment and len(lines) == 1 and len(indent + lines[0] + comment) + 4 <= _WIDTH:
             lines[0] += f"  # {comment}"
