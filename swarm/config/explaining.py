@@ -27,7 +27,7 @@ _DEFAULT: Final = "default"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Explained:
+class SourcedSetting:
     """One setting of a channel."""
 
     key: str
@@ -35,7 +35,7 @@ class Explained:
     source: str
 
 
-def explain(reading: Reading, channel: str) -> list[Explained]:
+def explain(reading: Reading, channel: str) -> list[SourcedSetting]:
     """Returns every setting of a channel, or of direct messages (`DIRECT`), that a coordinator would use.
 
     Raises ConfigurationError for anything but a channel's id and `DIRECT`. Unknown ids have the defaults.
@@ -47,13 +47,13 @@ def explain(reading: Reading, channel: str) -> list[Explained]:
     settings = reading.settings
     chosen = settings.channels_in_full.get(channel, settings.channel_defaults)
     own = settings.channels.get(channel)
-    found: list[Explained] = []
+    found: list[SourcedSetting] = []
     for name in ChannelSettings.model_fields:
         is_own = own is not None and name in own.model_fields_set
         at = ("channels", channel) if is_own else ("channel_defaults",)
         for path, value in _leaves(getattr(chosen, name), (name,)):
             source = reading.origin(*at, *path) or _DEFAULT
-            found.append(Explained(key=".".join(path), value=_shown(value, path), source=source))
+            found.append(SourcedSetting(key=".".join(path), value=_shown(value, path), source=source))
     return [_agent(reading, channel, found[0]), *found[1:]]
 
 
@@ -64,17 +64,17 @@ def notes(reading: Reading, channel: str) -> list[Note]:
     return [note for note in reading.translation.notes if note.source.startswith(f"{channel}.") and note.remark]
 
 
-def _agent(reading: Reading, channel: str, row: Explained) -> Explained:
+def _agent(reading: Reading, channel: str, row: SourcedSetting) -> SourcedSetting:
     """Returns the agent that answers: the channel's own, that for direct messages, or the default lead."""
     agents = reading.settings.agents
     is_direct = channel == DIRECT or channel.startswith("D")
     is_own = row.source.endswith(f"channels.{channel}.agent")
     if is_direct and agents.dm and not is_own:
-        return Explained(key=row.key, value=agents.dm, source=reading.origin("agents", "dm") or _DEFAULT)
+        return SourcedSetting(key=row.key, value=agents.dm, source=reading.origin("agents", "dm") or _DEFAULT)
     if row.value is None and agents.default:
-        return Explained(key=row.key, value=agents.default, source=reading.origin("agents", "default") or _DEFAULT)
+        return SourcedSetting(key=row.key, value=agents.default, source=reading.origin("agents", "default") or _DEFAULT)
     if row.value is None:
-        return Explained(key=row.key, value=None, source=f"{row.source}: the oldest lead that is online answers")
+        return SourcedSetting(key=row.key, value=None, source=f"{row.source}: the oldest lead that is online answers")
     return row
 
 

@@ -82,7 +82,12 @@ def test_a_channel_listens_as_it_did(
     understood: Read, channel: str, enabled: bool, listen: Listen, overthink: bool, bots: set[str]
 ) -> None:
     chosen = policy(understood(THIRTY, DYNAMIC_AGENTS_URL=SERVICE), channel)
-    assert (chosen.enabled, chosen.listen, chosen.overthink, chosen.allowed_bots) == (enabled, listen, overthink, bots)
+    assert (chosen.enabled, chosen.listen, chosen.overthink, set(chosen.allowed_bots)) == (
+        enabled,
+        listen,
+        overthink,
+        bots,
+    )
 
 
 def test_alerts_keep_their_template_and_the_fields_of_a_ticket(understood: Read) -> None:

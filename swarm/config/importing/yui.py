@@ -54,7 +54,7 @@ _LEFT: Final[Mapping[str, str]] = {
     "tools.outlook": "there is no such tool; add an MCP server",
     "runtime.session.db_path": "sessions are in swarm's database; Yui's sessions are not imported",
     "runtime.heartbeat": "nothing runs without a message",
-    "runtime.daemon": "systemd, Docker or Kubernetes run a coordinator, see docs/operations.md",
+    "runtime.daemon": "run `swarm up` as a service of your system",
     "channels": "the command line is `swarm chat`, and Slack's tokens are variables",
     "meeting": "meetings are not recorded",
     "workshop": "workshops are not tested",
