@@ -151,7 +151,7 @@ class ChannelSettings(Section):
     )
     allowed_groups: frozenset[GroupId] | None = Field(None, description="ids of user groups (S…)")
     allowed_domains: frozenset[Domain] | None = Field(None, description="domains of e-mail addresses")
-    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
+    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…); *: all")
     bot_messages_per_hour: int = Field(
         BOT_MESSAGES_PER_HOUR,
         ge=1,

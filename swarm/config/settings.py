@@ -57,7 +57,7 @@ class _LimitSettings(Section):
 MOST_KEPT_DAYS = 36_500
 """The longest retention period: a hundred years."""
 
-_CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
+CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
 class SlackMode(StrEnum):
@@ -239,7 +239,7 @@ class DecisionSettings(Section):
     """Who decides on the requests of some agents, in some channels, for some tools."""
 
     agent: str | None = Field(None, description="an agent's name, or a pattern such as deploy-*; null: all")
-    channel: str | None = Field(None, pattern=_CHANNEL_ID.pattern, description="a channel id; null: all")
+    channel: str | None = Field(None, pattern=CHANNEL_ID.pattern, description="a channel id; null: all")
     tool: str | None = Field(None, description="a tool's name, or a pattern such as git*; null: also forms")
     users: tuple[str, ...] = Field((), description="user ids of people who may decide")
     groups: tuple[str, ...] = Field((), description="ids of user groups (S…) whose members may decide")
@@ -315,7 +315,7 @@ class Settings(Section):
     @classmethod
     def _are_channel_ids(cls, channels: Mapping[str, ChannelSettings]) -> Mapping[str, ChannelSettings]:
         for key in channels:
-            if not _CHANNEL_ID.fullmatch(key):
+            if not CHANNEL_ID.fullmatch(key):
                 raise ValueError(f"'{key}' is not a channel id; an id such as C0123456789 is expected (see 'About')")
         return channels
 

@@ -18,6 +18,9 @@ from swarm.domain.model.threads import Author, AuthorKind, Standing
 OPERATOR: Final = "operator"
 """The operator's name as a caller; no calling agent may have this name."""
 
+ANY_BOT: Final = "*"
+"""The entry in a list of allowed bots that allows all bots."""
+
 GROUPS: Final = {"leads": Role.LEAD, "workers": Role.WORKER}
 """Words in a list of callers that stand for all agents of a role."""
 
@@ -66,7 +69,11 @@ def denial(author: Author, policy: ChannelPolicy) -> str | None:
         return "the channel is switched off"
     if author.kind is AuthorKind.BOT:
         known_as = {author.id, author.bot_id}
-        return None if known_as & policy.allowed_bots else "this bot is not on the channel's list of allowed bots"
+        return (
+            None
+            if {*known_as, ANY_BOT} & policy.allowed_bots
+            else "this bot is not on the channel's list of allowed bots"
+        )
     if author.standing in _STRANGERS and policy.external is not External.ALLOW:
         return f"{_STRANGERS[author.standing]}; {_HOW_TO_ALLOW}"
     if policy.allowed_users is not None and author.id not in policy.allowed_users:

@@ -99,7 +99,7 @@ class ChannelPolicy:
     allowed_users: frozenset[str] | None = None  # user ids
     allowed_groups: frozenset[str] | None = None  # ids of user groups (S…)
     allowed_domains: frozenset[str] | None = None  # domains of e-mail addresses, lower case
-    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or the user ids of bots (U…)
+    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…), the user ids of bots (U…), or * for all
     bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
     display: TaskDisplay = TaskDisplay.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
