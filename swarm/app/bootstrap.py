@@ -139,7 +139,7 @@ def build(
     """Wires entry points, services, database, Slack and built-in agents."""
     gateway, watcher = slack.gateway, telemetry.watcher
     operating_policy = settings_mapping.operating_policy(settings)
-    standings = Standings(database, slack.names, me)
+    standings = Standings(database, slack.names, me, operating_policy)
     services = _services(settings, database, slack, me, operating_policy, standings)
     ask.connect(services.requests.ask_during_run)
     rosters = Rosters(database, operating_policy)
@@ -167,7 +167,7 @@ def build(
         ),
         pacing=slack.pacing,
         sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
-        sweeper=Sweeper(database, operating_policy, slack.names),
+        sweeper=Sweeper(database, operating_policy, slack.names, standings),
         backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, gateway, me, handle, watcher),

@@ -24,6 +24,7 @@ from swarm.services.rules.participants import Rosters
 LIVE: Final = (
     "channels",
     "channel_defaults",
+    "agents.access",
     "agents.default",
     "agents.dm",
     "decisions",

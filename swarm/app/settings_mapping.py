@@ -8,10 +8,10 @@ from pydantic import SecretStr
 
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
-from swarm.config.channels import AlertSettings, EscalationSettings
-from swarm.domain.access import CallerPolicy
+from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings
+from swarm.domain.access import AgentAccess, CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy
+from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, PeopleLists
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
@@ -50,6 +50,7 @@ def policies(settings: Settings) -> Policies:
             DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
             for rule in settings.decisions
         ),
+        agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
     )
 
 
@@ -129,6 +130,11 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
             yield key, name
 
 
+def limited_agents(settings: Settings) -> list[str]:
+    """Returns the names of the agents with limits on their use."""
+    return list(settings.agents.access)
+
+
 def channels_without_agent(settings: Settings) -> list[str]:
     """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
     return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
@@ -172,6 +178,11 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
         suggested_prompts=tuple(one.prompt for one in chosen.suggested_prompts),
         escalation=_escalation(chosen.escalation),
     )
+
+
+def _access(name: str, chosen: AgentAccessSettings) -> AgentAccess:
+    people = PeopleLists(users=chosen.users, groups=chosen.groups, domains=chosen.domains)
+    return AgentAccess(name=name, people=people, channels=chosen.channels)
 
 
 def _alerts(chosen: AlertSettings) -> AlertPolicy:

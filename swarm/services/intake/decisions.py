@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
-from swarm.domain.access import Me
+from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Denial, Me, MissingFacts, agent_denial, denial
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, asks_to_stop, decide
-from swarm.services.runs.run_control import can_stop
+from swarm.services.rules.system_messages import refusal_key
+from swarm.services.runs.run_control import can_stop, stoppable_agents
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
@@ -33,10 +34,10 @@ class Routing:
     roster: Roster
     change: Change = Change.POSTED
     was_routed: bool = False  # for an edit: an agent has the message already
-    is_final: bool = False  # if the author's standing is unknown, the message is parked
+    is_final: bool = False  # if facts about the author are missing, the message is parked
     thread: Thread | None = None
     is_new: bool = False  # the message opens the thread
-    is_done: bool = True
+    missing: MissingFacts = NOTHING_MISSING  # nothing was done, because this must be known first
     decision: Decision = field(init=False)
 
     @property
@@ -52,7 +53,8 @@ class Routing:
     @property
     def is_rare(self) -> bool:
         """Whether the decision changes more than the message's own thread, or depends on other messages."""
-        return self.decision.is_refusal or self.decision.outcome is RoutingOutcome.STOP
+        is_told = self.decision.is_refusal or self.decision.denial is not None
+        return is_told or self.decision.outcome is RoutingOutcome.STOP
 
 
 class Decisions:
@@ -76,6 +78,15 @@ class Decisions:
                 reason = self._limit_reason()
                 routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=True)
 
+    def missing(self, routing: Routing) -> MissingFacts:
+        """Returns what must be known about the author first: for the decision, and for the mark of a stored message."""
+        author, missing = routing.message.author, routing.decision.missing
+        if routing.thread or routing.decision.is_work:
+            denied = denial(author, self._operating_policy.policy(routing.message.channel))
+            missing |= denied.missing if denied else NOTHING_MISSING
+            missing |= STANDING_MISSING if author.standing is None else NOTHING_MISSING
+        return missing
+
     def is_to_be_told(self, tx: Transaction, routing: Routing) -> bool:
         """Whether people are to be told of a refusal, and have not been told yet."""
         return routing.decision.is_refusal and not deliveries.is_wanted(tx, self.told_key(tx, routing))
@@ -83,16 +94,16 @@ class Decisions:
     def told_key(self, tx: Transaction, routing: Routing) -> str:
         """Returns the key under which a refusal is posted once.
 
-        A refusal is posted once per day and person, a rate limit once a minute, and the limit for bots once per day and
-        thread.
+        A refusal is posted once per day, person and scope (`Denial.scope`), a rate limit once a minute, and the limit
+        for bots once per day and thread.
         """
-        message, outcome = routing.message, routing.decision.outcome
+        message, outcome, denied = routing.message, routing.decision.outcome, routing.decision.denial
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if outcome is RoutingOutcome.BOT_CAPPED:
             return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
         if outcome is RoutingOutcome.RATE_LIMITED:
             return f"limited:{who}:{self._limited_since(tx, [message]).get(message.author.id)}"
-        return f"refused:{who}:{day}"
+        return refusal_key(tx, self._me.team, message.author.id, denied, message.channel)
 
     def _limited_since(self, tx: Transaction, messages: Iterable[SlackMessage]) -> dict[str, int]:
         limit = self._operating_policy.messages_per_minute
@@ -106,10 +117,13 @@ class Decisions:
         return f"this person has reached the limit of {limit} messages per minute (limits.messages_per_minute_per_user)"
 
     def _situation(self, tx: Transaction, routing: Routing, awaiting_lead: set[str]) -> Situation:
-        message, thread, turns = routing.message, routing.thread, 0
+        message, thread, turns, at_work = routing.message, routing.thread, 0, frozenset[str]()
         if thread and message.author.kind == "bot":
             hour_ago = tx.now - 3600 * SECOND
             turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
+        may_stop = asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread)
+        if may_stop and self._operating_policy.agent_access:
+            at_work = stoppable_agents(tx, self._me.team, message, thread)
         return Situation(
             me=self._me,
             policy=self._operating_policy.policy(message.channel),
@@ -118,8 +132,20 @@ class Decisions:
             awaits_lead=thread is not None and thread.id in awaiting_lead,
             bot_turns=turns,
             routed=routing.was_routed,
-            can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
+            can_stop=may_stop,
+            at_work=at_work,
+            denials=self._denials(routing),
         )
+
+    def _denials(self, routing: Routing) -> dict[str, Denial]:
+        """Returns why the author may not use agents, by agent id."""
+        message = routing.message
+        limited = {
+            agent.id: agent_denial(message.author, limit, message.channel)
+            for name, limit in self._operating_policy.agent_access.items()
+            if (agent := routing.roster.by_name(name))
+        }
+        return {agent_id: denied for agent_id, denied in limited.items() if denied}
 
 
 def counts(tx: Transaction, message: SlackMessage) -> bool:

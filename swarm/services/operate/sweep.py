@@ -31,6 +31,7 @@ from swarm.services.rules import failover
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
+from swarm.services.rules.participants import Standings
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
 from swarm.store import agent_messages, erasure, grants, history, idempotency_keys, locks, requests, retention
 from swarm.store.bridge.database import Database
@@ -193,8 +194,15 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy, groups: UserGroups = NO_GROUPS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        operating_policy: OperatingPolicy,
+        groups: UserGroups = NO_GROUPS,
+        standings: Standings | None = None,
+    ) -> None:
         self._database = database
+        self._standings = standings
         self._operating_policy = operating_policy
         self._groups = groups
         self._tidier = _RetentionJob(database, operating_policy.retention)
@@ -222,9 +230,8 @@ class Sweeper:
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
         await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
-        await attempt(
-            failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
-        )
+        reassigning = failover.failover_offline_agents(self._database, self._operating_policy, self._standings)
+        await attempt(reassigning, "sweep", part="look_after_offline")
 
     async def tidy(self) -> None:
         """Deletes data past its retention."""

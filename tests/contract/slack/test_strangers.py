@@ -46,7 +46,7 @@ class Desk:
 
     async def open(self, operating_policy: OperatingPolicy, *, wait_seconds: float = 5) -> None:
         me = await self._gateway.identify()
-        standings = Standings(self._database, self._names, me, wait_seconds=wait_seconds)
+        standings = Standings(self._database, self._names, me, operating_policy, wait_seconds=wait_seconds)
         ingest = Ingest(
             self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, NO_GROUPS
         )
