@@ -146,7 +146,13 @@ def build(
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
     streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
-    reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
+    reloader = Reloader(
+        settings,
+        operating_policy.book,
+        rosters,
+        introduce=streaming_agents.introduce,
+        scopes=lambda: gateway.scopes,
+    )
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
     buttons = Buttons(database, operating_policy, standings, me.team)
     run_control = RunControl(database, operating_policy, me.team, standings)

@@ -130,11 +130,6 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
             yield key, name
 
 
-def limited_agents(settings: Settings) -> list[str]:
-    """Returns the names of the agents with limits on their use."""
-    return list(settings.agents.access)
-
-
 def channels_without_agent(settings: Settings) -> list[str]:
     """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
     return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
