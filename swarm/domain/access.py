@@ -204,6 +204,37 @@ def _list_reason(author: Author, lists: PeopleLists, whose: str, missing: Missin
     return reason
 
 
+_REFUSED_STRANGERS: Final = {
+    Standing.GUEST: "You are a guest of this workspace, and I only work for its members here",
+    Standing.EXTERNAL: "You belong to another workspace, and I only work for members of this one here",
+    Standing.UNVERIFIED: "Slack has not identified you, and I only work for members of this workspace here",
+}
+_REFUSED: Final = {
+    DeniedBy.SWITCH: "I am switched off in this channel",
+    DeniedBy.CHANNEL: "You are not on the list of people I work for here",
+    DeniedBy.AGENT: "You are not on the list of people who may use {agent}",
+    DeniedBy.PLACE: "{agent} may not be used in this channel",
+}
+_ASK_OPERATOR: Final = "ask my operator to give you access"
+_ASK_ANYBODY: Final = f"ask a member of this channel to write to me, or {_ASK_OPERATOR}"
+
+
+def why_refused(denied: Denial, author: Author) -> str:
+    """Returns the reason for a refusal and whom to ask, as one sentence addressed to the author."""
+    stranger = _REFUSED_STRANGERS[Standing.UNVERIFIED]
+    if author.standing:
+        stranger = _REFUSED_STRANGERS.get(author.standing, stranger)
+    reason = _REFUSED.get(denied.by, stranger).format(agent=denied.agent)
+    ask = _ASK_ANYBODY if denied.by in (DeniedBy.STANDING, DeniedBy.CHANNEL) else _ASK_OPERATOR
+    return f"{reason}; {ask}."
+
+
+def why_press_refused(denied: Denial, person: Author) -> str:
+    """Returns the reason why a person's press does nothing, as one sentence addressed to the person."""
+    reason = why_refused(denied, person)
+    return f"You may not do that here: {reason[0].lower()}{reason[1:]}"
+
+
 def standing_in(author: Author, policy: ChannelPolicy) -> Standing:
     """Returns the standing that marks this author's messages in a channel with this policy."""
     if author.kind is AuthorKind.AGENT:

@@ -19,6 +19,7 @@ from swarm.domain.button_actions import (
 from swarm.domain.channel_policy import ChannelPolicy, External, Listen, PeopleLists
 from swarm.domain.errors import Forbidden, Unavailable
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.model.requests import DecisionPolicy, RequestStatus
 from swarm.domain.model.threads import ChannelType, SlackMessage, Standing
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
@@ -26,8 +27,10 @@ from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs.run_control import UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
+from tests.services.test_requests import Asking
 from tests.services.test_strangers import guest, outcome, whispers
 from tests.support.runs import asked, failed, now
+from tests.support.tasks import work_of
 from tests.support.world import BOT, World, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-09")
@@ -492,3 +495,23 @@ async def test_the_limit_is_said_once_a_minute_to_who_clicks_on(world: World) ->
     limiting.clock.advance(61)
     assert "limit" not in (await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key="x")) or "")
     assert "limit" in (await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key="y")) or "")
+
+
+async def test_who_may_not_use_an_agent_decides_on_none_of_its_requests_unless_its_policy_names_them(
+    world: World,
+) -> None:
+    guarded = world.governed_by(limited("lead", groups=OPS))
+    guarded.slack.groups["S1"] = frozenset({"U1"})
+    asking = Asking(guarded)
+    await asking.begin()
+    others = await asking.ask(policy=DecisionPolicy(requester=False, not_requester=True))
+    for _ in range(2):
+        with pytest.raises(Forbidden, match="who may use lead"):
+            await asking.decide(others, by="U2")
+    refusal = Forbidden("You may not use lead.")
+    decisions = guarded.services.decisions
+    assert [await decisions.is_first_refusal("U2", refusal) for _ in range(2)] == [True, False]
+    guarded.slack.groups["S1"] = frozenset({"U1", "U3"})
+    await asking.decide(others, by="U3")
+    named = await asking.ask(await work_of(guarded, asking.lead), key="q2", policy=DecisionPolicy(users=("U2",)))
+    assert (await asking.decide(named, by="U2")).status is RequestStatus.APPROVED

@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.clock import SECOND, to_iso
+from swarm.domain.access import why_press_refused
 from swarm.domain.decision_rules import GroupMembers, eligible_people, step_of, why_not
 from swarm.domain.edited_arguments import argument_problem, changed_arguments
 from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, RateLimited, SwarmError, Unavailable
@@ -34,8 +35,7 @@ from swarm.domain.ports import UserGroups
 from swarm.domain.request_texts import outcome_text, person_text
 from swarm.services.requests.asking import ended, lock_work, refresh_cards
 from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
-from swarm.services.rules.system_messages import why_press_refused
-from swarm.store import agents, deliveries, grants, requests
+from swarm.store import deliveries, grants, requests
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads
@@ -118,17 +118,15 @@ class RequestDecisions:
     def _wanted(self, tx: Transaction, wish: Decide, place: Place | None) -> tuple[HumanRequest, str, list[str]]:
         """Returns the request and its `_place`. Raises NotFound."""
         request, _ = _shown(tx, wish.request_id, wish.person, place)
-        return (request, *self._place(tx, request, wish.person))
+        return (request, *self._place(tx, request))
 
-    def _place(self, tx: Transaction, request: HumanRequest, person: str) -> tuple[str, list[str]]:
+    def _place(self, tx: Transaction, request: HumanRequest) -> tuple[str, list[str]]:
         """Returns the channel of a request, and the agent that a person must be allowed to use for a decision.
 
-        Whom the request's policy names may decide without being allowed to use the agent.
+        The people whom the request's policy names may decide without being allowed to use the agent.
         """
         thread = threads.get(tx, request.thread_id) if request.thread_id else None
-        is_limited = bool(self._operating_policy.agent_access) and person not in request.policy.users
-        agent = agents.by_id(tx, request.agent_id) if is_limited and not request.policy.groups else None
-        return thread.channel if thread else "", [agent.name] if agent else []
+        return thread.channel if thread else "", [] if request.policy.names_people else [request.agent]
 
     def _decide(
         self, tx: Transaction, wish: Decide, person: Author | None, members: GroupMembers
@@ -158,7 +156,7 @@ class RequestDecisions:
         if request.is_late(tx.now):
             return Conflict("This is too late: the time to decide is over.")
         if person:
-            channel, concerned = self._place(tx, request, person.id)
+            channel, concerned = self._place(tx, request)
             denied = self._operating_policy.denial(person, channel, concerned) if channel else None
             if denied:
                 return Unavailable(UNVERIFIED_TEXT) if denied.missing else Forbidden(why_press_refused(denied, person))

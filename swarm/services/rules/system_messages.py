@@ -17,12 +17,12 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.access import Denial, DeniedBy
+from swarm.domain.access import Denial, why_refused
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
-from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing, Thread
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
@@ -76,21 +76,6 @@ RETRY_TAKEN_BY: Final = "🔁 Run again for <@{person}>."
 RETRY_TAKEN: Final = "🔁 Run again."
 RETRY_BY_OPERATOR: Final = "🔁 Handed out again by an operator."
 RETRY_IMPOSSIBLE: Final = "This cannot be run again."
-
-_STRANGERS: Final = {
-    Standing.GUEST: "You are a guest of this workspace, and I only work for its members here",
-    Standing.EXTERNAL: "You belong to another workspace, and I only work for members of this one here",
-    Standing.UNVERIFIED: "Slack has not identified you, and I only work for members of this workspace here",
-}
-_REFUSED: Final = {
-    DeniedBy.SWITCH: "I am switched off in this channel",
-    DeniedBy.AGENT: "You are not on the list of people who may use {agent}",
-    DeniedBy.PLACE: "{agent} may not be used in this channel",
-}
-_NOT_LISTED: Final = "You are not on the list of people I work for here"
-_ASK_OPERATOR: Final = "ask my operator to give you access"
-_ASK_ANYBODY: Final = f"ask a member of this channel to write to me, or {_ASK_OPERATOR}"
-_PRESSED: Final = "You may not do that here: {reason}"
 
 _log = structlog.get_logger(__name__)
 
@@ -168,20 +153,6 @@ def sentence(text: str) -> str:
     """Returns the text with a full stop at the end, added if missing."""
     text = text.strip()
     return text if text.endswith((".", "!", "?", "…", "`")) else f"{text}."
-
-
-def why_refused(denied: Denial, author: Author) -> str:
-    """Returns the reason for a refusal and whom to ask, as one sentence addressed to the author."""
-    of_stranger = _STRANGERS.get(author.standing or Standing.UNVERIFIED) if denied.by is DeniedBy.STANDING else None
-    reason = of_stranger or _REFUSED.get(denied.by, _NOT_LISTED)
-    ask = _ASK_ANYBODY if denied.by in (DeniedBy.STANDING, DeniedBy.CHANNEL) else _ASK_OPERATOR
-    return f"{reason.format(agent=denied.agent)}; {ask}."
-
-
-def why_press_refused(denied: Denial, person: Author) -> str:
-    """Returns the reason why a person's press does nothing, as one sentence addressed to the person."""
-    reason = why_refused(denied, person)
-    return _PRESSED.format(reason=reason[0].lower() + reason[1:])
 
 
 def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text: str, idempotency_key: str) -> None:

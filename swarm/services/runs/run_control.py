@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.access import Denial
+from swarm.domain.access import Denial, why_press_refused
 from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
     RETRY_RUN_ACTION,
@@ -42,7 +42,6 @@ from swarm.services.rules.system_messages import (
     show_anew,
     show_answered,
     tell_person,
-    why_press_refused,
 )
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
 from swarm.store import agents, history, idempotency_keys, requests, task_queries, tasks

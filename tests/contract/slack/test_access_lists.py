@@ -162,7 +162,7 @@ async def test_while_slack_does_not_show_the_group_nothing_is_lost_and_nobody_is
     await office.open(
         OperatingPolicy(channels={GENERAL: ChannelPolicy(allowed_groups=frozenset({OPS}))}), wait_seconds=0.2
     )
-    about = {"seconds": 1, "times": 2} if fault == "http_429" else {"times": 4}
+    about = {"seconds": 1, "times": 2} if fault == "http_429" else {"times": 2}
     await workspace.fault(fault, method="usergroups.users.list", **about)
     mine, theirs = await workspace.say("@swarm hello", user="alice"), await workspace.say("@swarm hi", user="bob")
     for ts in (mine, theirs):
