@@ -142,14 +142,20 @@ def build(
     """Wires entry points, services, database, Slack and built-in agents."""
     gateway, watcher = slack.gateway, telemetry.watcher
     operating_policy = settings_mapping.operating_policy(settings, me.url)
-    standings = Standings(database, slack.names, me)
+    standings = Standings(database, slack.names, me, operating_policy)
     services = _services(settings, database, slack, me, operating_policy, standings)
     ask.connect(services.requests.ask_during_run)
     rosters = Rosters(database, operating_policy)
     ingest = Ingest(database, rosters, me, operating_policy, standings, slack.names)
     handle = watched_events(ingest.handle, watcher)
     streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
-    reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
+    reloader = Reloader(
+        settings,
+        operating_policy.book,
+        rosters,
+        introduce=streaming_agents.introduce,
+        scopes=lambda: gateway.scopes,
+    )
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
     buttons = Buttons(database, operating_policy, standings, me.team, slack.names)
     run_control = RunControl(database, operating_policy, me.team, standings)
@@ -176,7 +182,7 @@ def build(
             lambda: operating_policy.book.current.webhooks,
             on_failure=partial(tell_failed_call, operating_policy=operating_policy),
         ),
-        sweeper=Sweeper(database, operating_policy, slack.names, gateway),
+        sweeper=Sweeper(database, operating_policy, slack.names, gateway, standings),
         backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, gateway, me, handle, watcher),

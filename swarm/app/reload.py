@@ -20,10 +20,12 @@ from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
+from swarm.slack.manifest import EMAIL_SCOPE, GROUPS_SCOPE
 
 LIVE: Final = (
     "channels",
     "channel_defaults",
+    "agents.access",
     "agents.default",
     "agents.dm",
     "decisions",
@@ -49,14 +51,18 @@ class Reloader:
         *,
         read: Callable[[], Settings] = load,
         introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
+        scopes: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
-        """``introduce`` registers the coordinator's own agents, by name."""
+        """``introduce`` registers the coordinator's own agents, by name. ``scopes`` returns the scopes of the app's
+        token; None: unknown.
+        """
         self._started_with = settings
         self._in_force = settings
         self._book = book
         self._rosters = rosters
         self._read = read
         self._introduce = introduce
+        self._scopes = scopes
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> ReloadResult:
@@ -97,9 +103,33 @@ class Reloader:
             for key, name in settings_mapping.on_call_agents(settings)
             if known is not None and name not in known
         ]
+        found += [
+            (f"agents.access.{name}", f"There is no agent '{name}', whose use agents.access limits.")
+            for name in settings.agents.access
+            if known is not None and name not in known
+        ]
+        found += self._missing_scopes()
         for key, sentence in found:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)
+
+    def _missing_scopes(self) -> list[tuple[str, str]]:
+        """Returns the lists of people that allow nobody, because Slack does not show the app what they need."""
+        scopes, policies = self._scopes(), self._book.current
+        if scopes is None:
+            return []
+        lists = [policies.everywhere.people, *(one.people for one in policies.channels.values())]
+        lists += [limit.people for limit in policies.agent_access.values()]
+        found: list[tuple[str, str]] = []
+        if EMAIL_SCOPE not in scopes and any(one.domains for one in lists):
+            sentence = (
+                f"Nobody is allowed by the domain of an e-mail address, because the app lacks the scope {EMAIL_SCOPE}"
+            )
+            found.append(("allowed_domains", f"{sentence} (`swarm slack manifest --emails`)."))
+        if GROUPS_SCOPE not in scopes and any(one.groups for one in lists):
+            sentence = f"Nobody is allowed by a user group, because the app lacks the scope {GROUPS_SCOPE}"
+            found.append(("allowed_groups", f"{sentence} (`swarm slack manifest`)."))
+        return found
 
     def warnings(self, agent: str) -> tuple[str, ...]:
         """Returns warnings, as sentences, for an operator who removes an agent that the settings name."""

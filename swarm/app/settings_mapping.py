@@ -9,10 +9,10 @@ from pydantic import SecretStr
 
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
-from swarm.config.channels import AlertSettings, EscalationSettings, FeedbackSettings
-from swarm.domain.access import CallerPolicy
+from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
+from swarm.domain.access import AgentAccess, CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy
+from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, PeopleLists
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
@@ -57,6 +57,7 @@ def policies(settings: Settings) -> Policies:
             for rule in settings.decisions
         ),
         webhooks=webhook_endpoints(settings),
+        agent_access={name: _access(name, chosen) for name, chosen in settings.agents.access.items()},
     )
 
 
@@ -225,6 +226,11 @@ def _policy(settings: Settings, chosen: ChannelSettings) -> ChannelPolicy:
         suggested_prompts=tuple(one.prompt for one in chosen.suggested_prompts),
         escalation=_escalation(chosen.escalation),
     )
+
+
+def _access(name: str, chosen: AgentAccessSettings) -> AgentAccess:
+    people = PeopleLists(users=chosen.users, groups=chosen.groups, domains=chosen.domains)
+    return AgentAccess(name=name, people=people, channels=chosen.channels)
 
 
 def _alerts(chosen: AlertSettings) -> AlertPolicy:

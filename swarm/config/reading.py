@@ -154,11 +154,7 @@ def read(
     _add(values, translation.values)
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
         _make_default(values)
-    try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        raise BadSettings([_problem(part) for part in error.errors(include_url=False)]) from error
-    settings = _with_channels_checked(settings, folder)
+    settings = checked_settings(values, folder)
     report_unread(sources, settings, _text_of(file), _text_of(folder / settings.tools.servers_config))
     return Reading(
         settings=_with_default_agents(settings, folder),
@@ -205,8 +201,12 @@ def _add(values: dict[str, Any], translated: Mapping[str, Any]) -> None:
             _add(present, value)
 
 
-def _with_channels_checked(settings: Settings, folder: Path) -> Settings:
-    """Returns the settings with the templates of alerts. Raises BadSettings for what concerns several keys."""
+def checked_settings(values: Mapping[str, Any], folder: Path) -> Settings:
+    """Returns the settings with the templates of alerts. Raises BadSettings, also for what concerns several keys."""
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise BadSettings([_problem(part) for part in error.errors(include_url=False)]) from error
     settings, problems = with_templates(settings, folder)
     whole = {f"channels.{channel}": chosen for channel, chosen in settings.channels_in_full.items()}
     problems |= agent_id_problems(settings.agents, {"channel_defaults": settings.channel_defaults, **whole})

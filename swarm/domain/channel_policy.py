@@ -87,6 +87,21 @@ class SuggestedPrompt:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PeopleLists:
+    """Lists of people. A person on any of them is permitted. None: no such list; without lists, everyone is."""
+
+    users: frozenset[str] | None = None  # user ids
+    groups: frozenset[str] | None = None  # ids of user groups (S…)
+    domains: frozenset[str] | None = None  # domains of e-mail addresses, lower case
+
+    def __bool__(self) -> bool:
+        return self.users is not None or self.groups is not None or self.domains is not None
+
+
+EVERYONE: Final = PeopleLists()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelPolicy:
     """The operator's configuration of one channel, with defaults."""
 
@@ -109,3 +124,8 @@ class ChannelPolicy:
     greeting: str | None = None  # shown where people start a conversation with the app; None: the built-in text
     suggested_prompts: tuple[SuggestedPrompt, ...] = ()  # with the greeting
     escalation: EscalationPolicy = NO_ESCALATION
+
+    @property
+    def people(self) -> PeopleLists:
+        """The lists of people who may use the swarm here."""
+        return PeopleLists(users=self.allowed_users, groups=self.allowed_groups, domains=self.allowed_domains)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Final, Protocol
 
-from swarm.domain.access import Person
+from swarm.domain.access import Person, UserGroup
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
@@ -46,6 +46,10 @@ class PersonLookup(Protocol):
         """Returns a person; None if Slack does not answer in time. Never fails."""
         ...
 
+    def known_person(self, user_id: str) -> Person | None:
+        """Returns a person if Slack's answer is at hand, without asking."""
+        ...
+
 
 class PeopleFinder(Protocol):
     """The lookup of people whom an agent names. Every method raises Unavailable when Slack cannot be reached, and
@@ -81,15 +85,33 @@ class UserGroups(Protocol):
         """Returns the user ids of a group's members; None if Slack does not tell them now. Never fails."""
         ...
 
+    async def user_group(self, group_id: str, wait_seconds: float) -> UserGroup | None:
+        """Returns a group; None if Slack does not answer in time. Never fails."""
+        ...
+
+    def known_group(self, group_id: str) -> UserGroup | None:
+        """Returns a group if Slack's answer is at hand, without asking."""
+        ...
+
     def known_members(self, group_id: str) -> frozenset[str] | None:
         """Returns the members if they are known now; otherwise None, and they are looked up for later calls."""
         ...
+
+
+class PeopleDirectory(PersonLookup, UserGroups, Protocol):
+    """The lookup of people and of their user groups."""
 
 
 class NoGroups:
     """A workspace without user groups."""
 
     async def group_members(self, group_id: str) -> frozenset[str] | None:
+        return None
+
+    async def user_group(self, group_id: str, wait_seconds: float) -> UserGroup | None:
+        return None
+
+    def known_group(self, group_id: str) -> UserGroup | None:
         return None
 
     def known_members(self, group_id: str) -> frozenset[str] | None:

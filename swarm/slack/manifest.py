@@ -55,9 +55,11 @@ threads.
 """
 
 EMAIL_SCOPE: Final = "users:read.email"
-"""Needed only to show people's e-mail addresses to agents (``share_email``), and to find a person on call by their
-address (``escalation.agent``).
+"""Needed only to show people's e-mail addresses to agents (``share_email``), for lists of their domains, and to find a
+person on call by their address (``escalation.agent``).
 """
+
+GROUPS_SCOPE: Final = "usergroups:read"
 
 AGENT_DESCRIPTION: Final = "Ask for anything. An agent of the team will handle it, here or in a channel."
 
@@ -76,9 +78,9 @@ WHY: Final[dict[str, str]] = {
     "mpim:history": "Receive direct messages between several people and the bot.",
     "mpim:read": "Show agents the name of such a conversation.",
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
-    "usergroups:read": "Let the members of a user group decide on agents' requests.",
+    "usergroups:read": "Let the members of a user group use the app, or decide on agents' requests.",
     "users:read": "Show agents people's and bots' names instead of ids.",
-    "users:read.email": "Show agents people's e-mail addresses, in channels that share them; find who is on call.",
+    "users:read.email": "Show agents e-mail addresses where they are shared; allow people by domain; find who is on call.",
 }
 """The reason for each scope, shown in the setup guide."""
 
@@ -112,8 +114,8 @@ def manifest(
     """Returns the manifest of an app called ``name``. In HTTP mode Slack sends events to ``request_url``.
 
     ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan supports:
-    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email`` and
-    ``escalation.agent``.
+    Slack shows the agent's state in its threads, with a Stop button. ``emails`` is for ``share_email``, lists of
+    domains and ``escalation.agent``.
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(_bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages

@@ -59,7 +59,7 @@ async def test_two_processes_that_give_the_same_message_away_give_it_once(world:
     found = UnreadOfOffline((await world.inbox_message(root)).thread_id, None)
     lead = await world.lead(online=False)
     for _ in range(2):
-        await world.database.write(reassign_unread, found, world.operating_policy)
+        await world.database.write(reassign_unread, found, world.operating_policy, {})
     inbox_message = await world.inbox_message(root)
     assert (inbox_message.agent_id, inbox_message.status) == (lead.id, InboxStatus.UNREAD)
 

@@ -13,6 +13,7 @@ import pytest
 from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
 from swarm.config import Settings, load
+from swarm.domain.channel_policy import PeopleLists
 from swarm.domain.errors import Invalid
 from swarm.domain.model.threads import ChannelType
 from swarm.services.intake.ingest import Ingest
@@ -30,6 +31,7 @@ class Operator:
     """A coordinator with a swarm.yaml, and who edits it."""
 
     def __init__(self, world: World, folder: Path) -> None:
+        self.scopes: frozenset[str] | None = None  # of the app
         self._folder = folder
         self.written("")
         settings = self.read()
@@ -170,6 +172,34 @@ async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
     assert operator.reloader.warnings("rota") == (
         "channels.C123.escalation.agent names this agent. Until another agent is named, nobody says who is on call.",
     )
+
+
+@pytest.mark.req("CHAN-09")
+async def test_who_may_use_an_agent_changes_at_once_and_what_cannot_work_is_told(operator: Operator) -> None:
+    operator.reloader = Reloader(
+        operator.read(), operator.book, operator.rosters, read=operator.read, scopes=lambda: operator.scopes
+    )
+    people = "users: [U1], groups: [S123], domains: [Example.org]"
+    operator.written(f"agents: {{access: {{helper: {{{people}}}, ghost: {{channels: [C123]}}}}}}")
+    done = await operator.reloader.reload()
+    assert done.needs_restart == ()
+    assert set(done.changed) == {"agents.access.helper", "agents.access.ghost"}
+    helper, ghost = operator.book.current.agent_access["helper"], operator.book.current.agent_access["ghost"]
+    assert helper.people == PeopleLists(
+        users=frozenset({"U1"}), groups=frozenset({"S123"}), domains=frozenset({"example.org"})
+    )
+    assert ghost.channels == frozenset({"C123"})
+    unknown = "There is no agent 'ghost', whose use agents.access limits."
+    assert done.doubts == (unknown,)
+    operator.scopes = frozenset({"users:read"})
+    assert await operator.reloader.doubts() == (
+        unknown,
+        "Nobody is allowed by the domain of an e-mail address, because the app lacks the scope users:read.email "
+        "(`swarm slack manifest --emails`).",
+        "Nobody is allowed by a user group, because the app lacks the scope usergroups:read (`swarm slack manifest`).",
+    )
+    operator.scopes = frozenset({"users:read.email", "usergroups:read"})
+    assert await operator.reloader.doubts() == (unknown,)
 
 
 @pytest.mark.parametrize(

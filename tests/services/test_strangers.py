@@ -131,7 +131,7 @@ async def test_who_is_not_on_the_list_is_told_the_same_way_and_a_channel_that_is
     for channel in ("C2", "C1", "C1"):
         await listed.hears(said(f"{BOT} hello", by="U2", channel=channel))
     ((person, text),) = await whispers(listed)
-    assert (person, text.split(".")[0]) == ("U2", "You are not on the list of people I work for here")
+    assert (person, text.split(";")[0]) == ("U2", "You are not on the list of people I work for here")
 
 
 async def test_a_refusal_in_a_direct_message_is_a_plain_reply(world: World) -> None:
@@ -255,7 +255,7 @@ def press(action: str, value: str, *, by: str = "U2", team: str | None = None) -
 @pytest.mark.parametrize("action", [STOP_TASK_ACTION, RETRY_RUN_ACTION])
 async def test_a_strangers_click_does_nothing_and_says_why(world: World, action: str) -> None:
     world.slack.persons["U2"] = guest()
-    assert "You are a guest of this workspace" in (await world.buttons.press(press(action, "1")) or "")
+    assert "you are a guest of this workspace" in (await world.buttons.press(press(action, "1")) or "")
     assert "another workspace" in (await world.buttons.press(press(action, "1", by="U3", team="T9")) or "")
     world.slack.persons["U4"] = None
     assert await world.buttons.press(press(action, "1", by="U4")) == UNVERIFIED_TEXT

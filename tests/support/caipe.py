@@ -110,19 +110,10 @@ class Caipe:
         if said.agent_id not in self.agent_ids:
             return JSONResponse({"detail": "Agent not found"}, 404)
         self.bodies.append(body)
-        return JSONResponse({"success": True, "content": self._answer(said)})
+        return JSONResponse({"success": True, "content": self._answer(said), "conversation_id": said.conversation_id})
 
     async def _resume(self, request: Request) -> Response:
         return await self._taken(request, OldResume if self.shape is Shape.OLD else PresentResume)
-
-    async def _invoke(self, request: Request) -> Response:
-        """A whole answer, as bots get it."""
-        body = await request.json()
-        said = Start.model_validate(body)
-        if said.agent_id != AGENT:
-            return JSONResponse({"detail": "Agent not found"}, 404)
-        self.bodies.append(body)
-        return JSONResponse({"success": True, "content": self._answer(said), "conversation_id": said.conversation_id})
 
     async def _taken(self, request: Request, kind: type[Start | Resume]) -> Response:
         body = await request.json()

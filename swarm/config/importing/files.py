@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dotenv import dotenv_values
-from pydantic import ValidationError
 
 from swarm.config.importing import caipe, caipe_variables, servers, yui
 from swarm.config.importing.documents import parsed, text_of
 from swarm.config.importing.translation import Translation
 from swarm.config.importing.writing import Reference, as_yaml, without_secrets
-from swarm.config.reading import BadSettings, read_variables
-from swarm.config.settings import Settings
+from swarm.config.reading import checked_settings, read_variables
 from swarm.config.variables import DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, PLACEHOLDER, VARIABLES
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
@@ -107,7 +105,7 @@ def write(imported: Imported, output: Path, *, force: bool) -> None:
     """
     done = imported.translation
     without_secrets(done)
-    _check(done)
+    _check(done, output.parent)
     refuse_existing([output, *imported.beside], force=force)
     heading = f"Written by `swarm import` from {imported.source.name}. Comments name the source of each value."
     for path, text in {**imported.beside, output: as_yaml(done, heading)}.items():
@@ -124,12 +122,9 @@ def _replace(path: Path, text: str) -> None:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _check(done: Translation) -> None:
+def _check(done: Translation, folder: Path) -> None:
     """Raises BadSettings for settings that a coordinator would refuse. Variables count as set."""
-    try:
-        Settings(**_filled(done.values))
-    except ValidationError as error:
-        raise BadSettings(error) from error
+    checked_settings(_filled(done.values), folder)
 
 
 def _filled(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -98,6 +98,18 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PersonFacts:
+    """Slack's statements about a person, as far as lists of people need them. They are looked up anew, never stored."""
+
+    groups: Mapping[str, bool] = field(default_factory=dict, hash=False)  # membership by user group; others are unknown
+    hidden_groups: frozenset[str] = frozenset()  # among ``groups``: Slack refuses to show their members
+    domain: str | None = None  # of the confirmed e-mail address; "": Slack shows none; None: unknown
+
+
+NO_FACTS: Final = PersonFacts()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
     """The author of a message. ``id`` is a user id (``U…``, ``W…``); for a bot without a user, the bot id (``B…``)."""
 
@@ -107,6 +119,7 @@ class Author:
     bot_id: str | None = None
     teams: tuple[str, ...] = ()  # the author's own workspaces, if Slack reports them
     standing: Standing | None = None  # None: unknown, treated as a stranger's
+    facts: PersonFacts = NO_FACTS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
-from swarm.domain.access import Me, denial
+from swarm.domain.access import NOTHING_MISSING, STANDING_MISSING, Denial, Me, MissingFacts, agent_denial, denial
 from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.prompts.alerts import alert_message
 from swarm.domain.roster import Roster
 from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, asks_to_stop, decide, is_alert
 from swarm.domain.text.fingerprints import fingerprint
-from swarm.services.runs.run_control import can_stop
+from swarm.services.rules.system_messages import refusal_key
+from swarm.services.runs.run_control import can_stop, stoppable_agents
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
@@ -35,10 +36,10 @@ class Routing:
     roster: Roster
     change: Change = Change.POSTED
     was_routed: bool = False  # for an edit: an agent has the message already
-    is_final: bool = False  # if the author's standing is unknown, the message is parked
+    is_final: bool = False  # if facts about the author are missing, the message is parked
     thread: Thread | None = None
     is_new: bool = False  # the message opens the thread
-    is_done: bool = True
+    missing: MissingFacts = NOTHING_MISSING  # nothing was done, because this must be known first
     digest: str | None = None  # of an alert that is grouped with its repeats: its fingerprint
     repeats: str | None = None  # the timestamp of the alert that this one repeats
     decision: Decision = field(init=False)
@@ -56,7 +57,8 @@ class Routing:
     @property
     def is_rare(self) -> bool:
         """Whether the decision changes more than the message's own thread, or depends on other messages."""
-        return self.decision.is_refusal or self.decision.outcome is RoutingOutcome.STOP
+        is_told = self.decision.is_refusal or self.decision.denial is not None
+        return is_told or self.decision.outcome is RoutingOutcome.STOP
 
 
 class Decisions:
@@ -80,6 +82,15 @@ class Decisions:
                 reason = self._limit_reason()
                 routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=True)
 
+    def missing(self, routing: Routing) -> MissingFacts:
+        """Returns what must be known about the author first: for the decision, and for the mark of a stored message."""
+        author, missing = routing.message.author, routing.decision.missing
+        if routing.thread or routing.decision.is_work:
+            denied = denial(author, self._operating_policy.policy(routing.message.channel))
+            missing |= denied.missing if denied else NOTHING_MISSING
+            missing |= STANDING_MISSING if author.standing is None else NOTHING_MISSING
+        return missing
+
     def is_to_be_told(self, tx: Transaction, routing: Routing) -> bool:
         """Whether people are to be told of a refusal, and have not been told yet."""
         return routing.decision.is_refusal and not deliveries.is_wanted(tx, self.told_key(tx, routing))
@@ -87,16 +98,16 @@ class Decisions:
     def told_key(self, tx: Transaction, routing: Routing) -> str:
         """Returns the key under which a refusal is posted once.
 
-        A refusal is posted once per day and person, a rate limit once a minute, and the limit for bots once per day and
-        thread.
+        A refusal is posted once per day, person and scope (`Denial.scope`), a rate limit once a minute, and the limit
+        for bots once per day and thread.
         """
-        message, outcome = routing.message, routing.decision.outcome
+        message, outcome, denied = routing.message, routing.decision.outcome, routing.decision.denial
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if outcome is RoutingOutcome.BOT_CAPPED:
             return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
         if outcome is RoutingOutcome.RATE_LIMITED:
             return f"limited:{who}:{self._limited_since(tx, [message]).get(message.author.id)}"
-        return f"refused:{who}:{day}"
+        return refusal_key(tx, self._me.team, message.author.id, denied, message.channel)
 
     def digest(self, message: SlackMessage) -> str | None:
         """Returns the fingerprint by which an alert is grouped with its repeats; None for all other messages."""
@@ -126,11 +137,14 @@ class Decisions:
         return f"this person has reached the limit of {limit} messages per minute (limits.messages_per_minute_per_user)"
 
     def _situation(self, tx: Transaction, routing: Routing, awaiting_lead: set[str]) -> Situation:
-        message, thread, turns = routing.message, routing.thread, 0
+        message, thread, turns, at_work = routing.message, routing.thread, 0, frozenset[str]()
         if thread and message.author.kind == "bot":
             hour_ago = tx.now - 3600 * SECOND
             turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
         routing.repeats = self._repeated(tx, message, routing.digest) if routing.digest else None
+        may_stop = asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread)
+        if may_stop and self._operating_policy.agent_access:
+            at_work = stoppable_agents(tx, self._me.team, message, thread)
         return Situation(
             me=self._me,
             policy=self._operating_policy.policy(message.channel),
@@ -140,8 +154,20 @@ class Decisions:
             bot_turns=turns,
             routed=routing.was_routed,
             repeats=routing.repeats,
-            can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
+            can_stop=may_stop,
+            at_work=at_work,
+            denials=self._denials(routing),
         )
+
+    def _denials(self, routing: Routing) -> dict[str, Denial]:
+        """Returns why the author may not use agents, by agent id."""
+        message = routing.message
+        limited = {
+            agent.id: agent_denial(message.author, limit, message.channel)
+            for name, limit in self._operating_policy.agent_access.items()
+            if (agent := routing.roster.by_name(name))
+        }
+        return {agent_id: denied for agent_id, denied in limited.items() if denied}
 
 
 def counts(tx: Transaction, message: SlackMessage) -> bool:

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.domain.access import Me, standing_in
-from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage
+from swarm.domain.access import Me, MissingFacts, standing_in
+from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
@@ -47,7 +47,7 @@ _CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Posted:
-    """A posted message. With ``is_final``, it is parked if its author's standing is needed and unknown."""
+    """A posted message. With ``is_final``, it is parked if needed facts about its author are missing."""
 
     message: SlackMessage
     roster: Roster
@@ -64,9 +64,9 @@ class PostedMessages:
         self._operating_policy = operating_policy
         self._standings = standings
 
-    def route(self, tx: Transaction, posted: Sequence[Posted]) -> list[bool]:
-        """Routes messages in order. The result of a message is False, without an effect, if the standing of its author
-        is needed first.
+    def route(self, tx: Transaction, posted: Sequence[Posted]) -> list[MissingFacts]:
+        """Routes messages in order. Returns, for each message, what must be known about its author first; then routing
+        had no effect.
         """
         routings = [
             Routing(
@@ -81,7 +81,7 @@ class PostedMessages:
             alerts.lock(tx, self._me.team, grouped)
         # Own posts are added to the transcript when they are sent.
         self._route_in_waves(tx, [found for found in routings if not self._me.wrote(found.message.author)])
-        return [routing.is_done for routing in routings]
+        return [routing.missing for routing in routings]
 
     def _route_in_waves(self, tx: Transaction, routings: Iterable[Routing]) -> None:
         waves: list[list[Routing]] = []
@@ -135,24 +135,26 @@ class PostedMessages:
         self.decisions.decide_all(tx, [routing for routing in unsure if routing.thread])
 
     def _settled(self, tx: Transaction, wave: Sequence[Routing]) -> list[Routing]:
-        """Returns the messages that can be routed. The others need the standing of their author first."""
-        unsettled = [
-            routing
-            for routing in wave
-            if routing.message.author.standing is None and (routing.thread or routing.decision.is_work)
-        ]
-        for routing in unsettled:
-            routing.is_done = routing.is_final
+        """Returns the messages that can be routed. The others need facts about their author first."""
+        unsettled = [(routing, missing) for routing in wave if (missing := self.decisions.missing(routing))]
+        for routing, missing in unsettled:
             if routing.is_final:
                 self._park(tx, routing)
-        return [routing for routing in wave if routing not in unsettled]
+            else:
+                routing.missing = missing
+        waiting = [routing for routing, _ in unsettled]
+        return [routing for routing in wave if routing not in waiting]
 
     def _park(self, tx: Transaction, routing: Routing) -> None:
-        """Parks a message until Slack reports its author's standing. Until then the message is only context."""
+        """Parks a message until Slack reports what is missing about its author. Until then the message is only
+        context.
+        """
         if routing.thread:
-            transcript.keep(tx, self._me.team, [routing.message])
+            transcript.keep(tx, self._me.team, [self.marked(routing.message)])
         early.park(tx, self._me.team, routing.message)
         reason = "it waits until Slack identifies its author"
+        if routing.message.author.standing:
+            reason = "it waits until Slack says whether its author is on a list of allowed people"
         routing.decision = Decision(outcome=RoutingOutcome.UNVERIFIED, reason=reason)
         _note(tx, [routing])
 
@@ -173,7 +175,7 @@ class PostedMessages:
             if routing.decision.outcome is RoutingOutcome.STOP:
                 self._stop_latest(tx, routing)
         _note(tx, [routing for routing in untracked if routing.decision.outcome is not RoutingOutcome.STOP])
-        first = transcript.route(tx, team, [self.marked(routing.message) for routing in tracked])
+        first = transcript.route(tx, team, [self.marked(routing.message, routing.decision) for routing in tracked])
         routed = [routing for routing in tracked if (routing.message.channel, routing.message.ts) in first]
         threads.touch(tx, [routing.opened.id for routing in routed if not routing.is_new])
         self.act(tx, routed)
@@ -220,7 +222,7 @@ class PostedMessages:
         opening = {routing.place: routing for routing in openings}
         replies = [
             Routing(
-                message=replace(reply, author=self._standings.known(reply.author)),
+                message=replace(reply, author=self._standings.known(reply.author, reply.channel)),
                 roster=opening[reply.channel, reply.root_ts].roster,
                 is_final=True,
             )
@@ -229,9 +231,13 @@ class PostedMessages:
         ]
         self._route_in_waves(tx, replies)
 
-    def marked(self, message: SlackMessage) -> SlackMessage:
-        """Returns the message in its stored form, with the author's standing in this channel."""
+    def marked(self, message: SlackMessage, decision: Decision | None = None) -> SlackMessage:
+        """Returns the message in its stored form, with the author's standing in this channel. A message that its agent
+        refuses is marked as not allowed as well.
+        """
         standing = standing_in(message.author, self._operating_policy.policy(message.channel))
+        if standing is Standing.MEMBER and decision and decision.denial and not decision.targets:
+            standing = Standing.NOT_ALLOWED
         return replace(message, author=replace(message.author, standing=standing))
 
     def act(self, tx: Transaction, routings: Sequence[Routing]) -> None:
@@ -249,7 +255,8 @@ class PostedMessages:
         addressed = self._without_answers(tx, addressed)
         # First, because messages are locked before queue heads.
         owners = ((found.opened, found.decision.new_owner_id, found.decision.reason) for found in addressed)
-        hand_over_all(tx, [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id])
+        changed = [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id]
+        hand_over_all(tx, changed, self._operating_policy)
         made = self._address(tx, addressed)
         if self._operating_policy.messages_per_minute is not None:
             authors = [routing.message.author.id for routing in made if counts(tx, routing.message)]
@@ -262,6 +269,9 @@ class PostedMessages:
                 alerts.add(tx, self._me.team, routing.message.channel, ts, routing.digest, ts)
         for routing in made:
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
+            if routing.decision.denial:  # by one of several named agents
+                key = self.decisions.told_key(tx, routing)
+                tell_refused(tx, routing.opened, routing.message, routing.decision, key)
 
     def _without_answers(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:
         """Returns the messages that do not answer an open request; the others get ✅ and go to no agent."""

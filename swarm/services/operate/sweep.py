@@ -33,6 +33,7 @@ from swarm.services.requests import upkeep
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
+from swarm.services.rules.participants import Standings
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
 from swarm.store import (
     agent_messages,
@@ -217,8 +218,10 @@ class Sweeper:
         operating_policy: OperatingPolicy,
         groups: UserGroups = NO_GROUPS,
         people: PeopleFinder = NO_PEOPLE,
+        standings: Standings | None = None,
     ) -> None:
         self._database = database
+        self._standings = standings
         self._operating_policy = operating_policy
         self._groups = groups
         self._people = people
@@ -251,9 +254,8 @@ class Sweeper:
         await attempt(tend_tasks(self._database, self._operating_policy), "sweep", part="tend_tasks")
         await attempt(upkeep.tend_requests(self._database, self._groups), "sweep", part="tend_requests")
         await attempt(alert_repeats.show_due(self._database), "sweep", part="alert_repeats")
-        await attempt(
-            failover.failover_offline_agents(self._database, self._operating_policy), "sweep", part="look_after_offline"
-        )
+        reassigning = failover.failover_offline_agents(self._database, self._operating_policy, self._standings)
+        await attempt(reassigning, "sweep", part="look_after_offline")
 
     async def tidy(self) -> None:
         """Deletes data past its retention."""

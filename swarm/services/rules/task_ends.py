@@ -154,7 +154,7 @@ def _after(tx: Transaction, task: Task, operating_policy: OperatingPolicy, reaso
     """Gives the thread back, together with its unanswered messages."""
     thread = _thread(tx, task)
     if thread:
-        hand_back(tx, thread, task, read_roster(tx, operating_policy), reason)
+        hand_back(tx, thread, task, reason, operating_policy)
 
 
 def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:

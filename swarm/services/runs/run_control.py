@@ -1,7 +1,8 @@
 """Lets people stop, retry and rate runs, and ask for a human, with `!stop`, Slack's own Stop, and the buttons below
 messages.
 
-Who may act: a person whose standing allows writing in that channel. What is guaranteed: each press counts once.
+Who may act: a person who may use the swarm in that channel, and the agents whose work it concerns. What is guaranteed:
+each press counts once, and a refusal is said once a day.
 
 Lock order: the thread, the leases, the tasks, the messages with their queue heads, the runs.
 """
@@ -10,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Final
 
 import structlog
 
-from swarm.domain.access import denial
+from swarm.domain.access import Denial, why_press_refused
 from swarm.domain.button_actions import (
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
@@ -28,7 +29,6 @@ from swarm.domain.button_actions import (
     SessionStopped,
     feedback_of,
 )
-from swarm.domain.channel_policy import External
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
 from swarm.domain.model.inbox import InboxStatus, InboxStep
@@ -41,7 +41,7 @@ from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, has_room
+from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
 from swarm.services.rules.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
@@ -49,10 +49,10 @@ from swarm.services.rules.system_messages import (
     replace_retry,
     show_anew,
     show_answered,
-    why_refused,
+    tell_person,
 )
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
-from swarm.store import idempotency_keys, requests, task_queries, tasks
+from swarm.store import agents, history, idempotency_keys, requests, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
@@ -60,7 +60,6 @@ from swarm.store.runs import feedback, runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
-NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
 UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Press the button again in a moment."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
@@ -93,24 +92,44 @@ class RunControl:
 
         Raises Unavailable if Slack does not identify the person in time: Slack repeats this event, unlike a click.
         """
-        person = await self._standings.presser(stopped.user_id, None)
+        at_work = await self._database.read(self._at_work, stopped) if self._operating_policy.agent_access else ()
+        person = await self._standings.presser(stopped.user_id, None, stopped.channel, at_work)
         if person.standing is None:
             raise Unavailable("Slack does not say who pressed its Stop.")
         count = await self._database.write(self._stop_session, stopped, person)
+        if count is None:
+            raise Unavailable("Slack does not say whether who pressed its Stop may do so.")
         _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, runs=count)
 
-    def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int:
-        if not idempotency_keys.record(tx, stopped.key) or denial(
-            person, self._operating_policy.policy(stopped.channel)
-        ):
-            return 0
+    def _at_work(self, tx: Transaction, stopped: SessionStopped) -> list[str]:
         found = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
-        if found is None:
+        return _names(tx, agents_at_work(tx, found.id)) if found else []
+
+    def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int | None:
+        """Returns the number of stopped runs; None if it is not known yet whether the person may stop them."""
+        found = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)
+        at_work = _names(tx, agents_at_work(tx, found.id)) if found and self._operating_policy.agent_access else ()
+        denied = self._operating_policy.denial(person, stopped.channel, at_work)
+        if denied and denied.missing:
+            return None
+        if not idempotency_keys.record(tx, stopped.key) or found is None:
+            return 0
+        if denied:
+            self._tell_refused(tx, found, stopped, person, denied)
             return 0
         thread = threads.locked(tx, found.id)
         _cancel_asking_tasks(tx, thread, stopped.user_id, self._operating_policy)
         withdrawn = stop_waiting(tx, thread, stopped.user_id, self._operating_policy)
         return withdrawn + runs.request_stop(tx, stopped.user_id, thread_id=thread.id)
+
+    def _tell_refused(
+        self, tx: Transaction, thread: Thread, stopped: SessionStopped, person: Author, denied: Denial
+    ) -> None:
+        history.record(
+            tx, "press.refused", f"{stopped.channel}:{stopped.thread_ts}", thread_id=thread.id, reason=denied.reason
+        )
+        if is_first_refusal(tx, self._team, person.id, denied.scope(stopped.channel)):
+            tell_person(tx, thread, person.id, why_press_refused(denied, person))
 
 
 class Buttons:
@@ -138,7 +157,8 @@ class Buttons:
         act = await self._act(press)
         if act is None:
             return None
-        person = await self._standings.presser(press.user_id, press.team)
+        concerned = await self._database.read(_concerned, press) if self._operating_policy.agent_access else ()
+        person = await self._standings.presser(press.user_id, press.team, press.channel, concerned)
         return await self._database.write(self._once, press, person, act)
 
     async def _act(self, press: ButtonPressed) -> Act | None:
@@ -161,14 +181,35 @@ class Buttons:
     def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
         if not idempotency_keys.record(tx, press.key):
             return None
-        policy = self._operating_policy.policy(press.channel)
-        if person.standing is None and policy.external is not External.ALLOW:
-            return UNVERIFIED_TEXT
-        if denial(person, policy):
-            return NOT_ALLOWED_TEXT.format(reason=why_refused(person))
-        if not has_room(tx, self._team, person.id, self._operating_policy):
-            return LIMITED_TEXT
+        concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
+        denied = self._operating_policy.denial(person, press.channel, concerned)
+        if denied:
+            return self._refusal(tx, press, person, denied)
+        since = limited_since(tx, self._team, person.id, self._operating_policy)
+        if since is not None:
+            return LIMITED_TEXT if is_first_refusal(tx, self._team, person.id, "limit", since) else None
         return act(tx, press, self._operating_policy)
+
+    def _refusal(self, tx: Transaction, press: ButtonPressed, person: Author, denied: Denial) -> str | None:
+        """Returns the text for the person, once a day. The message with the button explains every refusal."""
+        history.record(tx, "press.refused", f"{press.channel}:{press.message_ts}", reason=denied.reason)
+        if denied.missing:
+            return UNVERIFIED_TEXT
+        is_first = is_first_refusal(tx, self._team, person.id, denied.scope(press.channel))
+        return why_press_refused(denied, person) if is_first else None
+
+
+def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
+    """Returns the name of the agent whose run or task a button concerns."""
+    said = feedback_of(press.value) if press.action_id == FEEDBACK_ACTION else None
+    subject = said.run_id if said else press.value
+    found = runs.get(tx, subject) or tasks.get(tx, subject)
+    return _names(tx, {found.agent_id}) if found else []
+
+
+def _names(tx: Transaction, agent_ids: Collection[str | None]) -> list[str]:
+    names = agents.names(tx)
+    return sorted(names[agent_id] for agent_id in agent_ids if agent_id in names)
 
 
 class Retried(StrEnum):
@@ -198,6 +239,20 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
         return False
     obeyed = idempotency_keys.result(tx, _stop_receipt(team, message)) is not None
     return obeyed or runs.latest_to_stop(tx, team, message.channel) is not None
+
+
+def stoppable_agents(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> frozenset[str]:
+    """Returns the ids of the agents whose work a ``!stop`` would end, under the conditions of `can_stop`."""
+    thread_id = thread.id if thread else runs.latest_to_stop(tx, team, message.channel)
+    return agents_at_work(tx, thread_id) if thread_id else frozenset()
+
+
+def agents_at_work(tx: Transaction, thread_id: str) -> frozenset[str]:
+    """Returns the ids of the agents with an unfinished run, an open task or an open request in a thread."""
+    of_runs = {run.agent_id for run in runs.of_thread(tx, thread_id) if run.status in UNFINISHED}
+    of_tasks = {task.agent_id for task in task_queries.open_in_thread(tx, thread_id) if task.agent_id}
+    of_requests = {request.agent_id for request in requests.open_in_thread(tx, thread_id) if request.agent_id}
+    return frozenset(of_runs | of_tasks | of_requests)
 
 
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_policy: OperatingPolicy) -> Thread | None:

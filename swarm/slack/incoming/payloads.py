@@ -188,6 +188,7 @@ def person_of(user_id: str, user: JsonObject) -> Person:
         is_guest=user.get("is_restricted") is True or user.get("is_ultra_restricted") is True,
         is_stranger=user.get("is_stranger") is True,
         is_known=user.get("deleted") is not True,
+        is_confirmed=user.get("is_email_confirmed") is not False,
     )
 
 

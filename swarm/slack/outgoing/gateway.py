@@ -91,6 +91,11 @@ class Gateway:
         return self._api.clock
 
     @property
+    def scopes(self) -> frozenset[str] | None:
+        """The scopes of the bot's token, as Slack told them with its last answer; None if it has not told them."""
+        return self._api.scopes
+
+    @property
     def client(self) -> AsyncWebClient:
         """The client with its token, base URL and proxy, which Bolt and Socket Mode copy."""
         return self._api.client

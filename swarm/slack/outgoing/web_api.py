@@ -197,6 +197,7 @@ class WebApi:
         if _reached_directly(self.client.base_url):
             self.client.proxy = None
         self.clock = SlackClock()
+        self.scopes: frozenset[str] | None = None  # of the bot's token; None until Slack has told them
         self._closed = False
 
     async def close(self) -> None:
@@ -262,6 +263,9 @@ class WebApi:
         else:
             answer = await self.client.api_call(method, http_verb="GET", params=dict(arguments))
         self.clock.note(answer.headers.get("Date"))
+        scopes = answer.headers.get("x-oauth-scopes")
+        if scopes and "token" not in arguments:
+            self.scopes = frozenset(scope.strip() for scope in scopes.split(","))
         return answer.data if is_object(answer.data) else EMPTY
 
     def _open_session(self) -> None:

@@ -151,6 +151,9 @@ _UNADDRESSED_IN_THREAD = Statement(
     .order_by(_i.ts)
     .with_for_update(key_share=True)
 )
+_UNREAD_OF_THREAD = Statement(
+    select(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _is_unread).order_by(_i.ts)
+)
 _ADDRESS = Statement(
     update(inbox_messages)
     .where(
@@ -398,6 +401,12 @@ def unaddressed(tx: Transaction, limit: int) -> list[InboxMessage]:
 def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     """Returns and locks messages of one thread that wait for a lead, by timestamp."""
     return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def waiting_for(tx: Transaction, agent_id: str | None, thread_id: str) -> list[InboxMessage]:
+    """Returns the unread messages of a thread for an agent, or for any lead if the agent is None; without locks."""
+    rows = _UNREAD_OF_THREAD.all(tx, thread_id=thread_id)
+    return [found for found in map(inbox_message, rows) if found.agent_id == agent_id]
 
 
 def awaiting_lead(tx: Transaction, thread_ids: Iterable[str]) -> set[str]:
