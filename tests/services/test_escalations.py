@@ -116,6 +116,14 @@ async def test_the_second_one_hears_who_asked_and_when_and_nothing_happens_again
     assert len(await webhook_bodies(world)) == 1
 
 
+async def test_a_thread_stays_escalated_when_the_settings_are_taken_away(world: World) -> None:
+    message, *_ = await asked(world)
+    await offering(world).buttons.press(press(message))
+    said = await world.buttons.press(press(message, key="press:2"))
+    assert said is not None
+    assert said.startswith("Help was asked for by <@U1>")
+
+
 async def test_the_same_press_and_the_same_call_told_twice_are_one(world: World) -> None:
     world = offering(world)
     message, lead, trigger = await asked(world)
@@ -452,12 +460,12 @@ async def test_an_agent_without_an_answer_in_time_is_told_to_stop(world: World) 
 async def test_an_agent_that_goes_away_is_reported_and_nobody_else_gets_its_question(world: World) -> None:
     world = offering(world, ON_CALL)
     await question(world)
-    world.clock.advance(120)
-    lead = await world.lead("boss")
+    world.clock.advance(200)
+    await world.lead("boss")
     await world.sweep()
     await world.send()
     assert "The person on call for payments could not be found: oncall is offline." in world.slack.posts
-    assert [notice.kind for notice in await world.poll(lead)] != ["task_returned"]
+    assert await world.rows("SELECT id FROM notices WHERE kind = 'task_returned'") == []
 
 
 async def test_while_slack_does_not_answer_the_lookup_is_repeated(world: World) -> None:
