@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from swarm.app import settings_mapping
-from swarm.config import Reading, read
+from swarm.config import Reading, checked_work_tree, read
+from swarm.domain.access import denial
 from swarm.domain.channel_policy import ChannelPolicy, Listen
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.threads import Author, AuthorKind
 from tests.support.caipe_configs import NEWER, OLDER, THIRTY
 
 pytestmark = pytest.mark.req("OPS-11")
@@ -253,6 +255,33 @@ def test_the_configuration_may_be_a_file(understood: Read, tmp_path: Path) -> No
     (tmp_path / "bot.yaml").write_text(OLDER, encoding="utf-8")
     assert understood("bot.yaml", DYNAMIC_AGENTS_URL=SERVICE).settings.channels.keys() >= {"C0PLATHELP1"}
     assert understood("{C0AAAA: {ai_enabled: true}}").settings.channels.keys() == {"C0AAAA"}
+    long = f"{{C0AAAA: {{ai_enabled: true, name: {'x' * 5_000}}}}}"
+    assert understood(long).settings.channels.keys() == {"C0AAAA"}, "longer than any path"
+
+
+@pytest.mark.req("SEC-02")
+def test_agents_cannot_change_the_file_with_the_channels(understood: Read, tmp_path: Path) -> None:
+    tree = tmp_path.with_name(f"{tmp_path.name}-tree")
+    tree.mkdir()
+    (tree / "bot.yaml").write_text(OLDER, encoding="utf-8")
+    yaml = f"model: {{name: m}}\ntools: {{work_tree: {tree}}}\n"
+    settings = understood(yaml=yaml + "agents: {builtin: {a: {kind: assistant, tools: [file-write]}}}").settings
+
+    def check(bot: str) -> None:
+        given = {"SLACK_INTEGRATION_BOT_CONFIG": bot}
+        checked_work_tree(settings, given, folder=tmp_path, user_home=tmp_path / "nobody")
+
+    check(OLDER)
+    with pytest.raises(ConfigurationError, match=r"the channels \(SLACK_INTEGRATION_BOT_CONFIG\)"):
+        check(str(tree / "bot.yaml"))
+
+
+@pytest.mark.req("CHAN-10")
+def test_all_bots_are_permitted_by_an_asterisk_and_nobody_else() -> None:
+    bot = Author(id="U1", name="alertmanager", kind=AuthorKind.BOT, bot_id="B1")
+    assert denial(bot, ChannelPolicy(allowed_bots=frozenset({"*"}))) is None
+    assert denial(bot, ChannelPolicy(allowed_bots=frozenset({"B2"}))) is not None
+    assert denial(bot, ChannelPolicy(allowed_bots=frozenset({"*"}), enabled=False)) is not None
 
 
 @pytest.mark.parametrize(

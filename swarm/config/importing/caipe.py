@@ -28,16 +28,18 @@ _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,}")
 _MEMBER: Final = re.compile(r"[UWB][A-Z0-9]{2,}")
 _GROUP: Final = re.compile(r"S[A-Z0-9]{2,}")
 
+_INLINE: Final = re.compile(r"\n|:(\s|$)|^\s*\{")
+"""Matches YAML in a variable, in contrast to a path."""
+
 _BOT_NAME: Final = "a bot's name can be chosen by anybody who installs an app, so add its id (B… or U…) to allowed_bots"
 _MENTIONS: Final = "people's mentions are answered as well"
 
 
 def configured(value: str, folder: Path) -> Mapping[str, Any]:
     """Returns the content of the variable: of the file that it names, or of itself. Raises ConfigurationError."""
-    path = folder / Path(value).expanduser() if "\n" not in value else None
-    if path and path.is_file():
+    if path := variable.config_file(value, folder):
         return mapping(parsed(text_of(path), str(path)), str(path))
-    if path and not re.search(r":(\s|$)|^\s*\{", value):
+    if not _INLINE.search(value):
         raise ConfigurationError(f"{variable.BOT_CONFIG} is {value}: there is no such file")
     return mapping(parsed(value, variable.BOT_CONFIG), variable.BOT_CONFIG)
 

@@ -6,7 +6,9 @@ are translated together with the channels. `WITHOUT_COUNTERPART` are known, and 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from swarm.config.importing.translation import Fate, Note
@@ -103,6 +105,12 @@ def notes(variables: Mapping[str, str]) -> Iterator[Note]:
     for name, reason in WITHOUT_COUNTERPART.items():
         if variables.get(name) and (name.startswith(_OF_CAIPE_ONLY) or BOT_CONFIG in variables):
             yield Note(source=name, fate=Fate.LEFT, remark=reason)
+
+
+def config_file(value: str, folder: Path) -> Path | None:
+    """Returns the file that `BOT_CONFIG` names, or None if there is no such file, as for YAML in the variable."""
+    path = os.path.join(folder, os.path.expanduser(value))  # pathlib fails for long texts
+    return Path(path) if os.path.isfile(path) else None
 
 
 def is_on(value: str | None) -> bool:
