@@ -80,7 +80,7 @@ WHY: Final[dict[str, str]] = {
     "reactions:write": "Mark a message as seen, answered, failed or stopped.",
     "usergroups:read": "Let the members of a user group use the app, or decide on agents' requests.",
     "users:read": "Show agents people's and bots' names instead of ids.",
-    "users:read.email": "Show agents e-mail addresses where they are shared; allow people by domain; find who is on call.",
+    "users:read.email": "Show agents e-mail addresses where shared; allow people by domain; find who is on call.",
 }
 """The reason for each scope, shown in the setup guide."""
 

@@ -275,7 +275,7 @@ def test_a_share_of_the_context_is_no_number_of_messages(folder: Path, imports: 
 def test_each_value_of_a_channel_comes_with_its_source(folder: Path) -> None:
     (folder / "swarm.yaml").write_text(
         "channel_defaults: {share_email: true}\nagents: {default: lead}\n"
-        "channels: {C0OWN: {listen: all, escalation: {users: [U1]}}}"
+        "channels: {C0OWN: {listen: all, escalation: {users: [U0000001]}}}"
     )
     variables = {
         "SLACK_INTEGRATION_BOT_CONFIG": OLDER,
@@ -290,7 +290,7 @@ def test_each_value_of_a_channel_comes_with_its_source(folder: Path) -> None:
 
     own = of("C0OWN")
     assert own["listen"] == (Listen.ALL.value, "swarm.yaml: channels.C0OWN.listen")
-    assert own["escalation.users"] == (["U1"], "swarm.yaml: channels.C0OWN.escalation.users")
+    assert own["escalation.users"] == (["U0000001"], "swarm.yaml: channels.C0OWN.escalation.users")
     assert own["escalation.emoji"] == (None, "default")
     assert own["share_email"] == (True, "swarm.yaml: channel_defaults.share_email")
     assert own["agent"] == ("lead", "swarm.yaml: agents.default")
