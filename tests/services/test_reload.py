@@ -146,6 +146,40 @@ async def test_what_cannot_be_used_changes_nothing_and_is_named(operator: Operat
     assert await operator.gets("hello") == "helper"
 
 
+@pytest.mark.req("CHAN-04")
+async def test_a_template_is_read_anew_and_a_broken_one_is_refused(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "alert.txt"
+    yaml = "channels: {C123: {listen: alerts, alerts: {template_file: alert.txt}}}"
+    for template in ("one {alert_text}", "two {alert_text}"):
+        file.write_text(template, encoding="utf-8")
+        assert "channels.C123" in (await operator.reloads(yaml))[0]
+        assert operator.book.current.of("C123").alerts.template == template
+    for template, key in (("{nope}", "template"), (None, "template_file")):
+        if template:
+            file.write_text(template, encoding="utf-8")
+        else:
+            file.unlink()
+        with pytest.raises(Invalid) as refused:
+            await operator.reloads(yaml)
+        assert list(refused.value.fields) == [f"channels.C123.alerts.{key}"]
+        assert operator.book.current.of("C123").alerts.template == "two {alert_text}"
+
+
+async def test_an_agent_that_is_named_by_a_new_id_needs_a_restart(operator: Operator) -> None:
+    service = "agents: {remote: {caipe: {url: 'http://a', dialect: caipe, agent_id: a-1}}}\n"
+    operator.written(service + "channels: {C123: {agent_id: a-2}}")
+    done = await operator.reloader.reload()
+    assert done.needs_restart == ("agents.remote.caipe", "channels.C123.agent_id")
+    assert done.doubts == (
+        "There is no agent 'a-2', which channels.C123.agent_id names. "
+        "Until the agent exists, the default lead answers.",
+    )
+    assert operator.reloader.warnings("a-2") == (
+        "channels.C123.agent_id declares this agent, which will be registered again at the next reload or start unless "
+        "you remove channels.C123.agent_id.",
+    )
+
+
 async def test_what_needs_a_restart_is_listed_until_there_is_one(operator: Operator) -> None:
     operator.written("http: {port: 1}\nagents: {offline_after_seconds: 5, remote: {a: {url: 'http://a'}}}")
     for _ in range(2):

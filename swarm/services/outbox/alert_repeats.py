@@ -38,7 +38,7 @@ def show_repeats(tx: Transaction, team: str, channel: str, first_ts: str) -> Non
 async def show_due(database: Database) -> None:
     """Updates the messages that show too few repeats."""
     for group in await database.read(alerts.unshown, EVERY, AT_ONCE):
-        await attempt(database.write(show_repeats, *group), "alert_repeats", channel=group[1], thread_ts=group[2])
+        await attempt(database.write(show_repeats, *group), "sweep", part="alert_repeats", thread_ts=group[2])
 
 
 def is_nothing_due(tx: Transaction) -> bool:
