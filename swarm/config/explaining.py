@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -46,15 +46,19 @@ def explain(reading: Reading, channel: str) -> list[SourcedSetting]:
         )
     settings = reading.settings
     chosen = settings.channels_in_full.get(channel, settings.channel_defaults)
-    own = settings.channels.get(channel)
-    found: list[SourcedSetting] = []
-    for name in ChannelSettings.model_fields:
-        is_own = own is not None and name in own.model_fields_set
-        at = ("channels", channel) if is_own else ("channel_defaults",)
-        for path, value in _leaves(getattr(chosen, name), (name,)):
-            source = reading.origin(*at, *path) or _DEFAULT
-            found.append(SourcedSetting(key=".".join(path), value=_shown(value, path), source=source))
-    return [_agent(reading, channel, found[0]), *found[1:]]
+    rows = [
+        SourcedSetting(key=".".join(path), value=_shown(value, path), source=_source(reading, channel, path, value))
+        for path, value in _leaves(chosen)
+    ]
+    return [_agent(reading, channel, chosen, row) if row.key == "agent" else row for row in rows]
+
+
+def _source(reading: Reading, channel: str, path: tuple[str, ...], value: object) -> str:
+    """Returns the source of a value: the channel's entry, or else ``channel_defaults`` if it has the same value."""
+    if source := reading.origin("channels", channel, *path):
+        return source
+    default = dict(_leaves(reading.settings.channel_defaults)).get(path)
+    return (reading.origin("channel_defaults", *path) if default == value else None) or _DEFAULT
 
 
 def notes(reading: Reading, channel: str) -> list[Note]:
@@ -64,21 +68,20 @@ def notes(reading: Reading, channel: str) -> list[Note]:
     return [note for note in reading.translation.notes if note.source.startswith(f"{channel}.") and note.remark]
 
 
-def _agent(reading: Reading, channel: str, row: SourcedSetting) -> SourcedSetting:
+def _agent(reading: Reading, channel: str, chosen: ChannelSettings, row: SourcedSetting) -> SourcedSetting:
     """Returns the agent that answers: the channel's own, that for direct messages, or the default lead."""
     agents = reading.settings.agents
     is_direct = channel == DIRECT or channel.startswith("D")
-    is_own = row.source.endswith(f"channels.{channel}.agent")
-    if is_direct and agents.dm and not is_own:
-        return SourcedSetting(key=row.key, value=agents.dm, source=reading.origin("agents", "dm") or _DEFAULT)
-    if row.value is None and agents.default:
-        return SourcedSetting(key=row.key, value=agents.default, source=reading.origin("agents", "default") or _DEFAULT)
-    if row.value is None:
-        return SourcedSetting(key=row.key, value=None, source=f"{row.source}: the oldest lead that is online answers")
-    return row
+    if is_direct and agents.dm and not reading.origin("channels", channel, "agent"):
+        return replace(row, value=agents.dm, source=reading.origin("agents", "dm") or _DEFAULT)
+    if row.value is not None or chosen.agent_id is not None:
+        return row
+    if agents.default:
+        return replace(row, value=agents.default, source=reading.origin("agents", "default") or _DEFAULT)
+    return replace(row, source=f"{row.source}: the oldest lead that is online answers")
 
 
-def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
+def _leaves(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _leaves(getattr(value, name), (*path, name))

@@ -202,6 +202,15 @@ def test_an_agent_of_the_same_name_is_used(understood: Read) -> None:
     assert "network" not in agent_ids(reading)
 
 
+def test_ids_that_would_have_one_name_get_two(understood: Read) -> None:
+    bot = "C0AAAA: {ai_enabled: true, agent_id: docs}\nC0BBBB: {ai_enabled: true, agent_id: Docs}\n"
+    reading = understood(bot + "C0CCCC: {ai_enabled: true, agent_id: swarm}", DYNAMIC_AGENTS_URL=SERVICE)
+    assert sorted(agent_ids(reading).values(), key=str) == ["Docs", "docs", "swarm"]
+    assert policy(reading, "C0AAAA").agent == "docs"
+    assert str(policy(reading, "C0BBBB").agent).startswith("docs-")
+    assert str(policy(reading, "C0CCCC").agent).startswith("swarm-"), "a reserved name"
+
+
 def test_without_a_service_its_agents_are_missing_and_it_is_said(understood: Read) -> None:
     reading = understood(OLDER)
     assert agent_ids(reading) == {}

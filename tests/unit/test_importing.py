@@ -13,7 +13,7 @@ import yaml
 
 from swarm.cli import config_commands, import_commands
 from swarm.config import Settings, checked_work_tree, load, read
-from swarm.config.explaining import explain
+from swarm.config.explaining import explain, notes
 from swarm.domain.channel_policy import DirectReplies, Listen
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.language_models import Provider
@@ -301,6 +301,13 @@ def test_each_value_of_a_channel_comes_with_its_source(folder: Path) -> None:
     assert theirs["agent"] == ("platform-engineer", "SLACK_INTEGRATION_BOT_CONFIG: C0PLATHELP1.agent_id")
     assert of("dm")["agent"] == of("D0UNKNOWN")["agent"] == ("direct", "SLACK_INTEGRATION_DM_AGENT_ID")
     assert of("C0UNKNOWN") == {**own, "listen": ("mention", "default"), "escalation.users": ([], "default")}
+    (folder / "swarm.yaml").write_text("channels: {C0PLATHELP1: {listen: mention, escalation: {users: [U9]}}}")
+    reading = read(variables, folder=folder, user_home=folder / "nobody")
+    replaced = of("C0PLATHELP1")
+    assert replaced["escalation.users"] == (["U9"], "swarm.yaml: channels.C0PLATHELP1.escalation.users")
+    assert replaced["escalation.emoji"] == (None, "default"), "the entry in the file counts as a whole"
+    assert notes(reading, "C0PLATHELP1") == []
+    assert len(notes(reading, "C0CICDHELP1")) == 2
     with pytest.raises(ConfigurationError, match="'general' is not a channel's id"):
         of("general")
 

@@ -15,7 +15,7 @@ from swarm.domain.model.agents import LONGEST_NAME, RESERVED_NAMES
 BESIDE: Final = "caipe-bot-config"
 """The entry under ``agents.remote`` for agents of a service that already has an entry of its own."""
 
-_HASHED: Final = 6
+_HASHED: Final = 8
 _WEB_INTERFACE: Final = (
     "CAIPE's web interface refuses conversations that it has not opened itself; if runs fail, set DYNAMIC_AGENTS_URL "
     "to the service behind it"
@@ -79,7 +79,7 @@ def _as_name(agent_id: str) -> str:
 
 
 def _with_hash(name: str, agent_id: str) -> str:
-    return f"{name[: LONGEST_NAME - _HASHED - 1]}-{sha256(agent_id.encode()).hexdigest()[:_HASHED]}"
+    return f"{name[: LONGEST_NAME - _HASHED - 1].rstrip('-')}-{sha256(agent_id.encode()).hexdigest()[:_HASHED]}"
 
 
 def _defaults(done: Translation, agents: ServiceAgents, variables: Mapping[str, str]) -> None:
