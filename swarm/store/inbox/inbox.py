@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
+from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, false, func, literal_column, select, true, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
@@ -52,6 +52,7 @@ class InboxMessage:
     lease_token: str | None
     created_at: int
     task_id: str | None  # the task that the message was delegated as or follows up
+    silent: bool = False  # nobody has asked with it, and no answer in its thread is shown yet
 
 
 inbox_message = row_mapper(InboxMessage)
@@ -73,6 +74,7 @@ _given_new = given(
     delay_reason=Text,
     due_at=BigInteger,
     task_id=Text,
+    silent=Boolean,
 )
 _none = literal_column("0", Integer)
 _ADD = Statement(
@@ -176,6 +178,11 @@ _WAITING_IN_THREAD = Statement(
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
+_SHOW = Statement(
+    update(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _i.silent.is_(true())).values(silent=false())
+)
+_given_ids = given(id=Text)
+_ASK = Statement(update(inbox_messages).where(_i.id == _given_ids.c.id).values(silent=false()))
 _given_threads = given(thread_id=Text)
 _AWAITING_LEAD = Statement(
     select(_given_threads.c.thread_id).where(
@@ -209,6 +216,7 @@ class NewInboxMessage:
     reason: str
     wait_for_context_seconds: float | None = None
     task_id: str | None = None
+    silent: bool = False
 
 
 def add(tx: Transaction, wanted: Sequence[NewInboxMessage]) -> list[NewInboxMessage]:
@@ -247,6 +255,7 @@ def _new_row(tx: Transaction, new: NewInboxMessage, key: int) -> dict[str, objec
         "delay_reason": None if wait is None else InboxDelay.CONTEXT,
         "due_at": None if wait is None else tx.now + int(wait * SECOND),
         "task_id": new.task_id,
+        "silent": new.silent,
     }
 
 
@@ -428,6 +437,18 @@ def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMes
 def set_task(tx: Transaction, inbox_message_id: str, task_id: str | None) -> None:
     """Stores the task of a message; None removes it."""
     _TIE.run(tx, inbox_message_id=inbox_message_id, new_task_id=task_id)
+
+
+def break_silence(tx: Transaction, thread_id: str) -> None:
+    """Ends the silence about all messages of a thread, because an answer is shown in it."""
+    _SHOW.run(tx, thread_id=thread_id)
+
+
+def ask(tx: Transaction, messages: Sequence[InboxMessage]) -> None:
+    """Ends the silence about messages, because their author has asked with them after all."""
+    rows: list[dict[str, object]] = [{"id": message.id} for message in messages if message.silent]
+    if rows:
+        _ASK.run(tx, given=rows)
 
 
 def readdress(

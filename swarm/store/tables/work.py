@@ -110,6 +110,7 @@ inbox_messages = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the message was delegated as or follows up
+    Column("silent", Boolean, nullable=False, server_default=false()),  # nobody has asked: see ChannelPolicy.overthink
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("delay_reason", InboxDelay),
