@@ -66,6 +66,13 @@ class RoutingOutcome(StrEnum):
     CONTEXT = "context"
 
 
+_ASKS: Final = frozenset(
+    {RoutingOutcome.ADDRESS, RoutingOutcome.BROADCAST, RoutingOutcome.MENTION, RoutingOutcome.DIRECT_MESSAGE}
+)
+_UNASKED: Final = frozenset({RoutingOutcome.CHANNEL_AGENT, RoutingOutcome.ALERT})
+_SILENTLY: Final = "; nobody has asked, so only an answer that the agent is sure of is shown (overthink)"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """The facts known when a message arrives."""
@@ -78,6 +85,7 @@ class Situation:
     bot_turns: int = 0  # messages of bots routed in this thread within the last hour
     routed: bool = False  # for an edit: the message was already routed
     can_stop: bool = False  # a run exists that the message could stop
+    is_silent: bool = False  # nothing is shown in the thread, because nobody has asked there
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,11 +107,17 @@ class Decision:
     is_refusal: bool = False  # the message would have been work: the person or the bot's thread is informed
     absent: tuple[Candidate, ...] = ()  # named offline agents, replaced by the default lead
     unknown: tuple[str, ...] = ()  # names in the message that match no agent
+    silent: bool = False  # nobody has asked: nothing is shown before an answer that the agent is sure of
 
     @property
     def is_work(self) -> bool:
         """Whether the message causes work, or would cause work if the author had access here."""
         return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
+
+    @property
+    def asks(self) -> bool:
+        """Whether the author wants an answer from the swarm, rather than writing where an agent listens."""
+        return bool(self.targets) and self.outcome in _ASKS
 
 
 def _mentions(text: str) -> frozenset[str]:
@@ -132,7 +146,7 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
 
 def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
     """Applies rules 2 to 6 and ``!stop`` for authors with access."""
-    return (
+    decision = (
         _by_stop(message, situation, change)
         or _by_address(message, situation)
         or _by_owner(message, situation)
@@ -142,6 +156,15 @@ def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> De
             outcome=RoutingOutcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread"
         )
     )
+    return _silently(decision, situation)
+
+
+def _silently(decision: Decision, situation: Situation) -> Decision:
+    """Marks work for which nobody has asked: what an agent hears by listening, and follow-ups in a silent thread."""
+    is_unasked = situation.policy.overthink and decision.outcome in _UNASKED
+    if not decision.targets or decision.asks or not (is_unasked or situation.is_silent):
+        return decision
+    return replace(decision, silent=True, reason=decision.reason + _SILENTLY)
 
 
 def _never_work(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
@@ -165,12 +188,14 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
         if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
             return decision  # not work, whoever the author is
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
-        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
+        is_refusal = is_told and decision.is_work and not decision.silent
+        return Decision(outcome=outcome, reason=denied, is_refusal=is_refusal)
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have reached the limit of {most} messages per hour in this thread (bot_messages_per_hour)"
-        is_work = _by_rules(message, situation, change).is_work
-        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
+        decision = _by_rules(message, situation, change)
+        is_refusal = decision.is_work and not decision.silent
+        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_refusal)
     return None
 
 

@@ -14,7 +14,8 @@ depends_on = None
 def upgrade() -> None:
     # Written as text, since Alembic omits the CHECK of a column that it adds.
     op.execute(
-        "ALTER TABLE threads ADD COLUMN silence TEXT CONSTRAINT ck_threads_silence CHECK (silence IN ('silent', 'asked'))"
+        "ALTER TABLE threads ADD COLUMN silence TEXT "
+        "CONSTRAINT ck_threads_silence CHECK (silence IN ('silent', 'asked'))"
     )
     op.add_column("inbox_messages", Column("silent", Boolean, nullable=False, server_default=false()))
 

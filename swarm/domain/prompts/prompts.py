@@ -77,6 +77,7 @@ def render(prompt: PromptInput, marker: str) -> str:
         *sentences.how_to_settle(prompt),
         sentences.how_to_read(marker),
         *sentences.about_strangers(prompt),
+        *sentences.about_silence(prompt),
         *_decisions(prompt, marker),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),

@@ -73,8 +73,9 @@ class Decisions:
         limited = self._limited_since(tx, [routing.message for routing in work])
         for routing in work:
             if routing.message.author.id in limited and counts(tx, routing.message):
+                is_told = not routing.decision.silent
                 reason = self._limit_reason()
-                routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=True)
+                routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=is_told)
 
     def is_to_be_told(self, tx: Transaction, routing: Routing) -> bool:
         """Whether people are to be told of a refusal, and have not been told yet."""
@@ -118,6 +119,7 @@ class Decisions:
             awaits_lead=thread is not None and thread.id in awaiting_lead,
             bot_turns=turns,
             routed=routing.was_routed,
+            is_silent=thread is not None and thread.is_silent,
             can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
         )
 

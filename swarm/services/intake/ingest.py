@@ -122,6 +122,8 @@ class Ingest:
         if routing.decision.outcome is RoutingOutcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, inbox_messages)
+            if adds_mention:
+                self._posted.ask_after_all(tx, routing, inbox_messages)
         elif is_unsure:
             early.park(tx, team, message)
         elif adds_mention:
