@@ -66,9 +66,6 @@ class RoutingOutcome(StrEnum):
     CONTEXT = "context"
 
 
-_ASKS: Final = frozenset(
-    {RoutingOutcome.ADDRESS, RoutingOutcome.BROADCAST, RoutingOutcome.MENTION, RoutingOutcome.DIRECT_MESSAGE}
-)
 _UNASKED: Final = frozenset({RoutingOutcome.CHANNEL_AGENT, RoutingOutcome.ALERT})
 _SILENTLY: Final = "; nobody has asked, so only an answer that the agent is sure of is shown (overthink)"
 
@@ -108,16 +105,12 @@ class Decision:
     absent: tuple[Candidate, ...] = ()  # named offline agents, replaced by the default lead
     unknown: tuple[str, ...] = ()  # names in the message that match no agent
     silent: bool = False  # nobody has asked: nothing is shown before an answer that the agent is sure of
+    asks: bool = False  # the author asks in a thread that was silent
 
     @property
     def is_work(self) -> bool:
         """Whether the message causes work, or would cause work if the author had access here."""
         return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
-
-    @property
-    def asks(self) -> bool:
-        """Whether the author wants an answer from the swarm, rather than writing where an agent listens."""
-        return bool(self.targets) and self.outcome in _ASKS
 
 
 def _mentions(text: str) -> frozenset[str]:
@@ -156,14 +149,16 @@ def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> De
             outcome=RoutingOutcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread"
         )
     )
-    return _silently(decision, situation)
+    return _silently(decision, message, situation)
 
 
-def _silently(decision: Decision, situation: Situation) -> Decision:
+def _silently(decision: Decision, message: SlackMessage, situation: Situation) -> Decision:
     """Marks work for which nobody has asked: what an agent hears by listening, and follow-ups in a silent thread."""
     is_unasked = situation.policy.overthink and decision.outcome in _UNASKED
-    if not decision.targets or decision.asks or not (is_unasked or situation.is_silent):
+    if not decision.targets or not (is_unasked or situation.is_silent):
         return decision
+    if names_swarm(message.own_text, situation.me):
+        return replace(decision, asks=True)
     return replace(decision, silent=True, reason=decision.reason + _SILENTLY)
 
 
@@ -188,7 +183,9 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
         if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
             return decision  # not work, whoever the author is
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
-        is_refusal = is_told and decision.is_work and not decision.silent
+        # An unverified author's message counts as work until Slack has said who it is.
+        is_heard = outcome is RoutingOutcome.UNVERIFIED or not decision.silent
+        is_refusal = is_told and decision.is_work and is_heard
         return Decision(outcome=outcome, reason=denied, is_refusal=is_refusal)
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
