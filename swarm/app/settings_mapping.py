@@ -11,7 +11,7 @@ from swarm.config.builtin import SERVERS_CONFIG
 from swarm.config.channels import AlertSettings, EscalationSettings
 from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy
+from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
@@ -132,6 +132,23 @@ def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
 def channels_without_agent(settings: Settings) -> list[str]:
     """Returns the configured channels that are switched on but name no agent, so that the default lead answers."""
     return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
+
+
+def overthink_without_effect(settings: Settings) -> list[str]:
+    """Returns the keys that set ``overthink`` where it has no effect, because agents hear mentions only."""
+    in_full = {
+        channel: chosen for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.overthink
+    }
+    deaf = [channel for channel, chosen in in_full.items() if chosen.listen is Listen.MENTION]
+    keys = [
+        f"channels.{channel}.overthink"
+        for channel in deaf
+        if "overthink" in settings.channels[channel].model_fields_set
+    ]
+    everywhere = settings.channel_defaults
+    if everywhere.overthink and everywhere.listen is Listen.MENTION and len(deaf) == len(in_full):
+        keys.append("channel_defaults.overthink")
+    return keys
 
 
 def secret(value: SecretStr | None) -> str | None:

@@ -166,6 +166,21 @@ async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
     )
 
 
+@pytest.mark.req("CHAN-02")
+async def test_overthink_without_listening_is_told_of(operator: Operator) -> None:
+    operator.written(
+        "channel_defaults: {agent: helper, overthink: true}\n"
+        "channels: {C111: {overthink: true}, C222: {}, C333: {listen: all}, C444: {overthink: true, enabled: false}}"
+    )
+    assert (await operator.reloader.reload()).doubts == (
+        "channels.C111.overthink has no effect, because agents hear only mentions there. "
+        "Set listen to all, bots or alerts.",
+    )
+    operator.written("channel_defaults: {agent: helper, overthink: true}")
+    (doubt,) = (await operator.reloader.reload()).doubts
+    assert doubt.startswith("channel_defaults.overthink has no effect")
+
+
 @pytest.mark.parametrize(
     "agents",
     ["agents: {remote: {a: {url: 'http://a'}}}", "model: {name: gpt}\nagents: {builtin: {a: {kind: assistant}}}"],
