@@ -92,6 +92,10 @@ class Reloader:
             (channel, f"The channel {channel} names no agent; the default lead answers.")
             for channel in settings_mapping.channels_without_agent(settings)
         ]
+        found += [
+            (key, f"{key} has no effect, because agents hear only mentions there. Set listen to all, bots or alerts.")
+            for key in settings_mapping.overthink_without_effect(settings)
+        ]
         known = await self._known_agents()
         found += [
             (key, f"There is no agent '{name}', which {key} names. Until the agent exists, the default lead answers.")

@@ -12,7 +12,7 @@ from swarm.config.builtin import SERVERS_CONFIG
 from swarm.config.channels import AgentAccessSettings, AlertSettings, EscalationSettings, FeedbackSettings
 from swarm.domain.access import AgentAccess, CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
-from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, PeopleLists
+from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy, Listen, PeopleLists
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
@@ -186,6 +186,23 @@ def channels_without_agent(settings: Settings) -> list[str]:
     return [
         channel for channel, chosen in _channels(settings).items() if chosen.enabled and not settings.agent_of(chosen)
     ]
+
+
+def overthink_without_effect(settings: Settings) -> list[str]:
+    """Returns the keys that set ``overthink`` where it has no effect, because agents hear mentions only."""
+    in_full = {
+        channel: chosen for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.overthink
+    }
+    deaf = [channel for channel, chosen in in_full.items() if chosen.listen is Listen.MENTION]
+    keys = [
+        f"channels.{channel}.overthink"
+        for channel in deaf
+        if "overthink" in settings.channels[channel].model_fields_set
+    ]
+    everywhere = settings.channel_defaults
+    if everywhere.overthink and everywhere.listen is Listen.MENTION and len(deaf) == len(in_full):
+        keys.append("channel_defaults.overthink")
+    return keys
 
 
 def secret(value: SecretStr | None) -> str | None:

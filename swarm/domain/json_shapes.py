@@ -238,6 +238,8 @@ class TriggerShape(TypedDict):
     task: TaskShape | None
     notice: NoticeShape | None
     requests: list[RequestShape]
+    overthink: bool
+    humble_followup: bool
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})

@@ -73,6 +73,10 @@ class RoutingOutcome(StrEnum):
     CONTEXT = "context"
 
 
+_UNASKED: Final = frozenset({RoutingOutcome.CHANNEL_AGENT, RoutingOutcome.ALERT})
+_SILENTLY: Final = "; nobody has asked, so only an answer that the agent is sure of is shown (overthink)"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """The facts known when a message arrives."""
@@ -86,6 +90,7 @@ class Situation:
     routed: bool = False  # for an edit: the message was already routed
     can_stop: bool = False  # a run exists that the message could stop
     repeats: str | None = None  # the timestamp of the recent alert that the message repeats
+    is_silent: bool = False  # nothing is shown in the thread, because nobody has asked there
     at_work: Collection[str] = ()  # the ids of the agents whose work it would stop
     denials: Mapping[str, Denial] = field(default_factory=dict)  # by agent id: why the author may not use it here
 
@@ -121,6 +126,8 @@ class Decision:
     unknown: tuple[str, ...] = ()  # names in the message that match no agent
     denial: Denial | None = None  # why nobody, or one of the named agents, gets the message
     missing: MissingFacts = NOTHING_MISSING  # what must be known about the author before the message is routed
+    silent: bool = False  # nobody has asked: nothing is shown before an answer that the agent is sure of
+    asks: bool = False  # the author asks in a thread that was silent
 
     @property
     def is_work(self) -> bool:
@@ -163,7 +170,7 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
 
 def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
     """Applies rules 2 to 7 and ``!stop`` for authors with access."""
-    return (
+    decision = (
         _by_stop(message, situation, change)
         or _by_alert(message, situation)
         or _by_address(message, situation)
@@ -174,6 +181,17 @@ def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> De
             outcome=RoutingOutcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread"
         )
     )
+    return _silently(decision, message, situation)
+
+
+def _silently(decision: Decision, message: SlackMessage, situation: Situation) -> Decision:
+    """Marks work for which nobody has asked: what an agent hears by listening, and follow-ups in a silent thread."""
+    is_unasked = situation.policy.overthink and decision.outcome in _UNASKED
+    if not decision.targets or not (is_unasked or situation.is_silent):
+        return decision
+    if names_swarm(message.own_text, situation.me):
+        return replace(decision, asks=True)
+    return replace(decision, silent=True, reason=decision.reason + _SILENTLY)
 
 
 def _never_work(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
@@ -203,8 +221,9 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have reached the limit of {most} messages per hour in this thread (bot_messages_per_hour)"
-        is_work = _by_rules(message, situation, change).is_work
-        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
+        decision = _by_rules(message, situation, change)
+        is_refusal = decision.is_work and not decision.silent
+        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_refusal)
     return None
 
 

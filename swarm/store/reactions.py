@@ -123,8 +123,9 @@ class Reaction(NamedTuple):
 
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mark, *, lasting: bool = False) -> None:
-    """Queues a reaction on a message; see `react_all`."""
-    react_all(tx, [Reaction(thread.id, thread.team, thread.channel, ts, emoji)], mark, lasting=lasting)
+    """Queues a reaction on a message, unless its thread is silent; see `react_all`."""
+    if not thread.is_silent:
+        react_all(tx, [Reaction(thread.id, thread.team, thread.channel, ts, emoji)], mark, lasting=lasting)
 
 
 def react_all(tx: Transaction, wanted: Sequence[Reaction], mark: Mark, *, lasting: bool = False) -> None:

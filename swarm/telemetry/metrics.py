@@ -157,6 +157,9 @@ class _Instruments:
         self.messages_routed = self._counter(
             "swarm_messages_routed_total", "Messages by routing decision, each counted once.", "outcome"
         )
+        self.silent_runs = self._counter(
+            "swarm_silent_runs_total", "Work for which nobody had asked, by the way it ended.", "outcome"
+        )
         self.slack_deaf = self._counter(
             "swarm_slack_deaf_total", "Connections to Slack that brought no events and were replaced."
         )
@@ -253,6 +256,7 @@ class _Instruments:
 
 
 _ROUTED: Final = "route."
+_SILENT: Final = "silence."
 _OVER: Final = {
     DeliveryStep.CONFIRM: DeliveryStatus.SENT,
     DeliveryStep.FAIL: DeliveryStatus.FAILED,
@@ -314,6 +318,8 @@ class Metrics(Watcher):
         match fact:
             case Changed(change=change) if change.startswith(_ROUTED):
                 self.count.messages_routed.inc(change.removeprefix(_ROUTED))
+            case Changed(change=change) if change.startswith(_SILENT):
+                self.count.silent_runs.inc(change.removeprefix(_SILENT))
             case Changed(change=change):
                 self.count.changes.inc(change)
             case TriggerClaimed(kind=kind, waited_us=waited_us):

@@ -150,10 +150,10 @@ async def test_what_cannot_be_used_changes_nothing_and_is_named(operator: Operat
 async def test_a_template_is_read_anew_and_a_broken_one_is_refused(operator: Operator, tmp_path: Path) -> None:
     file = tmp_path / "alert.txt"
     yaml = "channels: {C123: {listen: alerts, alerts: {template_file: alert.txt}}}"
-    for template in ("one {alert_text}", "two {alert_text}"):
-        file.write_text(template, encoding="utf-8")
+    for text in ("one {alert_text}", "two {alert_text}"):
+        file.write_text(text, encoding="utf-8")
         assert "channels.C123" in (await operator.reloads(yaml))[0]
-        assert operator.book.current.of("C123").alerts.template == template
+        assert operator.book.current.of("C123").alerts.template == text
     for template, key in (("{nope}", "template"), (None, "template_file")):
         if template:
             file.write_text(template, encoding="utf-8")
@@ -234,6 +234,21 @@ async def test_who_may_use_an_agent_changes_at_once_and_what_cannot_work_is_told
     )
     operator.scopes = frozenset({"users:read.email", "usergroups:read"})
     assert await operator.reloader.doubts() == (unknown,)
+
+
+@pytest.mark.req("CHAN-02")
+async def test_overthink_without_listening_is_told_of(operator: Operator) -> None:
+    operator.written(
+        "channel_defaults: {agent: helper, overthink: true}\n"
+        "channels: {C111: {overthink: true}, C222: {}, C333: {listen: all}, C444: {overthink: true, enabled: false}}"
+    )
+    assert (await operator.reloader.reload()).doubts == (
+        "channels.C111.overthink has no effect, because agents hear only mentions there. "
+        "Set listen to all, bots or alerts.",
+    )
+    operator.written("channel_defaults: {agent: helper, overthink: true}")
+    (doubt,) = (await operator.reloader.reload()).doubts
+    assert doubt.startswith("channel_defaults.overthink has no effect")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -910,3 +911,44 @@ def test_a_new_owner_is_one_of_those_who_get_the_message(post: SlackMessage, kno
     decision = decide(post, known)
     if decision.new_owner_id is not None:
         assert decision.new_owner_id in {target.agent_id for target in decision.targets}
+
+
+# Channels with ``overthink``
+
+
+QA = ChannelPolicy(listen=Listen.ALL, overthink=True)
+
+
+@pytest.mark.req("CHAN-02")
+@pytest.mark.parametrize(
+    ("text", "situation", "silent", "asks"),
+    [
+        ("how?", {"policy": QA}, True, False),
+        ("how?", {"policy": ChannelPolicy(listen=Listen.ALL)}, False, False),
+        (f"{BOT} how?", {"policy": QA}, False, False),
+        ("swarm#rev how?", {"policy": QA}, False, False),
+        ("how?", {"policy": QA, "owner_id": LEAD.id}, False, False),  # somebody was answered there
+        ("how?", {"policy": QA, "owner_id": LEAD.id, "is_silent": True}, True, False),
+        ("how?", {"policy": ChannelPolicy(), "owner_id": LEAD.id, "is_silent": True}, True, False),
+        (f"{BOT} how?", {"policy": QA, "owner_id": LEAD.id, "is_silent": True}, False, True),
+        ("swarm#rev how?", {"policy": QA, "owner_id": LEAD.id, "is_silent": True}, False, True),
+        ("swarm#all how?", {"policy": QA, "is_silent": True}, False, True),
+    ],
+)
+def test_only_what_nobody_has_asked_is_silent(text: str, situation: dict[str, Any], silent: bool, asks: bool) -> None:
+    found = decide(message(text), Situation(me=ME, roster=TEAM, **situation))
+    assert (bool(found.targets), found.silent, found.asks) == (True, silent, asks)
+    assert found.reason.endswith("(overthink)") is silent
+
+
+@pytest.mark.req("CHAN-02", "CHAN-11")
+def test_who_is_refused_is_told_so_only_if_they_have_asked() -> None:
+    situation = Situation(me=ME, policy=QA, roster=TEAM)
+    by_guest = [message(text, standing=Standing.GUEST) for text in ("how?", f"{BOT} how?")]
+    assert [decide(one, situation).is_refusal for one in by_guest] == [False, True]
+    by_bots = [message(text, by="B9", kind=AuthorKind.BOT, bot_id="B9") for text in ("disk full", f"{BOT} disk full")]
+    loud = ChannelPolicy(listen=Listen.BOTS, overthink=True, allowed_bots=frozenset({"B9"}))
+    capped = Situation(me=ME, policy=loud, roster=TEAM, bot_turns=BOT_MESSAGES_PER_HOUR)
+    assert [decide(one, capped).is_refusal for one in by_bots] == [False, True]
+    unknown = decide(message("how?", standing=None), situation)
+    assert (unknown.outcome, unknown.is_work) == (RoutingOutcome.UNVERIFIED, True)  # so Slack is asked who it is

@@ -87,6 +87,19 @@ CONTEXT_TRANSITIONS: Final = {
 }
 
 
+class Silence(StrEnum):
+    """Why nothing of a thread's work is shown, or that people have asked in vain so far; see `ChannelPolicy.overthink`.
+
+    ::
+
+        silent → asked    a person mentions the bot or an agent in the thread
+        silent | asked → (none)    an answer is shown
+    """
+
+    SILENT = "silent"  # nobody has asked: nothing is shown before an answer that the agent is sure of
+    ASKED = "asked"  # somebody has asked since, and has no answer yet
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File:
     """An attachment by name; its content stays in Slack until requested."""
@@ -218,6 +231,12 @@ class Thread:
     context: ContextState
     queued_notice_at: int | None  # when the thread was informed that no agent is online; None after an answer
     watermark_ts: str  # later messages that were not routed were missed
+    silence: Silence | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing of the thread's work may be shown."""
+        return self.silence is Silence.SILENT
 
 
 def permalink(workspace_url: str, channel: str, ts: str) -> str:

@@ -142,6 +142,8 @@ class PromptInput:
     history_characters: int | None = HISTORY_CHARACTERS  # maximum length of the history; None: unlimited
     context_incomplete: bool = False
     by_strangers: bool = False  # only strangers started this work
+    overthink: bool = False  # nobody has asked: only an answer that the agent is sure of is shown
+    humble_followup: bool = False  # somebody asks in a thread in which the agents have stayed silent
     previous_reply: str | None = None  # this agent's last answer in the thread
     notice_text: str | None = None  # the changed message, another agent's message, or a reason
     notice_author: str | None = None  # the agent or person who caused the notice; None: the coordinator

@@ -78,6 +78,7 @@ def render(prompt: PromptInput, marker: str) -> str:
         *sentences.calling_humans(prompt),
         sentences.how_to_read(marker),
         *sentences.about_strangers(prompt),
+        *sentences.about_silence(prompt),
         *_decisions(prompt, marker),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),

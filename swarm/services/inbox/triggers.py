@@ -21,6 +21,7 @@ from swarm.domain.model.threads import (
     AuthorKind,
     ChannelType,
     ContextState,
+    Silence,
     Standing,
     Thread,
     TranscriptMessage,
@@ -256,6 +257,11 @@ class Triggers:
         place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
         views = inbox_message_views(conversation) if conversation else ()
         notice = await self._notice(claim.notice, whole) if claim.notice else None
+        silence = conversation.thread.silence if conversation else None
+        overthink = (
+            all(one.silent for one in claim.inbox_messages) if claim.inbox_messages else silence is Silence.SILENT
+        )
+        is_humble = silence is Silence.ASKED and not overthink
         incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
         prompt = PromptInput(
             role=agent.role,
@@ -270,6 +276,8 @@ class Triggers:
             history_characters=self._operating_policy.history_characters,
             context_incomplete=incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
+            overthink=overthink,
+            humble_followup=is_humble,
             previous_reply=conversation.previous_answer if conversation else None,
             notice_text=notice.text if notice else None,
             notice_author=notice.actor_name if notice else None,
@@ -296,6 +304,8 @@ class Triggers:
             task=whole.task,
             started_by=whole.started_by,
             requests=claim.requests,
+            overthink=overthink,
+            humble_followup=is_humble,
         )
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:

@@ -79,8 +79,9 @@ class Decisions:
         limited = self._limited_since(tx, [routing.message for routing in work])
         for routing in work:
             if routing.message.author.id in limited and counts(tx, routing.message):
+                is_told = not routing.decision.silent
                 reason = self._limit_reason()
-                routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=True)
+                routing.decision = Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=reason, is_refusal=is_told)
 
     def missing(self, routing: Routing) -> MissingFacts:
         """Returns what must be known about the author first: for the decision, and for the mark of a stored message."""
@@ -154,6 +155,7 @@ class Decisions:
             bot_turns=turns,
             routed=routing.was_routed,
             repeats=routing.repeats,
+            is_silent=thread is not None and thread.is_silent,
             can_stop=may_stop,
             at_work=at_work,
             denials=self._denials(routing),

@@ -134,6 +134,12 @@ class Ingest:
         if routing.decision.outcome is RoutingOutcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, inbox_messages)
+            if adds_mention:
+                missing = self._posted.decisions.missing(routing)
+                if missing and not is_final:
+                    return missing
+                if not missing:
+                    self._posted.ask_after_all(tx, routing, inbox_messages)
         elif adds_mention:
             missing = self._posted.decisions.missing(routing)
             if missing and not is_final:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.domain.access import Me, MissingFacts, standing_in
-from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage, Standing
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, Silence, SlackMessage, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
@@ -33,7 +34,7 @@ from swarm.services.runs.run_control import stop_latest, stop_thread
 from swarm.store import history, requests, task_queries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.inbox.inbox import NewInboxMessage
+from swarm.store.inbox.inbox import InboxMessage, NewInboxMessage
 from swarm.store.inbox.queues import Lane
 from swarm.store.tasks import Task
 from swarm.store.threads import alerts, early, people, threads, transcript, watermarks
@@ -41,6 +42,9 @@ from swarm.store.threads.threads import NewThread
 
 EARLY_SECONDS: Final = 600
 """A reply written this long after its thread's first message cannot have overtaken it."""
+
+_ASKED: Final = "its author has mentioned the swarm after all"
+_ANSWERABLE: Final = frozenset({InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.DISMISSED, InboxStatus.DEAD})
 
 _CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
@@ -257,21 +261,44 @@ class PostedMessages:
         owners = ((found.opened, found.decision.new_owner_id, found.decision.reason) for found in addressed)
         changed = [(thread, owner_id, reason) for thread, owner_id, reason in owners if owner_id]
         hand_over_all(tx, changed, self._operating_policy)
+        self._ask(tx, addressed)
         made = self._address(tx, addressed)
         if self._operating_policy.messages_per_minute is not None:
             authors = [routing.message.author.id for routing in made if counts(tx, routing.message)]
             people.count(tx, self._me.team, authors)
-        messages = [(routing.opened, routing.message.ts) for routing in made]
+        loud = [routing for routing in made if not routing.decision.silent]
+        messages = [(routing.opened, routing.message.ts) for routing in loud]
         show_stored(tx, messages, self._operating_policy.reactions)
         for routing in addressed:
             if routing.digest and routing.decision.outcome is RoutingOutcome.ALERT:
                 ts = routing.message.ts
                 alerts.add(tx, self._me.team, routing.message.channel, ts, routing.digest, ts)
-        for routing in made:
+        for routing in loud:
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
             if routing.decision.denial:  # by one of several named agents
                 key = self.decisions.told_key(tx, routing)
                 tell_refused(tx, routing.opened, routing.message, routing.decision, key)
+
+    def _ask(self, tx: Transaction, routings: Sequence[Routing]) -> None:
+        """Ends the silence of threads in which somebody asks."""
+        asked = [routing for routing in routings if routing.decision.asks and routing.opened.is_silent]
+        threads.ask(tx, [routing.opened.id for routing in asked])
+        for routing in asked:
+            routing.thread = replace(routing.opened, silence=Silence.ASKED)
+
+    def ask_after_all(self, tx: Transaction, routing: Routing, inbox_messages: Sequence[InboxMessage]) -> None:
+        """Acts on a mention that an edit has added to a silent message: it is handed out again if it has ended."""
+        silent = [message for message in inbox_messages if message.silent and message.status in _ANSWERABLE]
+        if not silent or routing.message.author.standing is None:
+            return
+        threads.ask(tx, [routing.opened.id])
+        thread = threads.locked(tx, routing.opened.id)
+        if thread.owner_id is None and silent[0].agent_id:
+            hand_over_all(tx, [(thread, silent[0].agent_id, _ASKED)], self._operating_policy)
+        inbox.ask(tx, silent)
+        for message in silent:
+            inbox.move(tx, InboxStep.RETRY, message, reason=_ASKED)
+        show_stored(tx, [(thread, routing.message.ts)], self._operating_policy.reactions)
 
     def _without_answers(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:
         """Returns the messages that do not answer an open request; the others get ✅ and go to no agent."""
@@ -333,6 +360,7 @@ class PostedMessages:
                 wait_for_context_seconds=None if is_whole else CONTEXT_WAIT_SECONDS,
                 task_id=task.id if task else None,
                 message=text,
+                silent=routing.decision.silent,
             )
 
 
@@ -344,6 +372,7 @@ def _new_thread(routing: Routing) -> NewThread:
         channel_type=message.channel_type,
         watermark_ts=(is_edit and message.edited_ts) or message.ts,
         known_whole=not is_edit and message.is_root and not message.has_replies,
+        silence=Silence.SILENT if routing.decision.silent else None,
     )
 
 

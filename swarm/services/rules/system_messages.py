@@ -19,6 +19,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.access import Denial, why_refused
 from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.answers.text import without_markers
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
@@ -26,6 +27,7 @@ from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMes
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
+from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.text.slack_text import safe
@@ -166,6 +168,7 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
         idempotency_key=idempotency_key,
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
+        even_if_silent=True,
     )
 
 
@@ -268,7 +271,7 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
     """Posts that a message is waiting, and for which agents; at most once until the message is answered."""
-    if threads.tell_queued(tx, thread.id):
+    if not thread.is_silent and threads.tell_queued(tx, thread.id):
         post_message(tx, thread, _queued_text(roster, waits_for))
 
 
@@ -321,7 +324,7 @@ def _unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: R
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
     """Posts a refusal that only the author sees; for bots, in the thread, because bots see no ephemeral messages."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
-        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key)
+        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, idempotency_key=key, even_if_silent=True)
         return
     text = why_refused(decision.denial, message.author) if decision.denial else LIMITED_TEXT
     post_ephemeral(tx, thread, message, text, key)
@@ -366,7 +369,8 @@ def _first_part(thread: Thread, task: Task, text: str) -> str:
 
 
 def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozenset[str] = frozenset()) -> str:
-    """Returns the text escaped for Slack and without secrets. Logs the removal of a secret."""
+    """Returns the text escaped for Slack, without markers and secrets. Logs the removal of a secret."""
+    text = without_markers(strip_invisible(text))
     shown = safe(text, mentionable)
     if shown.count(REMOVED) > text.count(REMOVED):
         _log.warning(

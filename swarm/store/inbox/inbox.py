@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
+from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, false, func, literal_column, select, true, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
@@ -53,6 +53,7 @@ class InboxMessage:
     created_at: int
     task_id: str | None  # the task that the message was delegated as or follows up
     message: str | None = None  # the text for the agent, if it is not the text in Slack: an alert in its template
+    silent: bool = False  # nobody has asked with it, and no answer in its thread is shown yet
 
 
 inbox_message = row_mapper(InboxMessage)
@@ -75,6 +76,7 @@ _given_new = given(
     due_at=BigInteger,
     task_id=Text,
     message=Text,
+    silent=Boolean,
 )
 _none = literal_column("0", Integer)
 _ADD = Statement(
@@ -184,6 +186,11 @@ _WAITING_IN_THREAD = Statement(
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
+_SHOW = Statement(
+    update(inbox_messages).where(_i.thread_id == bindparam("thread_id"), _i.silent.is_(true())).values(silent=false())
+)
+_given_ids = given(id=Text)
+_ASK = Statement(update(inbox_messages).where(_i.id == _given_ids.c.id).values(silent=false()))
 _given_threads = given(thread_id=Text)
 _AWAITING_LEAD = Statement(
     select(_given_threads.c.thread_id).where(
@@ -218,6 +225,7 @@ class NewInboxMessage:
     wait_for_context_seconds: float | None = None
     task_id: str | None = None
     message: str | None = None
+    silent: bool = False
 
 
 def add(tx: Transaction, wanted: Sequence[NewInboxMessage]) -> list[NewInboxMessage]:
@@ -257,6 +265,7 @@ def _new_row(tx: Transaction, new: NewInboxMessage, key: int) -> dict[str, objec
         "due_at": None if wait is None else tx.now + int(wait * SECOND),
         "task_id": new.task_id,
         "message": new.message,
+        "silent": new.silent,
     }
 
 
@@ -455,6 +464,18 @@ def reword(tx: Transaction, messages: Iterable[InboxMessage], text: str | None) 
             message = replace(message, message=text)
         changed.append(message)
     return changed
+
+
+def break_silence(tx: Transaction, thread_id: str) -> None:
+    """Ends the silence about all messages of a thread, because an answer is shown in it."""
+    _SHOW.run(tx, thread_id=thread_id)
+
+
+def ask(tx: Transaction, messages: Sequence[InboxMessage]) -> None:
+    """Ends the silence about messages, because their author has asked with them after all."""
+    rows: list[dict[str, object]] = [{"id": message.id} for message in messages if message.silent]
+    if rows:
+        _ASK.run(tx, given=rows)
 
 
 def readdress(

@@ -15,7 +15,7 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Standing
+from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Silence, Standing
 from swarm.store.tables.schema import metadata, one_of
 
 threads = Table(
@@ -36,6 +36,7 @@ threads = Table(
     # Later messages that were not routed were missed.
     Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
+    Column("silence", Text, one_of("silence", Silence)),  # null: an ordinary thread
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
     one_of("context", ContextState),
     one_of("channel_type", ChannelType),

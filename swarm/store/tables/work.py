@@ -111,6 +111,7 @@ inbox_messages = Table(
     Column("resolved_at", BigInteger),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the message was delegated as or follows up
     Column("message", Text),  # the text for the agent, if it is not the text in Slack: an alert in its template
+    Column("silent", Boolean, nullable=False, server_default=false()),  # nobody has asked: see ChannelPolicy.overthink
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("delay_reason", InboxDelay),
