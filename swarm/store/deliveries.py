@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypedDict, Unpack
 
 from pydantic import TypeAdapter
@@ -210,9 +210,12 @@ def add(
     """Queues one Slack call in this transaction. Returns its id, or None if the ``idempotency_key`` already exists.
 
     The delivery never expires; `swarm.store.reactions` queues reactions, which do. ``closing`` is the part below a text
-    and needs the ``place`` of the answer. ``to`` is a person, for a direct message, or another channel.
+    and needs the ``place`` of the answer; an answer without a run is named after this delivery. ``to`` is a person, for
+    a direct message, or another channel.
     """
     delivery_id = new_id()
+    if place and not place.run_id:
+        place = replace(place, run_id=delivery_id)
     given: dict[str, object] = {**_OMITTED, **columns}
     added = _ADD.run(
         tx,

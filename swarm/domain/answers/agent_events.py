@@ -167,7 +167,7 @@ def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
 def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
     match outcome:
         case Answered():
-            return Closing(feedback=True, footer=True)
+            return ANSWERED_BELOW
         case RunFailed(reason=reason, comes_again=comes_again):
             return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):

@@ -34,7 +34,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, release_run
 from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, end_if_resolved, give_back, lose
-from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
+from swarm.services.rules.system_messages import post_message, react_failed, show_answered, show_stopped
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
 from swarm.store import deliveries, requests, tasks
 from swarm.store.bridge.transaction import Transaction
@@ -388,12 +388,12 @@ def _say(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, below: 
     if not text.strip() and below == NOTHING_BELOW:
         return
     is_answer = run.status is not RunStatus.ABANDONED and run.inbox_message_ids
-    post_closing(
+    post_message(
         tx,
         thread,
         text,
-        below,
-        place,
+        closing=below,
+        place=place,
         is_safe=True,
         agent_id=run.agent_id,
         inbox_message_id=run.inbox_message_ids[0] if is_answer else None,

@@ -16,7 +16,7 @@ from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
 from swarm.domain.answers.questions import decided_of
 from swarm.domain.model.requests import HumanRequest
 from swarm.domain.model.tasks import TaskView
-from swarm.domain.model.threads import AuthorKind, TranscriptMessage
+from swarm.domain.model.threads import AuthorKind, TranscriptMessage, is_user
 from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
@@ -129,11 +129,6 @@ def requester_of(trigger: Trigger) -> str | None:
         if inbox_message.kind is AuthorKind.USER and is_user(inbox_message.user_id)
     ]
     return people[-1] if people else None
-
-
-def is_user(author_id: str) -> bool:
-    """Whether an id belongs to a person; ids of bots and agents have other prefixes."""
-    return author_id.startswith(("U", "W"))
 
 
 def _new(inbox_message: InboxMessageView, bot_name: str) -> InputMessage:
