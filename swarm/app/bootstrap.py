@@ -21,6 +21,7 @@ import structlog
 from starlette.routing import BaseRoute
 
 from swarm import clock
+from swarm.agents.webhooks import HttpWebhookClient
 from swarm.app import built_in, home, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet, LateAsk
 from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
@@ -53,6 +54,7 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.requests.deciding import RequestDecisions
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.rules.participants import Rosters, Standings
@@ -167,6 +169,7 @@ def build(
         ),
         pacing=slack.pacing,
         sender=_sender(settings, database, gateway, me, Watchers([watcher, hearing]), operating_policy),
+        webhooks=WebhookSender(database, HttpWebhookClient(), lambda: operating_policy.book.current.webhooks),
         sweeper=Sweeper(database, operating_policy, slack.names),
         backfill=Backfill(database, gateway, me, operating_policy, standings, handle, watcher),
         verifier=Verifier(database, ingest, standings),

@@ -29,6 +29,7 @@ from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.sweep import Sweeper, Ticker, listen
 from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.outbox.webhooks import WebhookSender
 from swarm.services.rules.locks import Election, LockTerm
 from swarm.services.runs.streaming_agents import StreamingAgentRuns
 from swarm.slack.outgoing.pacing import Pacing
@@ -60,6 +61,7 @@ class Coordinator:
     terms: dict[str, LockTerm]  # the latest term of each office held by this process
     pacing: Pacing
     sender: OutboxSender
+    webhooks: WebhookSender
     sweeper: Sweeper
     backfill: Backfill
     verifier: Verifier
@@ -147,6 +149,7 @@ async def _upkeep(coordinator: Coordinator, term: LockTerm) -> None:
     coordinator.pacing.take_over()
     async with asyncio.TaskGroup() as works:
         works.create_task(coordinator.sender.run(term.holds, term.is_ours), name="sender")
+        works.create_task(coordinator.webhooks.run(), name="webhooks")
         works.create_task(coordinator.sweeper.run(), name="sweeper")
         works.create_task(coordinator.backfill.run(), name="backfill")
         works.create_task(coordinator.verifier.run(), name="verifier")

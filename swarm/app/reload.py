@@ -27,6 +27,7 @@ LIVE: Final = (
     "agents.default",
     "agents.dm",
     "decisions",
+    "feedback",
     "reactions",
     "limits.messages_per_minute_per_user",
 )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 
 from pydantic import SecretStr
 
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
-from swarm.config.channels import AlertSettings, EscalationSettings
+from swarm.config.channels import AlertSettings, EscalationSettings, FeedbackSettings
 from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.channel_policy import AlertPolicy, ChannelPolicy, EscalationPolicy
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.language_models import ModelSpec, Provider, RunLimits
 from swarm.domain.model.requests import DecisionRule
+from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
 
 
@@ -50,7 +52,36 @@ def policies(settings: Settings) -> Policies:
             DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
             for rule in settings.decisions
         ),
+        webhooks=webhook_endpoints(settings),
     )
+
+
+def webhook_endpoints(settings: Settings) -> dict[tuple[WebhookKind, str], WebhookEndpoint]:
+    """Returns the endpoints of all configured services, with their secrets."""
+    endpoints = {(kind, ""): endpoint for kind, endpoint in _feedback_endpoints(settings.feedback)}
+    for channel, chosen in {"": settings.channel_defaults, **settings.channels_in_full}.items():
+        if webhook := chosen.escalation.webhook:
+            key = secret(webhook.routing_key)
+            endpoints[WebhookKind.ESCALATION, channel] = WebhookEndpoint(
+                url=webhook.url, fields={"routing_key": key} if key else {}, secret=secret(webhook.secret)
+            )
+    return endpoints
+
+
+def _feedback_endpoints(feedback: FeedbackSettings) -> Iterator[tuple[WebhookKind, WebhookEndpoint]]:
+    langfuse, webhook = feedback.langfuse, feedback.webhook
+    if langfuse.public_key and langfuse.secret_key:
+        pair = f"{langfuse.public_key}:{langfuse.secret_key.get_secret_value()}"
+        headers = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        url = f"{langfuse.url.rstrip('/')}/api/public/scores"
+        yield WebhookKind.LANGFUSE, WebhookEndpoint(url=url, headers=headers)
+    if feedback.caipe_url:
+        token = secret(feedback.caipe_token)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"{feedback.caipe_url.rstrip('/')}/api/feedback"
+        yield WebhookKind.CAIPE, WebhookEndpoint(url=url, headers=headers)
+    if webhook.url:
+        yield WebhookKind.FEEDBACK, WebhookEndpoint(url=webhook.url, secret=secret(webhook.secret))
 
 
 def streaming_agents(settings: Settings) -> list[StreamingAgent]:

@@ -15,6 +15,7 @@ from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
+from swarm.domain.model.webhooks import WebhookEndpoints
 from swarm.domain.prompts.input import HISTORY_CHARACTERS
 
 MESSAGES_PER_MINUTE: Final = 20
@@ -56,6 +57,7 @@ class Policies:
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
+    webhooks: WebhookEndpoints = field(default_factory=dict, repr=False)
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""

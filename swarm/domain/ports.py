@@ -11,6 +11,7 @@ from swarm.domain.access import Person
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.model.webhooks import WebhookAnswer
 from swarm.domain.prompts.input import ChannelFacts
 
 
@@ -108,6 +109,14 @@ class SlackReader(Protocol):
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
         """Returns all messages of a thread, oldest first; empty for an unknown thread."""
+        ...
+
+
+class WebhookClient(Protocol):
+    """The client that calls other services."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
+        """Posts a JSON body, once. Never fails."""
         ...
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryKind, DeliveryStep
 from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.webhooks import WebhookKind, WebhookStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +67,16 @@ class ReactionsExpired:
     count: int
 
 
-MetricEvent = Changed | TriggerClaimed | LeaseEnded | LeaseRefused | DeliveryStepped | ReactionsExpired
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WebhookEnded:
+    """The end of a call of another service."""
+
+    kind: WebhookKind
+    outcome: WebhookStatus
+    age_us: int  # since the call was stored
+
+
+MetricEvent = Changed | TriggerClaimed | LeaseEnded | LeaseRefused | DeliveryStepped | ReactionsExpired | WebhookEnded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,7 +35,7 @@ from swarm.domain.text.copies import TOMBSTONE
 from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
-from swarm.store.tables.effects import deliveries
+from swarm.store.tables.effects import deliveries, webhooks
 from swarm.store.tables.requests import audit, grants, request_answers, request_drafts, requests
 from swarm.store.tables.runs import feedback
 from swarm.store.tables.schema import metadata
@@ -144,6 +144,7 @@ _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
         _Trace(where=_is_their_answer, by="answers", change=update(request_answers).values(_WITHOUT_ANSWERER)),
     ],
     "notices": [_column(notices.c.actor)],
+    "webhooks": [_Trace(where=webhooks.c.person == _person, by="person", change=delete(webhooks))],
     "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
 }
 _COUNTS: Final = {kind: [(trace.count, trace.by) for trace in traces] for kind, traces in _TRACES.items()}

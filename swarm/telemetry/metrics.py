@@ -45,6 +45,7 @@ from swarm.domain.watchers import (
     ToolCall,
     TriggerClaimed,
     Watcher,
+    WebhookEnded,
 )
 
 QUICK_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -223,6 +224,9 @@ class _Instruments:
             "swarm_database_call_seconds", "Duration of database calls, including time in the queue.",
             QUICK_SECONDS, "operation",
         )  # fmt: skip
+        self.webhooks = self._counter(
+            "swarm_webhooks_total", "Number of completed calls of other services.", "kind", "outcome"
+        )
         self.database_group_size = self._histogram(
             "swarm_database_group_size", "Number of writes that shared one transaction and commit.", GROUP_SIZES
         )
@@ -315,6 +319,8 @@ class Metrics(Watcher):
                 self.count.leases_refused.inc()
             case DeliveryStepped():
                 self._learn_of_delivery(fact)
+            case WebhookEnded(kind=kind, outcome=outcome):
+                self.count.webhooks.inc(kind.value, outcome.value)
             case ReactionsExpired(count=count):
                 self.count.deliveries.inc(DeliveryKind.REACTION.value, DeliveryStatus.EXPIRED.value, by=count)
 

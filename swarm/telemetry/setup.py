@@ -37,6 +37,7 @@ GRAVE: Final = {
     "notice.drop": "A notice for an agent was dropped.",
     "task.bury": "A task was set aside after its last attempt; redrive it once the cause is fixed.",
     "task.lose": "A run lost its task, which is now due again.",
+    "webhook.failed": "A call of another service has permanently failed.",
 }
 """Changes that need an operator's attention."""
 

@@ -38,6 +38,7 @@ KEPT: Final = {
     "forgotten.forgotten_at",
     "history.at",
     "inbox_messages.resolved_at",
+    "webhooks.ended_at",
     "audit.at",
     "grants.created_at",
     "grants.revoked_at",

@@ -32,7 +32,7 @@ from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks, to_do
-from swarm.store import agent_messages, erasure, grants, history, idempotency_keys, locks, requests, retention
+from swarm.store import agent_messages, erasure, grants, history, idempotency_keys, locks, requests, retention, webhooks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import model_usage, sessions
@@ -168,6 +168,7 @@ def _parts(kept: Retention) -> dict[str, Part]:
         "forget_feedback": (feedback.forget, min(kept.runs_days, kept.threads_days)),
         "forget_requests": (requests.forget, kept.runs_days),
         "forget_audit": (grants.forget_lines, kept.audit_days),
+        "forget_webhooks": (webhooks.forget, kept.runs_days),
         "forget_model_runs": (model_usage.forget, kept.runs_days),
         "forget_talks": (locks.forget_conversations, 1),
     }

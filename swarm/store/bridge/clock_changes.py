@@ -49,6 +49,7 @@ from swarm.store.tables import (
     tasks,
     thread_messages,
     threads,
+    webhooks,
 )
 
 STEP_US: Final = 10 * SECOND
@@ -184,6 +185,7 @@ MOVED: Final = (
     _Moved(leases, ("created_at", "expires_at"), leases.c.ended_at.is_(None)),
     _Moved(locks, ("expires_at",)),
     _Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
+    _Moved(webhooks, ("created_at", "due_at"), webhooks.c.due_at.is_not(None)),
     _Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
     _Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
     _Moved(queue_heads, ("order_key",)),

@@ -7,7 +7,7 @@ derived from the enums of the domain.
 
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
 from swarm.store.tables.documents import document_pieces, documents, is_described
-from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks
+from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks, webhooks
 from swarm.store.tables.requests import audit, grants, request_answers, request_drafts, requests
 from swarm.store.tables.runs import feedback, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
@@ -61,4 +61,5 @@ __all__ = [
     "thread_messages",
     "threads",
     "watermarks",
+    "webhooks",
 ]

@@ -1,4 +1,4 @@
-"""Idempotency keys, deliveries, locks and the history."""
+"""Idempotency keys, deliveries, webhooks, locks and the history."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
 
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
 from swarm.domain.model.leases import LockKind
+from swarm.domain.model.webhooks import WebhookKind, WebhookStatus
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 # Idempotency keys of events that have no timestamp, and of tool calls with results.
@@ -102,6 +103,32 @@ Index("ix_deliveries_message", deliveries.c.inbox_message_id)
 Index("ix_deliveries_task", deliveries.c.task_id)
 _of_request = deliveries.c.request_id.is_not(None)
 Index("ix_deliveries_request", deliveries.c.request_id, sqlite_where=_of_request, postgresql_where=_of_request)
+
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("target", Text, nullable=False),  # the channel's id for an escalation; otherwise empty
+    Column("body", Text, nullable=False),  # JSON; empty once the call is over
+    Column("idempotency_key", Text, nullable=False, unique=True),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("person", Text),  # the user id of the person whose words the body contains
+    Column("status", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger),  # time of the next attempt; null once over
+    Column("error", Text),  # of the last attempt
+    Column("created_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    one_of("kind", WebhookKind),
+    one_of("status", WebhookStatus),
+    CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed'))", name="due_until_over"),
+)
+_open_webhook = webhooks.c.due_at.is_not(None)
+Index("ix_webhooks_due", webhooks.c.due_at, sqlite_where=_open_webhook, postgresql_where=_open_webhook)
+Index("ix_webhooks_thread", webhooks.c.thread_id)
+_ended_webhook = webhooks.c.ended_at.is_not(None)
+Index("ix_webhooks_ended", webhooks.c.ended_at, sqlite_where=_ended_webhook, postgresql_where=_ended_webhook)
 
 locks = Table(
     "locks",
