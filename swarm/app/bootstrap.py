@@ -39,8 +39,9 @@ from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
+from swarm.entrypoints.slack.button_presses import Press
 from swarm.entrypoints.slack.request_presses import RequestDoor
-from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
+from swarm.entrypoints.slack.slack_events import Handle, SlackEntryPoint, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -150,7 +151,7 @@ def build(
     streaming_agents = _streaming_agents(settings, database, services, slack, me, operating_policy, agents.hired)
     reloader = Reloader(settings, operating_policy.book, rosters, introduce=streaming_agents.introduce)
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
-    buttons = Buttons(database, operating_policy, standings, me.team)
+    buttons = Buttons(database, operating_policy, standings, me)
     run_control = RunControl(database, operating_policy, me.team, standings)
     slack_entry_point = _slack_entry_point(
         settings, gateway, hearing, handle, buttons.press, run_control.stop_session, services.decisions

@@ -29,6 +29,7 @@ def operating_policy(settings: Settings) -> OperatingPolicy:
         most_enrolled=settings.agents.most_enrolled,
         retention=Retention(**settings.retention.model_dump()),
         history_characters=settings.prompts.history_characters,
+        retry_prefix=settings.prompts.retry_prefix.strip() or None,
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )

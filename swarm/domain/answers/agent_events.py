@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Final, assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
+from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
 from swarm.domain.answers.events import (
     AgentEvent,
     Answered,

@@ -148,6 +148,7 @@ class PromptInput:
     notice_channel: str | None = None  # the internal channel of agent_message; None: direct
     task: TaskView | None = None
     requester_name: str | None = None  # the person who requested the task
+    instruction: str | None = None  # for a task: how to do it this time
     decisions: tuple[str, ...] = ()  # what people have decided on the agent's requests, each as lines
 
     @property

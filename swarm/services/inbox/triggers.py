@@ -68,6 +68,12 @@ class Claimed:
     def created_at(self) -> int:
         return (self.notice or self.task or self.inbox_messages[0]).created_at
 
+    @property
+    def instruction(self) -> str | None:
+        """How to do the work this time; for several messages, all their instructions, each once."""
+        parts = (one.instruction for one in ((self.task,) if self.task else self.inbox_messages))
+        return "\n\n".join(dict.fromkeys(filter(None, parts))) or None
+
     def told(self, now: int) -> TriggerClaimed:
         """Returns the metric event of the claim."""
         return TriggerClaimed(
@@ -273,6 +279,7 @@ class Triggers:
             notice_channel=notice.channel if notice else None,
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
+            instruction=claim.task.instruction if claim.task else None,
             decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(
@@ -292,6 +299,7 @@ class Triggers:
             task=whole.task,
             started_by=whole.started_by,
             requests=claim.requests,
+            instruction=claim.instruction,
         )
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
@@ -334,7 +342,6 @@ class Triggers:
         return {**known, **dict(zip(unknown, names, strict=True))}
 
     def _place(self, thread: Thread, channel_name: str) -> ThreadView:
-        link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"
         return ThreadView(
             id=thread.id,
             team=thread.team,
@@ -342,7 +349,7 @@ class Triggers:
             channel_name=channel_name if thread.channel_type is ChannelType.DM else f"#{channel_name}",
             channel_type=thread.channel_type,
             thread_ts=thread.thread_ts,
-            permalink=link,
+            permalink=self._me.link(thread.channel, thread.thread_ts),
         )
 
 
@@ -372,6 +379,7 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
         files=message.files if message else (),
         standing=message.standing if message else Standing.UNVERIFIED,
         task_id=inbox_message.task_id,
+        instruction=inbox_message.instruction,
     )
 
 

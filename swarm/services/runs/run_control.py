@@ -9,24 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import structlog
 
-from swarm.domain.access import denial
+from swarm.domain.access import Me, denial
 from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
+    FEEDBACK_FORM,
+    REASON_ACTION,
     RETRY_RUN_ACTION,
     STOP_RUN_ACTION,
     STOP_TASK_ACTION,
     ButtonPressed,
+    PressResult,
     SessionStopped,
-    feedback_of,
 )
 from swarm.domain.channel_policy import External
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
+from swarm.domain.model.feedback import Reason
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
 from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -43,12 +47,18 @@ from swarm.services.rules.system_messages import (
     show_answered,
     why_refused,
 )
+from swarm.services.runs.feedback import (
+    UNDER_WAY,
+    give_comment,
+    give_opinion,
+    give_reason,
+)
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
 from swarm.store import idempotency_keys, requests, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.runs import feedback, runs
+from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
@@ -58,12 +68,8 @@ OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
-THANKS_TEXT: Final = "Thank you, that helps."
-FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 
 _STOPPED: Final = "true"  # the result in the stored receipt of a `!stop`
-
-_UNDER_WAY: Final = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
 
 _log = structlog.get_logger(__name__)
 
@@ -107,21 +113,22 @@ class Buttons:
     changed.
     """
 
-    def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings, team: str) -> None:
+    def __init__(self, database: Database, operating_policy: OperatingPolicy, standings: Standings, me: Me) -> None:
         self._database = database
         self._operating_policy = operating_policy
         self._standings = standings
-        self._team = team
+        self._team = me.team
+        self._acts = {**_ACTS, **_feedback_acts(me)}
 
-    async def press(self, press: ButtonPressed) -> str | None:
-        """Performs the action of a button. Returns the text to show to this person only, if any."""
-        act = _ACTS.get(press.action_id)
+    async def press(self, press: ButtonPressed) -> PressResult:
+        """Performs the action of a button. Returns what to show to this person only, if anything."""
+        act = self._acts.get(press.action_id)
         if act is None:
             return None
         person = await self._standings.presser(press.user_id, press.team)
         return await self._database.write(self._once, press, person, act)
 
-    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
+    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> PressResult:
         if not idempotency_keys.record(tx, press.key):
             return None
         policy = self._operating_policy.policy(press.channel)
@@ -256,7 +263,7 @@ def _is_being_stopped(tx: Transaction, run_id: str) -> bool:
 
 def _redrive_task(tx: Transaction, run: Run, reason: str, operating_policy: OperatingPolicy) -> Retried:
     task = lock_task(tx, run.task_id or "")
-    if task and redrive_dead(tx, task, reason, operating_policy):
+    if task and redrive_dead(tx, task, reason, operating_policy, instruction=operating_policy.retry_prefix):
         return Retried.DONE
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
 
@@ -270,7 +277,7 @@ def _redrive_entries(
     redriven = [
         inbox_message
         for inbox_message in inbox_messages
-        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason)
+        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=operating_policy.retry_prefix)
     ]
     for inbox_message in redriven:
         show_anew(tx, thread, inbox_message, operating_policy.reactions)
@@ -278,7 +285,7 @@ def _redrive_entries(
         return Retried.DONE
     return (
         Retried.BEFORE
-        if any(inbox_message.status in _UNDER_WAY for inbox_message in inbox_messages)
+        if any(inbox_message.status in UNDER_WAY for inbox_message in inbox_messages)
         else Retried.IMPOSSIBLE
     )
 
@@ -302,23 +309,22 @@ def _retry_run(tx: Transaction, press: ButtonPressed, operating_policy: Operatin
     return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, operating_policy, press.message_ts)]
 
 
-def _give_feedback(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
-    said = feedback_of(press.value)
-    if said is None:
-        return None
-    run = _shown_in(tx, said.run_id, press.channel)
-    if run is None:
-        return FORGOTTEN_TEXT
-    feedback.give(tx, run.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
-    return THANKS_TEXT
-
-
-Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]
+Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], PressResult]
 
 _ACTS: Final[Mapping[str, Act]] = {
     STOP_TASK_ACTION: _stop_task,
     STOP_RUN_ACTION: _stop_run,
     RETRY_RUN_ACTION: _retry_run,
-    FEEDBACK_ACTION: _give_feedback,
 }
+
+
+def _feedback_acts(me: Me) -> Mapping[str, Act]:
+    reason = partial(give_reason, me=me)
+    return {
+        FEEDBACK_ACTION: partial(give_opinion, me=me),
+        **{REASON_ACTION + one: reason for one in Reason},
+        FEEDBACK_FORM: partial(give_comment, me=me),
+    }
+
+
 _ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

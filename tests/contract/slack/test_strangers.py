@@ -50,7 +50,7 @@ class Desk:
         ingest = Ingest(
             self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, NO_GROUPS
         )
-        buttons = Buttons(self._database, operating_policy, standings, me.team)
+        buttons = Buttons(self._database, operating_policy, standings, me)
         self.services = Services.over(self._database, self._names, me, operating_policy, self._gateway.files)
         self.verifier = Verifier(self._database, ingest, standings)
         self.sender = OutboxSender(self._database, self._gateway, me.team, http_timeout_seconds=5)
