@@ -125,21 +125,20 @@ def caipe_body(feedback: FeedbackView, permalink: str) -> dict[str, JsonValue]:
     CAIPE keeps one opinion for each message and user.
     """
     is_good = feedback.value is Opinion.UP
-    body: dict[str, JsonValue] = {
-        "traceId": feedback.trace_id,
-        "messageId": feedback.message_ts,
+    rating = "thumbs_up" if is_good else "thumbs_down"
+    return {
         "feedbackType": "like" if is_good else "dislike",
-        "value": _CAIPE_VALUES[feedback.reason] if feedback.reason else "thumbs_up" if is_good else "thumbs_down",
+        "value": _CAIPE_VALUES[feedback.reason] if feedback.reason else rating,
         "conversationId": feedback.conversation_id,
+        "messageId": feedback.message_ts,
         "source": "slack",
         "channelId": feedback.channel,
         "threadTs": feedback.thread_ts,
         "slackPermalink": permalink,
         "userId": feedback.user_id,
+        **({"traceId": feedback.trace_id} if feedback.trace_id else {}),
+        **({"reason": feedback.comment} if feedback.comment else {}),
     }
-    return {name: value for name, value in body.items() if value is not None} | (
-        {"reason": feedback.comment} if feedback.comment else {}
-    )
 
 
 def webhook_body(feedback: FeedbackView, permalink: str) -> dict[str, JsonValue]:

@@ -263,12 +263,10 @@ def feedback_entered(body: object) -> ButtonPressed | None:
     """Returns the submission of the form for feedback, as a press in the message that opened it; None for other or
     malformed payloads.
     """
-    view = object_at(body, "view") if is_object(body) else EMPTY
-    if (
-        not is_object(body)
-        or text_at(body, "type") != "view_submission"
-        or text_at(view, "callback_id") != FEEDBACK_FORM
-    ):
+    if not is_object(body) or text_at(body, "type") != "view_submission":
+        return None
+    view = object_at(body, "view")
+    if text_at(view, "callback_id") != FEEDBACK_FORM:
         return None
     try:
         about = orjson.loads(text_at(view, "private_metadata"))

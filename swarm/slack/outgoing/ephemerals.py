@@ -44,9 +44,8 @@ async def replace(api: WebApi, response_url: str, text: str) -> bool:
 
     ``chat.update`` does not reach ephemeral messages.
     """
-    client = AsyncWebhookClient(
-        response_url, timeout=int(api.timeout_seconds) or 1, proxy=api.client.proxy, retry_handlers=[]
-    )
+    seconds = max(1, int(api.timeout_seconds))
+    client = AsyncWebhookClient(response_url, timeout=seconds, proxy=api.client.proxy, retry_handlers=[])
     try:
         answer = await client.send(text=text, replace_original=True)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
