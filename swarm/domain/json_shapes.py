@@ -15,7 +15,8 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict, is_typeddict
 
-from swarm.clock import to_iso
+from swarm.clock import from_iso, to_iso
+from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import AgentMessage
 from swarm.domain.model.triggers import Tray
 from swarm.domain.request_shapes import RequestShape, request_shape
@@ -39,6 +40,18 @@ def shape(kind: type[_Shape], *views: object, **given: object) -> _Shape:
         value = given[key] if key in given else read(views)
         found[key] = value if convert is None or type(value) is str else convert(value)  # most values are strings
     return cast("_Shape", found)
+
+
+def time_of(since: str | None) -> int:
+    """Returns a time in ISO 8601 as microseconds since 1970; 0 for no time. Raises Invalid for other text."""
+    if not since:
+        return 0
+    try:
+        return from_iso(since)
+    except ValueError:
+        raise Invalid(
+            "This is not a time.", fields={"since": "a time in ISO 8601, such as 2026-11-23T09:30:00Z"}
+        ) from None
 
 
 @cache
@@ -145,6 +158,7 @@ class InboxMessageShape(TypedDict):
     matched_by: str
     files: list[FileShape]
     task_id: str | None
+    instruction: str | None
 
 
 class ThreadShape(TypedDict):
@@ -238,6 +252,7 @@ class TriggerShape(TypedDict):
     task: TaskShape | None
     notice: NoticeShape | None
     requests: list[RequestShape]
+    instruction: str | None
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})
