@@ -94,7 +94,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
     "SWARM_TEST_CLOCK": ("test_clock",),
 }
-"""The environment variables, each with the setting that it changes."""
+"""The environment variables, each with the setting that it changes. Of several for one setting, the first counts."""
 
 READ_ELSEWHERE: Final = frozenset(
     {
@@ -190,18 +190,19 @@ _REDACTOR: Final = Redactor()
 class BadSettings(ConfigurationError):
     """Some settings are invalid. ``problems`` has each bad key with its problem."""
 
-    def __init__(self, error: ValidationError) -> None:
-        found = [_problem(part) for part in error.errors(include_url=False)]
+    def __init__(self, error: ValidationError, variables: Mapping[str, str]) -> None:
+        found = [_problem(part, variables) for part in error.errors(include_url=False)]
         self.problems: Mapping[str, str] = dict(found)
         super().__init__(
             "; ".join(f"{key} {wrong}" if wrong.startswith("is ") else f"{key}: {wrong}" for key, wrong in found)
         )
 
 
-def _problem(part: ErrorDetails) -> tuple[str, str]:
-    """Returns the key with its environment variable, and the problem."""
+def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str]:
+    """Returns the key with its environment variable (of several, the one that is set), and the problem."""
     path = tuple(str(step) for step in part["loc"])
-    variable = next((name for name, known in VARIABLES.items() if known == path), None)
+    names = [name for name, known in VARIABLES.items() if known == path]
+    variable = next((name for name in names if variables.get(name)), names[0] if names else None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
         return key, "there is no such setting"
@@ -244,7 +245,7 @@ def load(
     variables = _merged(sources)
     file = settings_file(folder, variables)
     values = _read_yaml(file, variables)
-    for name, path in VARIABLES.items():
+    for name, path in reversed(VARIABLES.items()):  # the first variable of a setting takes precedence
         if variables.get(name):
             _put(values, path, variables[name])
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
@@ -252,7 +253,7 @@ def load(
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise BadSettings(error) from error
+        raise BadSettings(error, variables) from error
     _report_unread(
         sources,
         settings,

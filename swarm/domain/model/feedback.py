@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from pydantic import JsonValue
 
-from swarm.clock import SECOND
+from swarm.clock import to_iso
 
 MAX_COMMENT_CHARACTERS: Final = 3_000
 """Slack's limit for one text input."""
@@ -159,5 +158,5 @@ def webhook_body(feedback: FeedbackView, permalink: str) -> dict[str, JsonValue]
         "thread_ts": feedback.thread_ts,
         "message_ts": feedback.message_ts,
         "permalink": permalink,
-        "created_at": datetime.fromtimestamp(feedback.created_at / SECOND, UTC).isoformat(),
+        "created_at": to_iso(feedback.created_at),
     }
