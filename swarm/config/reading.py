@@ -245,7 +245,7 @@ def load(
     variables = _merged(sources)
     file = settings_file(folder, variables)
     values = _read_yaml(file, variables)
-    for name, path in reversed(VARIABLES.items()):  # the first variable of a setting takes precedence
+    for name, path in reversed(list(VARIABLES.items())):  # the first variable of a setting takes precedence
         if variables.get(name):
             _put(values, path, variables[name])
     if variables.get(DYNAMIC_AGENTS_VARIABLE):

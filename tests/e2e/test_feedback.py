@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -164,7 +165,7 @@ async def test_an_answer_of_a_polling_agent_is_rated_explained_forwarded_and_giv
     scene.stage.kill_coordinator()
     await scene.stage.start_coordinator()
     for service in (scene.langfuse, scene.caipe, scene.hook):
-        await wait_until(lambda service=service: last(service), lambda body: "43" in str(body))
+        await wait_until(partial(last, service), lambda body: "43" in str(body))
     assert scene.langfuse.calls[-1].path == "/api/public/scores"
     assert scene.langfuse.calls[-1].body["sessionId"] == given["conversation_id"]
     assert scene.caipe.calls[-1].path == "/api/feedback"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
@@ -26,7 +27,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import Delivery
 from swarm.domain.model.feedback import INSTRUCTIONS, FeedbackView, Opinion, Reason
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.leases import MAX_TASK_ATTEMPTS, FinishOutcome
 from swarm.domain.model.runs import RunStep
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
@@ -34,6 +35,7 @@ from swarm.domain.model.webhooks import WebhookEndpoint, WebhookKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook
 from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.services.runs.feedback import FORGOTTEN_TEXT, NO_RERUN_TEXT, NOTED_TEXT, THANKS_TEXT, UNDER_WAY_TEXT
+from swarm.store.bridge.statements import Row
 from swarm.store.runs import feedback, runs
 from tests.support.runs import asked, begun, failed
 from tests.support.slack import FakeSlack
@@ -428,13 +430,28 @@ async def test_what_is_retried_comes_with_the_prefix(world: World, prefix: str |
     await ruled.buttons.press(pressed(RETRY_RUN_ACTION, run.id, key="1"))
     again = await world.only(lead)
     assert again.instruction == prefix
-    assert (prefix or RETRY_PREFIX in again.prompt) == (prefix or False)
+    assert (prefix is None) == (RETRY_PREFIX not in again.prompt and "Once more" not in again.prompt)
+
+
+@pytest.mark.req("CHAN-06")
+async def test_a_retried_task_comes_with_the_prefix_before_it(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    await asked_and_handed(world, lead, worker)
+    for _ in range(MAX_TASK_ATTEMPTS):
+        work = await work_of(world, worker)
+        run = await begun(world, worker, work)
+        await world.database.write(runs.end, run.id, RunStep.FAIL, "it broke")
+        await world.services.work.finish(worker, [work.lease_token], FinishOutcome.FAILED, "it broke")
+    assert await world.buttons.press(pressed(RETRY_RUN_ACTION, run.id, key="1")) is None
+    again = await work_of(world, worker)
+    assert again.instruction == RETRY_PREFIX
+    assert again.prompt.index(RETRY_PREFIX) < again.prompt.index("<task marker=")
 
 
 # Other services
 
 
-def bodies(rows: list[dict[str, object]]) -> dict[str, dict[str, object]]:
+def bodies(rows: Sequence[Row]) -> dict[str, dict[str, object]]:
     return {str(row["kind"]): orjson.loads(str(row["body"])) for row in rows}
 
 

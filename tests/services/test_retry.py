@@ -179,7 +179,7 @@ async def test_who_may_not_speak_here_may_not_run_anything_again(world: World) -
     root, run = await asked(world, await world.lead())
     await failed(world, run)
     told = await world.governed_by(ONLY_U1).buttons.press(press(run, by="U2"))
-    assert (told or "").startswith("You may not do that here")
+    assert str(told).startswith("You may not do that here")
     assert (await world.inbox_message(root)).status is InboxStatus.DEAD
 
 
