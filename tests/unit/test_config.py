@@ -348,15 +348,13 @@ def test_retrys_prefix_has_an_alias_and_mistakes_name_the_variable_that_is_set(r
     own, alias = "SWARM_PROMPT_RETRY_PREFIX", "SLACK_INTEGRATION_PROMPT_RETRY_PREFIX"
     assert "tool" not in read().prompts.retry_prefix
     assert read(**{alias: "Again."}).prompts.retry_prefix == "Again."
-    assert (
-        read("prompts: {retry_prefix: Once more.}", **{alias: "Again.", own: "Anew."}).prompts.retry_prefix == "Anew."
-    )
-    for name, other in ((own, alias), (alias, own)):
+    both = read("prompts: {retry_prefix: Once more.}", **{alias: "Again.", own: "Anew."})
+    assert both.prompts.retry_prefix == "Anew."
+    for name in (own, alias):
         with pytest.raises(ConfigurationError, match=rf"\({name}\)"):
             read(**{name: "x" * 3_001})
-        with pytest.raises(ConfigurationError, match=rf"\({own}\)"):
-            read(**{own: "x" * 3_001, alias: "fine"})
-        assert other != name
+    with pytest.raises(ConfigurationError, match=rf"\({own}\)"):
+        read(**{own: "x" * 3_001, alias: "fine"})
     assert settings_mapping.operating_policy(read("prompts: {retry_prefix: ' '}")).retry_prefix is None
 
 

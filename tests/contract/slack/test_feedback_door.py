@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
+from slack_twin.errors import SlackError
 
 from swarm.domain.answers.calls import ANSWERED_BELOW
 from swarm.domain.button_actions import (
@@ -52,8 +53,9 @@ class Scene:
 
     async def answer(self) -> None:
         self.root = await self.workspace.say("@swarm how many?")
-        below = {"closing": ANSWERED_BELOW, "place": place(self.root, run_id=ANSWER)}
-        posted = await self.gateway.deliver(delivery(thread_ts=self.root, text="42", **below))
+        where = place(self.root, run_id=ANSWER)
+        answer = delivery(thread_ts=self.root, text="42", closing=ANSWERED_BELOW, place=where)
+        posted = await self.gateway.deliver(answer)
         assert isinstance(posted, DeliveryAccepted)
         self.ts = posted.ts or ""
 
@@ -108,12 +110,12 @@ async def test_a_reason_replaces_the_choice_by_the_text(scene: Scene) -> None:
     assert len(await scene.workspace.ephemerals()) == 1, "no second message was posted"
 
 
-async def test_where_the_choice_cannot_be_replaced_the_text_is_a_message_of_its_own(scene: Scene) -> None:
+async def test_where_the_choice_cannot_be_replaced_the_text_is_a_message_of_its_own(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     choice = await scene.down()
     scene.results[REASON_ACTION + Reason.BRIEFER] = "It is being answered again."
-    for _ in range(2):
-        await scene.workspace.act(ts=choice, action_id=REASON_ACTION + Reason.WRONG_ANSWER)
-    scene.workspace.twin.workspace.response_urls.use = _refuse  # type: ignore[method-assign]
+    monkeypatch.setattr(scene.workspace.twin.workspace.response_urls, "use", _refuse)
     await scene.workspace.act(ts=choice, action_id=REASON_ACTION + Reason.BRIEFER)
     assert (await scene.workspace.ephemerals())[-1]["text"] == "It is being answered again."
 
@@ -154,7 +156,5 @@ async def test_a_form_that_slack_does_not_open_is_told(scene: Scene) -> None:
     assert (await scene.workspace.ephemerals())[-1]["text"] == NOT_OPENED_TEXT
 
 
-def _refuse(path: str) -> Callable[[], None]:
-    from slack_twin.errors import SlackError
-
+def _refuse(path: str) -> None:
     raise SlackError("expired_url")
