@@ -49,10 +49,8 @@ def time_of(since: str | None) -> int:
     try:
         return from_iso(since)
     except ValueError:
-        raise Invalid(
-            "This is not a time in ISO 8601, such as 2026-11-23T09:30:00Z.",
-            fields={"since": "a time in ISO 8601, such as 2026-11-23T09:30:00Z"},
-        ) from None
+        expected = "a time in ISO 8601, such as 2026-11-23T09:30:00Z"
+        raise Invalid(f"'since' is not {expected}.", fields={"since": expected}) from None
 
 
 @cache
