@@ -39,8 +39,9 @@ from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
+from swarm.entrypoints.slack.button_presses import Press
 from swarm.entrypoints.slack.request_presses import RequestDoor
-from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
+from swarm.entrypoints.slack.slack_events import Handle, SlackEntryPoint, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -157,7 +158,7 @@ def build(
         scopes=lambda: gateway.scopes,
     )
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
-    buttons = Buttons(database, operating_policy, standings, me.team, slack.names)
+    buttons = Buttons(database, operating_policy, standings, me, slack.names)
     run_control = RunControl(database, operating_policy, me.team, standings)
     slack_entry_point = _slack_entry_point(
         settings, gateway, hearing, handle, buttons.press, run_control.stop_session, services.decisions

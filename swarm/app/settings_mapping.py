@@ -33,6 +33,7 @@ def operating_policy(settings: Settings, workspace_url: str = "") -> OperatingPo
         retention=Retention(**settings.retention.model_dump()),
         history_characters=settings.prompts.history_characters,
         workspace_url=workspace_url,
+        retry_prefix=settings.prompts.retry_prefix.strip() or None,
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )

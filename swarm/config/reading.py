@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -55,10 +56,11 @@ class BadSettings(ConfigurationError):
         )
 
 
-def _problem(part: ErrorDetails) -> tuple[str, str]:
-    """Returns the key with its environment variable, and the problem."""
+def _problem(part: ErrorDetails, variables: Mapping[str, str]) -> tuple[str, str]:
+    """Returns the key with its environment variable (of several, the one that is set), and the problem."""
     path = tuple(str(step) for step in part["loc"])
-    variable = next((name for name, known in VARIABLES.items() if known == path), None)
+    names = [name for name, known in VARIABLES.items() if known == path]
+    variable = next((name for name in names if variables.get(name)), names[0] if names else None)
     key = ".".join(path) + (f" ({variable})" if variable else "")
     if part["type"] == "extra_forbidden":
         return key, "there is no such setting"
@@ -144,7 +146,7 @@ def read(
     file = settings_file(folder, variables)
     file_values = _read_yaml(file, variables)
     values = copy.deepcopy(file_values)
-    for name, path in reversed([*VARIABLES.items()]):
+    for name, path in reversed([*VARIABLES.items()]):  # the first variable of a setting takes precedence
         if variables.get(name):
             _put(values, path, variables[name])
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
@@ -154,7 +156,7 @@ def read(
     _add(values, translation.values)
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
         _make_default(values)
-    settings = checked_settings(values, folder)
+    settings = checked_settings(values, folder, variables)
     report_unread(sources, settings, _text_of(file), _text_of(folder / settings.tools.servers_config))
     return Reading(
         settings=_with_default_agents(settings, folder),
@@ -201,12 +203,14 @@ def _add(values: dict[str, Any], translated: Mapping[str, Any]) -> None:
             _add(present, value)
 
 
-def checked_settings(values: Mapping[str, Any], folder: Path) -> Settings:
+def checked_settings(
+    values: Mapping[str, Any], folder: Path, variables: Mapping[str, str] = MappingProxyType({})
+) -> Settings:
     """Returns the settings with the templates of alerts. Raises BadSettings, also for what concerns several keys."""
     try:
         settings = Settings(**values)
     except ValidationError as error:
-        raise BadSettings([_problem(part) for part in error.errors(include_url=False)]) from error
+        raise BadSettings([_problem(part, variables) for part in error.errors(include_url=False)]) from error
     settings, problems = with_templates(settings, folder)
     whole = {f"channels.{channel}": chosen for channel, chosen in settings.channels_in_full.items()}
     problems |= agent_id_problems(settings.agents, {"channel_defaults": settings.channel_defaults, **whole})

@@ -267,6 +267,11 @@ class Me:
         """
         return frozenset(filter(None, (self.team, self.enterprise)))
 
+    def link(self, channel: str, ts: str, thread_ts: str | None = None) -> str:
+        """Returns the permalink of a message, or of a reply in a thread."""
+        link = f"{self.url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}"
+        return link if thread_ts in (None, ts) else f"{link}?thread_ts={thread_ts}&cid={channel}"
+
     def wrote(self, author: Author) -> bool:
         return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
 

@@ -18,7 +18,7 @@ from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.requests import BY_REQUESTER, DecisionPolicy, DecisionRule
 from swarm.domain.model.threads import Author
 from swarm.domain.model.webhooks import WebhookEndpoints
-from swarm.domain.prompts.input import HISTORY_CHARACTERS
+from swarm.domain.prompts.input import HISTORY_CHARACTERS, RETRY_PREFIX
 
 MESSAGES_PER_MINUTE: Final = 20
 
@@ -114,6 +114,7 @@ class OperatingPolicy:
     started_at: int  # microseconds: when this coordinator started to listen. 0: when it opened the database
     retention: Retention
     history_characters: int | None  # of a thread, included in a prompt or a run; None: all
+    retry_prefix: str | None  # the text before a message or a task after a person's Retry; None: no text
     book: PolicyBook
     workspace_url: str  # of the workspace in Slack, for links; empty: unknown
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host; see `CallerPolicy`
@@ -128,6 +129,7 @@ class OperatingPolicy:
         started_at: int = 0,
         retention: Retention | None = None,
         history_characters: int | None = HISTORY_CHARACTERS,
+        retry_prefix: str | None = RETRY_PREFIX,
         book: PolicyBook | None = None,
         workspace_url: str = "",
         guarded_agents: frozenset[str] = frozenset(),
@@ -159,6 +161,7 @@ class OperatingPolicy:
             ("started_at", started_at),
             ("retention", retention or Retention()),
             ("history_characters", history_characters),
+            ("retry_prefix", retry_prefix),
             ("book", book or PolicyBook(policies)),
             ("workspace_url", workspace_url),
             ("guarded_agents", guarded_agents),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Table, bindparam, delete, exists, or_, select, tuple_, update
 
-from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStep
+from swarm.domain.model.inbox import BY_PERSON, INBOX_TRANSITIONS
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Transaction
@@ -31,12 +31,9 @@ def delete_oldest(table: Table, by: Column[Any], *conditions: ColumnElement[bool
 
 
 # A message that can take another step may be read again; a dead message is read again after an operator redrives it.
-# People can retry a run only while it is stored, and no run is stored longer than its thread.
+# People can have a message answered again only while its thread is stored.
 _OPEN: Final = {
-    source
-    for step, transition in INBOX_TRANSITIONS.items()
-    if step is not InboxStep.RETRY
-    for source in transition.sources
+    source for step, transition in INBOX_TRANSITIONS.items() if step not in BY_PERSON for source in transition.sources
 }
 
 _t = threads.c

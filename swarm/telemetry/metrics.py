@@ -37,6 +37,7 @@ from swarm.domain.watchers import (
     DatabaseCall,
     DeliveryStepped,
     Escalated,
+    FeedbackGiven,
     LeaseEnded,
     LeaseRefused,
     MetricEvent,
@@ -199,6 +200,10 @@ class _Instruments:
         self.deliveries = self._counter(
             "swarm_deliveries_total", "Finished deliveries to Slack, by outcome.", "kind", "outcome"
         )
+        self.feedback = self._counter(
+            "swarm_feedback_total", "People's opinions of answers, each counted when it is given or changed.",
+            "agent", "value", "reason",
+        )  # fmt: skip
         self.delivery_seconds = self._histogram(
             "swarm_delivery_seconds", "Time from the storing of a delivery until Slack has it.",
             PATIENT_SECONDS, "kind",
@@ -332,6 +337,8 @@ class Metrics(Watcher):
                 self.count.leases_refused.inc()
             case DeliveryStepped():
                 self._learn_of_delivery(fact)
+            case FeedbackGiven(agent=agent, value=value, reason=reason):
+                self.count.feedback.inc(agent, value.value, reason.value if reason else "")
             case WebhookEnded(kind=kind, outcome=outcome):
                 self.count.webhooks.inc(kind.value, outcome.value)
             case Escalated(door=door, outcome=outcome):

@@ -434,7 +434,7 @@ async def test_a_click_on_what_an_agent_said_takes_the_right_to_use_it_and_is_re
     _, run = await asked(guarded, await guarded.lead())
     if action == RETRY_RUN_ACTION:
         await failed(guarded, run)
-    value = feedback_value(Feedback(run_id=run.id, is_good=True)) if action == FEEDBACK_ACTION else run.id
+    value = feedback_value(Feedback(answer_id=run.id, is_good=True)) if action == FEEDBACK_ACTION else run.id
     before = await now(guarded, run)
     told = [await guarded.buttons.press(press(action, value, by="U2", key=str(number))) for number in range(3)]
     assert told == [
@@ -449,7 +449,7 @@ async def test_a_click_on_what_an_agent_said_takes_the_right_to_use_it_and_is_re
     assert len(explained) == 3
     assert "not on lead's list" in str(explained[0]["reason"])
     allowed = await guarded.buttons.press(press(action, value, by="U1", key="mine"))
-    assert allowed is None or "may not" not in allowed
+    assert "may not" not in str(allowed)
     assert await now(guarded, run) != before or action == FEEDBACK_ACTION
 
 
@@ -491,10 +491,10 @@ async def test_the_limit_is_said_once_a_minute_to_who_clicks_on(world: World) ->
     limiting = world.governed_by(OperatingPolicy(messages_per_minute=1))
     _, run = await asked(limiting, await limiting.lead())
     told = [await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key=str(n))) for n in range(4)]
-    assert [text is not None and "reached the limit" in text for text in told] == [True, False, False, False]
+    assert ["reached the limit" in str(text) for text in told] == [True, False, False, False]
     limiting.clock.advance(61)
-    assert "limit" not in (await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key="x")) or "")
-    assert "limit" in (await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key="y")) or "")
+    assert "limit" not in str(await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key="x")))
+    assert "limit" in str(await limiting.buttons.press(press(RETRY_RUN_ACTION, run.id, by="U1", key="y")))
 
 
 async def test_who_may_not_use_an_agent_decides_on_none_of_its_requests_unless_its_policy_names_them(

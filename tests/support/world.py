@@ -137,7 +137,7 @@ class World:
         )
         self.ingest = Ingest(self.database, rosters, ME, self.operating_policy, self.standings, self.slack)
         self.verifier = Verifier(self.database, self.ingest, self.standings)
-        self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME.team, self.slack)
+        self.buttons = Buttons(self.database, self.operating_policy, self.standings, ME, self.slack)
         self.turn_control = RunControl(self.database, self.operating_policy, ME.team, self.standings)
         self.sweeper = Sweeper(self.database, self.operating_policy, self.slack, self.slack, self.standings)
         self.backfill = Backfill(

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Final, assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
+from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, Card, Closing, Command, HangUp, PlanTitle, Text
 from swarm.domain.answers.events import (
     AgentEvent,
     Answered,
@@ -168,7 +168,7 @@ def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
 def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
     match outcome:
         case Answered():
-            return Closing(feedback=True, footer=True)
+            return ANSWERED_BELOW
         case RunFailed(reason=reason, comes_again=comes_again):
             return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):

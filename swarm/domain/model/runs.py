@@ -143,10 +143,3 @@ PAGE_TRANSITIONS: Final = {
     PageStep.CLOSE: step(PagePhase.OPENING, PagePhase.OPEN, to=PagePhase.CLOSED),
     PageStep.REOPEN: step(PagePhase.CLOSED, to=PagePhase.OPEN),
 }
-
-
-class Opinion(StrEnum):
-    """A person's rating of an answer."""
-
-    UP = "up"
-    DOWN = "down"

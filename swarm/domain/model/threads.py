@@ -51,6 +51,11 @@ class ChannelType(StrEnum):
     GROUP = "group"  # a direct message between several people
 
 
+def is_user(author_id: str) -> bool:
+    """Whether an id belongs to a person; ids of bots and agents have other prefixes."""
+    return author_id.startswith(("U", "W"))
+
+
 class ContextState(StrEnum):
     """How much of a thread is known.
 

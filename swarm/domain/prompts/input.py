@@ -151,6 +151,7 @@ class PromptInput:
     task: TaskView | None = None
     requester_name: str | None = None  # the person who requested the task
     offers_humans: bool = False  # the channel's settings name people or services for `escalate`
+    instruction: str | None = None  # for a task: how to do it this time
     decisions: tuple[str, ...] = ()  # what people have decided on the agent's requests, each as lines
 
     @property

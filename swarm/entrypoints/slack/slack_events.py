@@ -11,7 +11,6 @@ acknowledge an event without authorisation, and it would hide deletions of our o
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -37,15 +36,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.domain.button_actions import ButtonPressed, SessionStopped
+from swarm.domain.button_actions import ButtonPressed, PressResult, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.text.slack_text import safe
+from swarm.entrypoints.slack.button_presses import ButtonDoor, Press
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.fields import JsonObject, text_at
-from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
+from swarm.slack.incoming.payloads import session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
 
@@ -53,7 +53,6 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 
-_WHISPER_SECONDS: Final = 1.5
 _DRAIN_SECONDS: Final = 1.5  # time limit of close() for events in progress
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
@@ -64,9 +63,6 @@ _log = structlog.get_logger(__name__)
 _BOLT_LOGGER: Final = "swarm.slack.bolt"
 
 Handle = Callable[[SlackEvent], Awaitable[None]]
-
-Press = Callable[[ButtonPressed], Awaitable[str | None]]
-"""Handles a button press. The returned text is shown only to the person who pressed the button."""
 
 Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Handles a press of Slack's own Stop button. The same press may arrive more than once."""
@@ -88,7 +84,7 @@ class _EventMonitor(Protocol):
         ...
 
 
-async def ignore_press(press: ButtonPressed) -> str | None:
+async def ignore_press(press: ButtonPressed) -> PressResult:
     """Ignores a button press; the default handler for entry points without buttons."""
     return None
 
@@ -273,7 +269,7 @@ class _Events(AsyncMiddleware):
     ) -> None:
         self._gateway = gateway
         self._handle = handle
-        self._press = press
+        self._buttons = ButtonDoor(gateway, press)
         self._stopped = stopped
         self._requests = requests
         self._hearing = hearing
@@ -284,11 +280,9 @@ class _Events(AsyncMiddleware):
         if "command" in req.body:
             return _without_command(text_at(req.body, "command"))
         answer = await self._requests.handle(req.body) if self._requests else None
+        answer = answer or await self._buttons.handle(req.body)
         if answer:
             return answer
-        press = button_pressed(req.body)
-        if press:
-            return await self._pressed(press)
         stop = session_stopped(req.body)
         if stop and self._stopped:
             return await self._take(self._stopped, stop, req.body)
@@ -321,20 +315,6 @@ class _Events(AsyncMiddleware):
         except Exception:  # noqa: BLE001  on any error the event is not stored, so Slack must send it again
             _log.exception("An event was not stored.", action="slack_event_failed", event_id=body.get("event_id"))
             return BoltResponse(status=500)
-        return BoltResponse(status=200)
-
-    async def _pressed(self, press: ButtonPressed) -> BoltResponse:
-        """Handles a button press. Slack sends a press only once, and shows the person a warning if it is not
-        acknowledged."""
-        try:
-            words = await self._press(press)
-        except Exception:  # noqa: BLE001  the person should see any failure
-            _log.exception("A button press was not handled.", action="slack_press_failed", button=press.action_id)
-            return BoltResponse(status=500)
-        if words:
-            with contextlib.suppress(TimeoutError):  # the acknowledgement is more important
-                async with asyncio.timeout(_WHISPER_SECONDS):
-                    await self._gateway.whisper(press.channel, press.user_id, words, press.thread_ts)
         return BoltResponse(status=200)
 
 

@@ -25,7 +25,6 @@ from swarm.domain.model.threads import (
     Standing,
     Thread,
     TranscriptMessage,
-    permalink,
 )
 from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger, TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
@@ -69,6 +68,12 @@ class Claimed:
     @property
     def created_at(self) -> int:
         return (self.notice or self.task or self.inbox_messages[0]).created_at
+
+    @property
+    def instruction(self) -> str | None:
+        """How to do the work this time; for several messages, all their instructions, each once."""
+        parts = (one.instruction for one in ((self.task,) if self.task else self.inbox_messages))
+        return "\n\n".join(dict.fromkeys(filter(None, parts))) or None
 
     def told(self, now: int) -> TriggerClaimed:
         """Returns the metric event of the claim."""
@@ -285,6 +290,7 @@ class Triggers:
             task=whole.task,
             requester_name=await self._requester_name(whole.task),
             offers_humans=bool(place and self._operating_policy.policy(place.channel).escalation),
+            instruction=claim.task.instruction if claim.task else None,
             decisions=tuple("\n".join(decision_lines(request)) for request in claim.requests),
         )
         return Trigger(
@@ -306,6 +312,7 @@ class Triggers:
             requests=claim.requests,
             overthink=overthink,
             humble_followup=is_humble,
+            instruction=claim.instruction,
         )
 
     async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
@@ -357,7 +364,7 @@ class Triggers:
             channel_name=channel_name if thread.channel_type is ChannelType.DM else f"#{channel_name}",
             channel_type=thread.channel_type,
             thread_ts=thread.thread_ts,
-            permalink=permalink(self._me.url, thread.channel, thread.thread_ts),
+            permalink=self._me.link(thread.channel, thread.thread_ts),
         )
 
 
@@ -387,6 +394,7 @@ def _view(inbox_message: InboxMessage, message: TranscriptMessage | None) -> Inb
         files=message.files if message else (),
         standing=message.standing if message else Standing.UNVERIFIED,
         task_id=inbox_message.task_id,
+        instruction=inbox_message.instruction,
     )
 
 

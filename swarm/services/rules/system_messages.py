@@ -18,7 +18,7 @@ import structlog
 
 from swarm.clock import SECOND
 from swarm.domain.access import Denial, why_refused
-from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.answers.calls import ANSWERED_BELOW, NOTHING_BELOW, AnswerTarget, Closing
 from swarm.domain.answers.text import without_markers
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
@@ -94,42 +94,14 @@ def post_message(
     task_id: str | None = None,
     broadcast: bool = False,
     mentionable: frozenset[str] = frozenset(),
-) -> list[str]:
-    """Queues a text of any length for a thread, escaped and split. Returns the delivery ids in order."""
-    parts = split(_safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
-    wanted = [
-        deliveries.add(
-            tx,
-            DeliveryKind.POST,
-            thread,
-            text=part,
-            agent_id=agent_id,
-            inbox_message_id=inbox_message_id,
-            task_id=task_id,
-            broadcast=broadcast,
-        )
-        for part in parts
-    ]
-    return [delivery_id for delivery_id in wanted if delivery_id]
-
-
-def post_closing(
-    tx: Transaction,
-    thread: Thread,
-    text: str,
-    closing: Closing,
-    place: AnswerTarget,
-    *,
     is_safe: bool = False,
-    agent_id: str | None = None,
-    inbox_message_id: str | None = None,
-    task_id: str | None = None,
-    mentionable: frozenset[str] = frozenset(),
+    closing: Closing = NOTHING_BELOW,
+    place: AnswerTarget | None = None,
 ) -> list[str]:
-    """Queues the text of an answer, or the part that was not shown live, with ``closing`` below the last post.
+    """Queues a text of any length for a thread, escaped and split. Returns the delivery ids in order.
 
-    Without a text, the note of ``closing`` is posted instead; without either, nothing is posted. ``is_safe`` marks a
-    text that is already escaped. Returns the delivery ids in order.
+    ``closing`` appears below the last post of an answer, and needs its ``place``. Without a text, the note of
+    ``closing`` is posted instead; without either, nothing is posted. ``is_safe`` marks a text that is already escaped.
     """
     parts = split(text if is_safe else _safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     if not parts and closing.note:
@@ -143,12 +115,50 @@ def post_closing(
             agent_id=agent_id,
             inbox_message_id=inbox_message_id,
             task_id=task_id,
-            closing=closing if number == len(parts) else None,
+            broadcast=broadcast,
+            closing=closing if place and number == len(parts) else None,
             place=place,
         )
         for number, part in enumerate(parts, start=1)
     ]
     return [delivery_id for delivery_id in wanted if delivery_id]
+
+
+def post_answer(
+    tx: Transaction,
+    thread: Thread,
+    text: str,
+    *,
+    agent_id: str,
+    agent_name: str,
+    requester: str | None,
+    inbox_message_id: str | None = None,
+    task_id: str | None = None,
+    broadcast: bool = False,
+    mentionable: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Queues an answer of an agent without a run, with the footer and 👍 and 👎 below its last post."""
+    place = AnswerTarget(
+        team=thread.team,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts,
+        is_direct=thread.channel_type is ChannelType.DM,
+        requester=requester,
+        agent_name=agent_name,
+        run_id="",
+    )
+    return post_message(
+        tx,
+        thread,
+        text,
+        agent_id=agent_id,
+        inbox_message_id=inbox_message_id,
+        task_id=task_id,
+        broadcast=broadcast,
+        mentionable=mentionable,
+        closing=ANSWERED_BELOW,
+        place=place,
+    )
 
 
 def sentence(text: str) -> str:

@@ -20,6 +20,7 @@ from swarm.services.rules.participants import read_roster
 from swarm.services.rules.silence import place_for, stay_silent
 from swarm.services.rules.system_messages import (
     close_progress,
+    post_answer,
     post_message,
     react_failed,
     sentence,
@@ -28,7 +29,7 @@ from swarm.services.rules.system_messages import (
     show_stopped,
 )
 from swarm.services.rules.task_threads import hand_back
-from swarm.store import deliveries, task_queries, tasks
+from swarm.store import agents, deliveries, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.tasks import Task
@@ -221,10 +222,18 @@ def tell_result(tx: Transaction, task_id: str) -> None:
     if task is None or thread is None or task.status is not TaskStatus.COMPLETED or not task.result:
         return
     if not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
-        agent_id = task.agent_id or task.created_by or ""
-        shown_in, end = place_for(tx, thread, task.result, is_silent=False, agent_id=agent_id, subject=task.id)
+        assert task.agent_id is not None  # completed by it
+        shown_in, end = place_for(tx, thread, task.result, is_silent=False, agent_id=task.agent_id, subject=task.id)
         if end is None:
-            post_message(tx, shown_in, task.result, agent_id=task.agent_id, task_id=task.id)
+            post_answer(
+                tx,
+                shown_in,
+                task.result,
+                agent_id=task.agent_id,
+                agent_name=agents.names(tx)[task.agent_id],
+                requester=task.requester,
+                task_id=task.id,
+            )
 
 
 def take_marks_back(tx: Transaction, task: Task, operating_policy: OperatingPolicy) -> None:

@@ -203,6 +203,7 @@ class AgentSource:
             attempt=trigger.attempt,
             conversation_id=self._ids.conversation_id,
             agui_run_id=self._ids.agui_run_id,
+            trace_id=self._ids.trace_id,
             requester=self._requester,
             task_id=self.task_id,
             inbox_message_ids=[inbox_message.id for inbox_message in trigger.inbox_messages],

@@ -18,21 +18,25 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.access import Denial, why_press_refused
+from swarm.domain.access import Denial, Me, why_press_refused
 from swarm.domain.button_actions import (
     ESCALATE_ACTION,
     FEEDBACK_ACTION,
+    FEEDBACK_FORM,
+    REASON_ACTION,
     RETRY_RUN_ACTION,
     STOP_RUN_ACTION,
     STOP_TASK_ACTION,
     ButtonPressed,
+    PressResult,
     SessionStopped,
     feedback_of,
 )
 from swarm.domain.errors import Conflict, Unavailable
 from swarm.domain.escalations import EscalationAsker, EscalationDoor, asked_before_text
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
+from swarm.domain.model.feedback import Reason
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.runs import RETRYABLE, UNFINISHED, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -51,12 +55,18 @@ from swarm.services.rules.system_messages import (
     show_answered,
     tell_person,
 )
+from swarm.services.runs.feedback import (
+    UNDER_WAY,
+    give_comment,
+    give_opinion,
+    give_reason,
+)
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
-from swarm.store import agents, history, idempotency_keys, requests, task_queries, tasks
+from swarm.store import agents, deliveries, history, idempotency_keys, requests, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.runs import feedback, runs
+from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
@@ -65,15 +75,11 @@ OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
-THANKS_TEXT: Final = "Thank you, that helps."
 ESCALATED_TEXT: Final = "I have asked for help in this thread."
 UNKNOWN_THREAD_TEXT: Final = "I do not know this thread, so I cannot ask for help here."
-FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 
 _NAMES_SECONDS: Final = 1.0  # a press must be acknowledged within three seconds
 _STOPPED: Final = "true"  # the result in the stored receipt of a `!stop`
-
-_UNDER_WAY: Final = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
 
 _log = structlog.get_logger(__name__)
 
@@ -142,18 +148,19 @@ class Buttons:
         database: Database,
         operating_policy: OperatingPolicy,
         standings: Standings,
-        team: str,
+        me: Me,
         directory: Directory | None = None,
     ) -> None:
         """``directory`` resolves names for paging services; without it, they get ids."""
         self._database = database
         self._operating_policy = operating_policy
         self._standings = standings
-        self._team = team
+        self._team = me.team
         self._directory = directory
+        self._acts = {**_ACTS, **_feedback_acts(me)}
 
-    async def press(self, press: ButtonPressed) -> str | None:
-        """Performs the action of a button. Returns the text to show to this person only, if any."""
+    async def press(self, press: ButtonPressed) -> PressResult:
+        """Performs the action of a button. Returns what to show to this person only, if anything."""
         act = await self._act(press)
         if act is None:
             return None
@@ -164,7 +171,7 @@ class Buttons:
     async def _act(self, press: ButtonPressed) -> Act | None:
         if press.action_id == ESCALATE_ACTION:
             return partial(_escalate, team=self._team, asker=await self._asker(press))
-        return _ACTS.get(press.action_id)
+        return self._acts.get(press.action_id)
 
     async def _asker(self, press: ButtonPressed) -> EscalationAsker:
         """Returns who asks for a human. Names are left out if Slack does not tell them in time."""
@@ -178,7 +185,7 @@ class Buttons:
                     )
         return EscalationAsker(door=EscalationDoor.BUTTON, person=press.user_id, name=name, channel_name=channel_name)
 
-    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
+    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> PressResult:
         if not idempotency_keys.record(tx, press.key):
             return None
         concerned = _concerned(tx, press) if self._operating_policy.agent_access else ()
@@ -200,11 +207,12 @@ class Buttons:
 
 
 def _concerned(tx: Transaction, press: ButtonPressed) -> list[str]:
-    """Returns the name of the agent whose run or task a button concerns."""
+    """Returns the name of the agent whose run, task or post a button concerns."""
     said = feedback_of(press.value) if press.action_id == FEEDBACK_ACTION else None
-    subject = said.run_id if said else press.value
+    subject = said.answer_id if said else press.value
     found = runs.get(tx, subject) or tasks.get(tx, subject)
-    return _names(tx, {found.agent_id}) if found else []
+    posted = None if found else deliveries.get(tx, subject)
+    return _names(tx, {found.agent_id if found else posted["agent_id"] if posted else None})
 
 
 def _names(tx: Transaction, agent_ids: Collection[str | None]) -> list[str]:
@@ -348,7 +356,7 @@ def _is_being_stopped(tx: Transaction, run_id: str) -> bool:
 
 def _redrive_task(tx: Transaction, run: Run, reason: str, operating_policy: OperatingPolicy) -> Retried:
     task = lock_task(tx, run.task_id or "")
-    if task and redrive_dead(tx, task, reason, operating_policy):
+    if task and redrive_dead(tx, task, reason, operating_policy, instruction=operating_policy.retry_prefix):
         return Retried.DONE
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
 
@@ -362,7 +370,7 @@ def _redrive_entries(
     redriven = [
         inbox_message
         for inbox_message in inbox_messages
-        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason)
+        if inbox.move(tx, InboxStep.RETRY, inbox_message, reason=reason, instruction=operating_policy.retry_prefix)
     ]
     for inbox_message in redriven:
         show_anew(tx, thread, inbox_message, operating_policy.reactions)
@@ -370,7 +378,7 @@ def _redrive_entries(
         return Retried.DONE
     return (
         Retried.BEFORE
-        if any(inbox_message.status in _UNDER_WAY for inbox_message in inbox_messages)
+        if any(inbox_message.status in UNDER_WAY for inbox_message in inbox_messages)
         else Retried.IMPOSSIBLE
     )
 
@@ -394,17 +402,6 @@ def _retry_run(tx: Transaction, press: ButtonPressed, operating_policy: Operatin
     return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, operating_policy, press.message_ts)]
 
 
-def _give_feedback(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
-    said = feedback_of(press.value)
-    if said is None:
-        return None
-    run = _shown_in(tx, said.run_id, press.channel)
-    if run is None:
-        return FORGOTTEN_TEXT
-    feedback.give(tx, run.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
-    return THANKS_TEXT
-
-
 def _escalate(
     tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy, *, team: str, asker: EscalationAsker
 ) -> str:
@@ -418,12 +415,22 @@ def _escalate(
     return ESCALATED_TEXT if is_new else asked_before_text(escalation)
 
 
-Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]
+Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], PressResult]
 
 _ACTS: Final[Mapping[str, Act]] = {
     STOP_TASK_ACTION: _stop_task,
     STOP_RUN_ACTION: _stop_run,
     RETRY_RUN_ACTION: _retry_run,
-    FEEDBACK_ACTION: _give_feedback,
 }
+
+
+def _feedback_acts(me: Me) -> Mapping[str, Act]:
+    reason = partial(give_reason, me=me)
+    return {
+        FEEDBACK_ACTION: partial(give_opinion, me=me),
+        **{REASON_ACTION + one: reason for one in Reason},
+        FEEDBACK_FORM: partial(give_comment, me=me),
+    }
+
+
 _ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

@@ -32,7 +32,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.requests.asking import ask_of_run, release_run
 from swarm.services.rules.leases import claimed_members, give_back, lose
 from swarm.services.rules.silence import break_silence, is_silent, judged
-from swarm.services.rules.system_messages import post_closing
+from swarm.services.rules.system_messages import post_message
 from swarm.services.runs.settling import outcome_of, settle_work
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
 from swarm.store import deliveries, requests, tasks
@@ -333,12 +333,12 @@ def _say(tx: Transaction, run: Run, thread: Thread, place: AnswerTarget, below: 
     if not text.strip() and below == NOTHING_BELOW:
         return
     is_answer = run.status is not RunStatus.ABANDONED and run.inbox_message_ids
-    post_closing(
+    post_message(
         tx,
         thread,
         text,
-        below,
-        place,
+        closing=below,
+        place=place,
         is_safe=True,
         agent_id=run.agent_id,
         inbox_message_id=run.inbox_message_ids[0] if is_answer else None,

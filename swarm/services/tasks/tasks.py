@@ -291,12 +291,17 @@ def cancel_by_person(
     return task_ends.cancel(tx, task, f"by <@{person}>", operating_policy, person=person)
 
 
-def redrive_dead(tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy) -> bool:
-    """Hands out a locked task again. Returns False if the task is not dead or has no agent."""
+def redrive_dead(
+    tx: Transaction, task: Task, reason: str, operating_policy: OperatingPolicy, *, instruction: str | None = None
+) -> bool:
+    """Hands out a locked task again. Returns False if the task is not dead or has no agent.
+
+    ``instruction`` stands before the task for its agent.
+    """
     if task.status is not TaskStatus.DEAD or task.agent_id is None:
         return False
     epoch = _take_thread(tx, task, task.agent_id, reason, operating_policy)
-    tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
+    tasks.move(tx, TaskStep.REDRIVE, task, reason=reason, instruction=instruction)
     task_ends.take_marks_back(tx, task, operating_policy)
     tasks.give(tx, task, task.agent_id, epoch, reason)
     return True

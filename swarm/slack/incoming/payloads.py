@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
+import orjson
 import structlog
 
 from swarm.domain.access import Me, Person
-from swarm.domain.button_actions import ButtonPressed, SessionStopped
+from swarm.domain.button_actions import FEEDBACK_FORM, ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest
 from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.model.threads import (
@@ -25,6 +26,7 @@ from swarm.domain.model.threads import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.slack.form_fields import COMMENT_BLOCK, COMMENT_INPUT
 from swarm.slack.incoming.fields import (
     EMPTY,
     JsonObject,
@@ -263,6 +265,39 @@ def button_pressed(body: object) -> ButtonPressed | None:
     return _press(body, action) if action else None
 
 
+def feedback_entered(body: object) -> ButtonPressed | None:
+    """Returns the submission of the form for feedback, as a press in the message that opened it; None for other or
+    malformed payloads.
+    """
+    if not is_object(body) or text_at(body, "type") != "view_submission":
+        return None
+    view = object_at(body, "view")
+    if text_at(view, "callback_id") != FEEDBACK_FORM:
+        return None
+    try:
+        about = orjson.loads(text_at(view, "private_metadata"))
+    except orjson.JSONDecodeError:
+        return None
+    user, view_id = object_at(body, "user"), id_at(view, "id")
+    user_id = id_at(user, "id")
+    channel, message_ts = (id_at(about, "channel"), ts_at(about, "message_ts")) if is_object(about) else (None, None)
+    if not (user_id and view_id and channel and message_ts):
+        return None
+    entered = object_at(object_at(object_at(object_at(view, "state"), "values"), COMMENT_BLOCK), COMMENT_INPUT)
+    return ButtonPressed(
+        key=f"view:{view_id}",
+        action_id=FEEDBACK_FORM,
+        value=text_at(about, "answer"),
+        user_id=user_id,
+        channel=channel,
+        message_ts=message_ts,
+        thread_ts=ts_at(about, "thread_ts"),
+        team=id_at(user, "team_id"),
+        response_url=text_at(about, "response_url") or None,
+        text=text_at(entered, "value"),
+    )
+
+
 def session_stopped(body: object) -> SessionStopped | None:
     """Returns the press of Slack's own Stop button in an ``agent_session_stopped`` event.
 
@@ -300,6 +335,8 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
         message_ts=message_ts,
         thread_ts=ts_at(container, "thread_ts"),
         team=id_at(object_at(body, "user"), "team_id"),
+        trigger_id=trigger_id,
+        response_url=text_at(body, "response_url") or None if container.get("is_ephemeral") is True else None,
     )
 
 

@@ -7,7 +7,7 @@ rate limits for them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
@@ -30,6 +30,7 @@ from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
+from swarm.slack.outgoing import ephemerals
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
 from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post, post_arguments, was_done_before
 from swarm.slack.outgoing.files import SlackFileClient
@@ -165,15 +166,15 @@ class Gateway:
             case _:
                 assert_never(delivery.kind)
 
-    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
-        """Shows a text to one person (``chat.postEphemeral``) at most once, without raising on failure."""
-        arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
-        if thread_ts:
-            arguments["thread_ts"] = thread_ts
-        try:
-            await self._api.read("chat.postEphemeral", arguments)
-        except (Unavailable, RefusedBySlack) as error:
-            _log.warning("a person could not be notified", action="whisper", channel=channel, error=str(error))
+    async def whisper(
+        self, channel: str, user_id: str, text: str, thread_ts: str | None = None, blocks: Sequence[JsonObject] = ()
+    ) -> None:
+        """Shows a text, or blocks, to one person (``chat.postEphemeral``) at most once, without raising on failure."""
+        await ephemerals.whisper(self._api, channel, user_id, text, thread_ts, blocks)
+
+    async def replace_ephemeral(self, response_url: str, text: str) -> bool:
+        """Replaces an ephemeral message after a press of one of its buttons. Returns whether Slack did."""
+        return await ephemerals.replace(self._api, response_url, text)
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         """Looks up a post that may have been made (``conversations.replies``, ``conversations.history``) by its key.

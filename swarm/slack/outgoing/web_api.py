@@ -192,7 +192,7 @@ class WebApi:
     ) -> None:
         self._watcher = watcher
         self._pacing = pacing
-        self._timeout_seconds = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self.client = AsyncWebClient(token, base_url=base_url, retry_handlers=[], logger=_logger())
         if _reached_directly(self.client.base_url):
             self.client.proxy = None
@@ -275,7 +275,7 @@ class WebApi:
         if self._closed:
             raise RuntimeError("The gateway to Slack is closed.")
         if self.client.session is None:
-            timeout = aiohttp.ClientTimeout(total=self._timeout_seconds, connect=self._timeout_seconds / 2)
+            timeout = aiohttp.ClientTimeout(total=self.timeout_seconds, connect=self.timeout_seconds / 2)
             self.client.session = aiohttp.ClientSession(timeout=timeout)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Boolean, Integer, Text, bindparam, false, fun
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
     BUNDLE_LIMIT,
+    BY_PERSON,
     INBOX_TRANSITIONS,
     InboxDelay,
     InboxStatus,
@@ -51,7 +52,9 @@ class InboxMessage:
     claims: int
     lease_token: str | None
     created_at: int
+    resolved_at: int | None
     task_id: str | None  # the task that the message was delegated as or follows up
+    instruction: str | None  # the text before the message for its agent, after a person asked for another answer
     message: str | None = None  # the text for the agent, if it is not the text in Slack: an alert in its template
     silent: bool = False  # nobody has asked with it, and no answer in its thread is shown yet
 
@@ -369,21 +372,36 @@ def count_unread(tx: Transaction, agent_id: str) -> int:
 
 
 def move(
-    tx: Transaction, step: InboxStep, message: InboxMessage, *, reason: str | None = None, actor: str | None = None
+    tx: Transaction,
+    step: InboxStep,
+    message: InboxMessage,
+    *,
+    reason: str | None = None,
+    actor: str | None = None,
+    instruction: str | None = None,
 ) -> bool:
-    """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it."""
-    return bool(move_all(tx, step, [(message, reason)], actor=actor))
+    """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it.
+
+    ``instruction`` is for the steps of `BY_PERSON`: the text before the message for its agent.
+    """
+    return bool(move_all(tx, step, [(message, reason)], actor=actor, instruction=instruction))
 
 
 def move_all(
-    tx: Transaction, step: InboxStep, steps: Sequence[tuple[InboxMessage, str | None]], *, actor: str | None = None
+    tx: Transaction,
+    step: InboxStep,
+    steps: Sequence[tuple[InboxMessage, str | None]],
+    *,
+    actor: str | None = None,
+    instruction: str | None = None,
 ) -> list[InboxMessage]:
     """Takes a step with each of the messages, given as pairs with the reason. Returns the messages whose status and
     lease allow it.
     """
-    resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
+    values = {"new_resolved_at": None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now}
+    told = {"new_instruction": instruction} if step in BY_PERSON else {}
     rows = [{"id": message.id, "held_token": message.lease_token} for message, _ in steps]
-    ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, new_resolved_at=resolved_at)} if rows else set()
+    ids = {row["id"] for row in _MOVES[step].all(tx, given=rows, **values, **told)} if rows else set()
     moved = [(message, reason) for message, reason in steps if message.id in ids]
     changes = (
         history.HistoryChange(f"inbox.{step}", message.id, message.thread_id, actor or message.agent_id, reason)
@@ -517,7 +535,7 @@ _CHANGES_WHAT_IS_DUE = {
 }
 _given_steps = given(id=Text, held_token=Text)
 _COUNTS_ATTEMPT = {InboxStep.LOSE, InboxStep.BURY}
-_FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
+_FORGETS_ATTEMPTS = {InboxStep.REDRIVE, *BY_PERSON}
 
 
 def _move(step: InboxStep) -> Statement:
@@ -532,6 +550,8 @@ def _move(step: InboxStep) -> Statement:
         values["attempts"] = _i.attempts + 1
     if step in _FORGETS_ATTEMPTS:
         values["attempts"] = 0
+    if step in BY_PERSON:
+        values["instruction"] = bindparam("new_instruction", type_=Text)
     if transition.target not in _STILL_OPEN:
         values |= {"delay_reason": None, "due_at": None}
     statement = update(inbox_messages).where(_i.id == _given_steps.c.id, may(_i.status, transition), guard)

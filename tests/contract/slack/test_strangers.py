@@ -49,7 +49,7 @@ class Desk:
         ingest = Ingest(
             self._database, Rosters(self._database, operating_policy), me, operating_policy, standings, self._names
         )
-        buttons = Buttons(self._database, operating_policy, standings, me.team)
+        buttons = Buttons(self._database, operating_policy, standings, me)
         self.services = Services.over(
             self._database,
             self._names,
