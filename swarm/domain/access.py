@@ -185,8 +185,10 @@ def _off_the_lists(author: Author, lists: PeopleLists) -> MissingFacts | None:
     """Returns None if a person is on one of the lists, or if there are none; otherwise the facts that may still put
     the person on a list.
     """
+    if lists is EVERYONE or not lists:
+        return None
     facts, groups, domains = author.facts, lists.groups or frozenset(), lists.domains or frozenset()
-    if not lists or author.id in (lists.users or ()) or facts.domain in domains:
+    if author.id in (lists.users or ()) or facts.domain in domains:
         return None
     if any(facts.groups.get(group) for group in groups):
         return None

@@ -128,4 +128,6 @@ class ChannelPolicy:
     @property
     def people(self) -> PeopleLists:
         """The lists of people who may use the swarm here."""
+        if self.allowed_users is None and self.allowed_groups is None and self.allowed_domains is None:
+            return EVERYONE  # the usual case, for every message
         return PeopleLists(users=self.allowed_users, groups=self.allowed_groups, domains=self.allowed_domains)

@@ -466,6 +466,20 @@ async def test_while_slack_does_not_show_the_group_a_click_can_be_repeated(world
     assert (await now(guarded, run)).stop_requested_by == "U1"
 
 
+async def test_a_stop_in_words_takes_the_right_to_use_every_agent_at_work(world: World) -> None:
+    guarded = world.governed_by(PROD)
+    guarded.slack.groups["S1"] = frozenset({"U1"})
+    await guarded.lead()
+    root, run = await asked(guarded, await guarded.worker("prod"), "swarm#all look")
+    for _ in range(2):
+        stop = await guarded.says("!stop", thread=root, by="U2")
+        assert "route.not_allowed" in await outcome(guarded, stop)
+    assert (await now(guarded, run)).stop_requested_by is None
+    assert [person for person, _ in await whispers(guarded)] == ["U2"]
+    await guarded.says("!stop", thread=root)
+    assert (await now(guarded, run)).stop_requested_by == "U1"
+
+
 async def test_slacks_own_stop_takes_the_right_to_use_the_agents_at_work_and_is_refused_once(world: World) -> None:
     guarded = world.governed_by(limited("lead", groups=OPS))
     guarded.slack.groups["S1"] = frozenset({"U1"})

@@ -86,10 +86,12 @@ class Decisions:
     def missing(self, routing: Routing) -> MissingFacts:
         """Returns what must be known about the author first: for the decision, and for the mark of a stored message."""
         author, missing = routing.message.author, routing.decision.missing
-        if routing.thread or routing.decision.is_work:
-            denied = denial(author, self._operating_policy.policy(routing.message.channel))
-            missing |= denied.missing if denied else NOTHING_MISSING
-            missing |= STANDING_MISSING if author.standing is None else NOTHING_MISSING
+        policy = self._operating_policy.policy(routing.message.channel)
+        is_marked = routing.thread is not None or routing.decision.is_work
+        if is_marked and author.standing is None:
+            missing |= STANDING_MISSING
+        if is_marked and policy.people and (denied := denial(author, policy)):
+            missing |= denied.missing
         return missing
 
     def is_to_be_told(self, tx: Transaction, routing: Routing) -> bool:
@@ -164,6 +166,8 @@ class Decisions:
     def _denials(self, routing: Routing) -> dict[str, Denial]:
         """Returns why the author may not use agents, by agent id."""
         message = routing.message
+        if not self._operating_policy.agent_access:
+            return {}
         limited = {
             agent.id: agent_denial(message.author, limit, message.channel)
             for name, limit in self._operating_policy.agent_access.items()
