@@ -100,6 +100,11 @@ class Me:
         """
         return frozenset(filter(None, (self.team, self.enterprise)))
 
+    def link(self, channel: str, ts: str, thread_ts: str | None = None) -> str:
+        """Returns the permalink of a message; with ``thread_ts``, of a reply."""
+        reply = f"?thread_ts={thread_ts}&cid={channel}" if thread_ts and thread_ts != ts else ""
+        return f"{self.url.rstrip('/')}/archives/{channel}/p{ts.replace('.', '')}{reply}"
+
     def wrote(self, author: Author) -> bool:
         return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
 

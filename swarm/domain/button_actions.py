@@ -11,6 +11,9 @@ STOP_TASK_ACTION: Final = "swarm_stop_task"
 STOP_RUN_ACTION: Final = "swarm_stop_turn"
 """``action_id`` of the button that stops a running answer; its value is the run's id."""
 
+STOP_OWN_ACTION: Final = "swarm_stop_own"
+"""``action_id`` of the button that stops a person's own work in a thread; its value is the thread's id."""
+
 RETRY_RUN_ACTION: Final = "swarm_retry_turn"
 """``action_id`` of the button that retries a run; its value is the run's id."""
 
@@ -44,6 +47,7 @@ class ButtonPressed:
     message_ts: str
     thread_ts: str | None
     team: str | None = None  # the person's workspace, if Slack reports it
+    is_ephemeral: bool = False  # only this person sees the message with the button
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

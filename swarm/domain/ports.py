@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Final, Protocol
 
 from swarm.domain.access import Person
+from swarm.domain.commands import HomeContent
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
@@ -43,6 +44,14 @@ class PersonLookup(Protocol):
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
         """Returns a person; None if Slack does not answer in time. Never fails."""
+        ...
+
+
+class HomePublisher(Protocol):
+    """The Home tabs of people in Slack."""
+
+    async def publish_home(self, user_id: str, content: HomeContent) -> bool:
+        """Shows a person's Home tab. Returns whether Slack has accepted it. Never fails."""
         ...
 
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol, TypeVar
 
@@ -40,11 +40,11 @@ from starlette.routing import Route
 from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.domain.text.slack_text import safe
+from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
-from swarm.slack.incoming.fields import JsonObject, text_at
+from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
@@ -55,6 +55,7 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 
 _WHISPER_SECONDS: Final = 1.5
 _DRAIN_SECONDS: Final = 1.5  # time limit of close() for events in progress
+_LATE_SECONDS: Final = 0.3  # and for answers after an acknowledgement
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
 """Bolt's errors for a payload that does not have the structure of Slack's payloads."""
@@ -99,7 +100,7 @@ class SlackEntryPoint:
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
     :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
     under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button;
-    ``requests`` receives what people do about requests, before ``press``.
+    ``requests`` receives what people do about requests, before ``press``; ``commands`` slash commands and Home tabs.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class SlackEntryPoint:
         *,
         stopped: Stopped | None = None,
         requests: RequestDoor | None = None,
+        commands: CommandDoor | None = None,
         hearing: _EventMonitor | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
@@ -126,7 +128,9 @@ class SlackEntryPoint:
         self._closing = False
         self._running = BackgroundTasks()
         self._hearing = hearing
-        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, requests, hearing))
+        self._commands = commands
+        doors = [door for door in (commands, requests) if door]
+        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, doors, hearing))
 
     @property
     def connected(self) -> bool:
@@ -172,6 +176,8 @@ class SlackEntryPoint:
         """Stops accepting events, lets running handlers finish, and closes the connection within three seconds."""
         self._closing = True
         await self._running.wait(_DRAIN_SECONDS)
+        if self._commands is not None:
+            await self._commands.close(_LATE_SECONDS)
         if self._socket is not None:
             await self._socket.close()
 
@@ -268,24 +274,22 @@ class _Events(AsyncMiddleware):
         handle: Handle,
         press: Press,
         stopped: Stopped | None,
-        requests: RequestDoor | None,
+        doors: Sequence[RequestDoor | CommandDoor],
         hearing: _EventMonitor | None,
     ) -> None:
         self._gateway = gateway
         self._handle = handle
         self._press = press
         self._stopped = stopped
-        self._requests = requests
+        self._doors = doors
         self._hearing = hearing
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
-        if "command" in req.body:
-            return _without_command(text_at(req.body, "command"))
-        answer = await self._requests.handle(req.body) if self._requests else None
-        if answer:
-            return answer
+        for door in self._doors:
+            if answer := await door.handle(req.body):
+                return answer
         press = button_pressed(req.body)
         if press:
             return await self._pressed(press)
@@ -340,14 +344,6 @@ class _Events(AsyncMiddleware):
 
 def _refusal(error: SwarmError) -> BoltResponse:
     return _json(error.status, {"error": describe(error)})
-
-
-def _without_command(command: str) -> BoltResponse:
-    """Answers a slash command. The app has no commands yet, and silence would look as if the command had worked."""
-    text = (
-        f"{safe(command)} does nothing, since I have no commands. Mention me in a message, or send me a direct message."
-    )
-    return _json(200, {"response_type": "ephemeral", "text": text})
 
 
 def _json(status: int, body: object) -> BoltResponse:

@@ -334,7 +334,6 @@ class Triggers:
         return {**known, **dict(zip(unknown, names, strict=True))}
 
     def _place(self, thread: Thread, channel_name: str) -> ThreadView:
-        link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"
         return ThreadView(
             id=thread.id,
             team=thread.team,
@@ -342,7 +341,7 @@ class Triggers:
             channel_name=channel_name if thread.channel_type is ChannelType.DM else f"#{channel_name}",
             channel_type=thread.channel_type,
             thread_ts=thread.thread_ts,
-            permalink=link,
+            permalink=self._me.link(thread.channel, thread.thread_ts),
         )
 
 

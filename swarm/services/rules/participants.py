@@ -17,12 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import SECOND, MeasuredClock, SystemClock
-from swarm.domain.access import Me, standing_by_event, standing_of
+from swarm.domain.access import Me, denial, standing_by_event, standing_of
+from swarm.domain.channel_policy import External
 from swarm.domain.model.agents import Role, is_online
 from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import PersonLookup
 from swarm.domain.roster import Candidate, Roster
+from swarm.services.rules.system_messages import why_refused
 from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -45,7 +47,9 @@ WAIT_SECONDS: Final = 1.5
 
 REMEMBERED: Final = 20_000
 
-LIMITED_TEXT: Final = "You have reached the limit per minute. Press the button again in a minute."
+LIMITED_TEXT: Final = "You have reached the limit per minute. Try again in a minute."
+UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Try again in a moment."
+NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
 
 
 class Rosters:
@@ -178,6 +182,29 @@ def has_room(tx: Transaction, team: str, person: str, operating_policy: Operatin
         return False
     people.count(tx, team, [person])
     return True
+
+
+def why_refused_here(person: Author, channel: str, operating_policy: OperatingPolicy) -> str | None:
+    """Returns why a person may not use the swarm in a conversation, as a text for that person; None if allowed."""
+    policy = operating_policy.policy(channel)
+    if person.standing is None and policy.external is not External.ALLOW:
+        return UNVERIFIED_TEXT
+    return NOT_ALLOWED_TEXT.format(reason=why_refused(person)) if denial(person, policy) else None
+
+
+def why_not_now(
+    tx: Transaction, team: str, person: Author, channel: str, operating_policy: OperatingPolicy
+) -> str | None:
+    """Returns why a person's click or command is refused, as a text for that person. Otherwise counts it, and returns
+    None.
+    """
+    refused = why_refused_here(person, channel, operating_policy)
+    return refused or (None if has_room(tx, team, person.id, operating_policy) else LIMITED_TEXT)
+
+
+def may_use(agent: str, person: Author, channel: str, operating_policy: OperatingPolicy) -> bool:
+    """Whether a person may use an agent (by name) in a conversation."""
+    return why_refused_here(person, channel, operating_policy) is None
 
 
 def people_among(authors: Iterable[Author]) -> list[Author]:

@@ -294,6 +294,7 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
         message_ts=message_ts,
         thread_ts=ts_at(container, "thread_ts"),
         team=id_at(object_at(body, "user"), "team_id"),
+        is_ephemeral=container.get("is_ephemeral") is True,
     )
 
 

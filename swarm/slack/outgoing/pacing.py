@@ -70,6 +70,7 @@ METHOD_LIMITS: Final = {
     "users.conversations": TIER_3,
     "users.info": TIER_4,
     "views.open": TIER_4,
+    "views.publish": TIER_4,
     "views.update": TIER_4,
 }
 
@@ -85,6 +86,7 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "usergroups.users.list",
         "users.info",
         "views.open",
+        "views.publish",
         "views.update",
     }
 )
