@@ -69,15 +69,12 @@ _claimed = (
     .join(inbox_messages, _i.id == lease_members.c.inbox_message_id)
 )  # fmt: skip
 _asking = requests.join(inbox_messages, _i.id == requests.c.work_id)
-_MESSAGES = Statement(
-    union_all(
-        _messages(WorkState.QUEUED, InboxStatus.UNREAD),
-        _messages(WorkState.RUNNING, InboxStatus.CLAIMED, _claimed).where(leases.c.ended_at.is_(None)),
-        _messages(WorkState.ASKING, InboxStatus.WAITING, _asking).where(_is_open_request),
-    )
-    .order_by("created_at")
-    .limit(AT_MOST_N)
-)
+_unanswered = union_all(
+    _messages(WorkState.QUEUED, InboxStatus.UNREAD),
+    _messages(WorkState.RUNNING, InboxStatus.CLAIMED, _claimed).where(leases.c.ended_at.is_(None)),
+    _messages(WorkState.ASKING, InboxStatus.WAITING, _asking).where(_is_open_request),
+).subquery()
+_MESSAGES = Statement(select(_unanswered).order_by(_unanswered.c.created_at).limit(AT_MOST_N))
 
 
 def _tasks(condition: ColumnElement[bool]) -> Select[Any]:
