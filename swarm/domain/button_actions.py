@@ -14,6 +14,9 @@ STOP_RUN_ACTION: Final = "swarm_stop_turn"
 STOP_OWN_ACTION: Final = "swarm_stop_own"
 """``action_id`` of the button that stops a person's own work in a thread; its value is the thread's id."""
 
+REMARK_FORM: Final = "swarm_remark"
+"""``callback_id`` of the form for a remark about the swarm."""
+
 RETRY_RUN_ACTION: Final = "swarm_retry_turn"
 """``action_id`` of the button that retries a run; its value is the run's id."""
 

@@ -57,6 +57,16 @@ _SUBCOMMANDS = {one.value: one for one in Subcommand}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RemarkSubmitted:
+    """A remark about the swarm, entered in the form. ``key`` identifies the form, so that it counts once."""
+
+    key: str
+    user_id: str
+    channel: str  # the conversation in which the command was typed
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HomeOpened:
     """A person has opened the app's Home tab (``app_home_opened``)."""
 

@@ -20,6 +20,9 @@ from swarm.domain.commands import (
     CommandRefused,
     Explanation,
     OpenWork,
+    RemarkStored,
+    RemarkSubmitted,
+    RemarkWanted,
     SlashCommand,
     StopChoice,
     Subcommand,
@@ -31,6 +34,7 @@ from swarm.domain.errors import Invalid, NotFound
 from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
+from swarm.domain.text.characters import strip_invisible
 from swarm.services.operate.explain import Explanations, parse_reference, sentences
 from swarm.services.operate.open_work import condition, own_messages, own_tasks, tasks_in_channel, team, usable
 from swarm.services.rules.participants import Standings, why_not_now, why_refused_here
@@ -38,6 +42,7 @@ from swarm.services.runs.run_control import stop_own
 from swarm.store import idempotency_keys
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import remarks
 from swarm.store.threads import open_work, threads
 
 RECENT_SECONDS: Final = 7 * 86_400
@@ -91,7 +96,27 @@ class Commands:
             refused = why_refused_here(person, command.channel, self._operating_policy)
         if refused:
             return CommandRefused(reason=refused)
-        return self._stop(tx, command, is_new) if command.subcommand is Subcommand.STOP else None
+        match command.subcommand:
+            case Subcommand.STOP:
+                return self._stop(tx, command, is_new)
+            case Subcommand.FEEDBACK if not command.argument:
+                return RemarkWanted(channel=command.channel)
+            case Subcommand.FEEDBACK:
+                return _remarked(tx, command.channel, command.user_id, command.argument, is_new)
+            case _:
+                return None
+
+    async def remark(self, submitted: RemarkSubmitted) -> CommandRefused | RemarkStored:
+        """Stores a remark from the form. Raises Unavailable."""
+        person = await self._standings.presser(submitted.user_id, None)
+        return await self._database.write(self._remark, submitted, person)
+
+    def _remark(self, tx: Transaction, submitted: RemarkSubmitted, person: Author) -> CommandRefused | RemarkStored:
+        is_new = idempotency_keys.record(tx, submitted.key)
+        refused = why_refused_here(person, submitted.channel, self._operating_policy)
+        if refused:
+            return CommandRefused(reason=refused)
+        return _remarked(tx, submitted.channel, person.id, submitted.text, is_new)
 
     async def _read(self, command: SlashCommand, person: Author) -> CommandAnswer:
         match command.subcommand:
@@ -188,3 +213,9 @@ class Commands:
         """Whether this is the person's direct conversation with the app, in which nobody else writes."""
         is_direct = channel.startswith("D")
         return is_direct and open_work.latest_message(tx, self._me.team, channel, person, "0") is not None
+
+
+def _remarked(tx: Transaction, channel: str, person: str, text: str, is_new: bool) -> RemarkStored:
+    if is_new:
+        remarks.add(tx, channel, person, strip_invisible(text).strip())
+    return RemarkStored()

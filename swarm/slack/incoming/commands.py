@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.commands import HomeOpened, SlashCommand
+from swarm.domain.button_actions import REMARK_FORM
+from swarm.domain.commands import HomeOpened, RemarkSubmitted, SlashCommand
 from swarm.slack.incoming.fields import EMPTY, id_at, is_object, object_at, text_at
 
 MAX_TEXT_CHARACTERS: Final = 3_000
@@ -33,6 +34,19 @@ def slash_command(body: object) -> SlashCommand | None:
         response_url=response_url,
         trigger_id=trigger_id,
     )
+
+
+def remark_submitted(body: object) -> RemarkSubmitted | None:
+    """Returns the submission of the form for a remark."""
+    view = object_at(body, "view") if is_object(body) else EMPTY
+    if not is_object(body) or text_at(body, "type") != "view_submission" or text_at(view, "callback_id") != REMARK_FORM:
+        return None
+    user_id, channel, view_id = id_at(object_at(body, "user"), "id"), id_at(view, "private_metadata"), id_at(view, "id")
+    entered = object_at(object_at(object_at(object_at(view, "state"), "values"), REMARK_FORM), REMARK_FORM)
+    if not (user_id and channel and view_id):
+        return None
+    text = text_at(entered, "value")[:MAX_TEXT_CHARACTERS]
+    return RemarkSubmitted(key=f"remark:{view_id}", user_id=user_id, channel=channel, text=text)
 
 
 def home_opened(body: object) -> HomeOpened | None:

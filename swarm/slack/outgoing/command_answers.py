@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
-from swarm.domain.button_actions import STOP_OWN_ACTION, STOP_TASK_ACTION
+from swarm.domain.button_actions import REMARK_FORM, STOP_OWN_ACTION, STOP_TASK_ACTION
 from swarm.domain.channel_policy import Listen
 from swarm.domain.commands import (
     AgentCard,
@@ -125,6 +125,33 @@ def _help(answer: CommandHelp) -> str:
             f"`{command} help`: this text. Only you see these answers.",
         ]
     )
+
+
+def remark_form(wanted: RemarkWanted) -> Block:
+    """Returns the form for a remark."""
+    element = {
+        "type": "plain_text_input",
+        "action_id": REMARK_FORM,
+        "multiline": True,
+        "max_length": MAX_SECTION_CHARACTERS,
+    }
+    return {
+        "type": "modal",
+        "callback_id": REMARK_FORM,
+        "private_metadata": wanted.channel,
+        "title": plain("Feedback", 24),
+        "submit": plain("Send", 24),
+        "close": plain("Cancel", 24),
+        "blocks": [
+            {
+                "type": "input",
+                "block_id": REMARK_FORM,
+                "label": plain("What do you think about the swarm?", 150),
+                "hint": plain("The people who run it read this. Rate single answers with 👍 and 👎 below them.", 150),
+                "element": element,
+            }
+        ],
+    }
 
 
 # --- status, agents

@@ -104,3 +104,14 @@ feedback = Table(
     UniqueConstraint("run_id", "user_id", name="uq_feedback_person"),
     one_of("value", Opinion),
 )
+
+remarks = Table(
+    "remarks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("channel", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("ix_remarks_created", remarks.c.created_at, remarks.c.id)
