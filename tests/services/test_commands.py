@@ -43,7 +43,7 @@ from swarm.services.runs.run_control import ENDED_TEXT, STOPPED_TEXT
 from swarm.services.tasks.tasks import brief
 from swarm.store.runs import remarks
 from tests.services.test_requests import Asking
-from tests.support.runs import asked, now
+from tests.support.runs import asked, begun, now
 from tests.support.tasks import is_work
 from tests.support.world import BOT, ME, World, holding, said
 
@@ -213,6 +213,20 @@ async def test_stop_withdraws_what_the_persons_work_waits_for_and_leaves_other_p
     assert (await asking.now(request)).is_open
     assert await answered(world, "stop") == WorkStopped(stopped=1)
     assert (await asking.now(request)).status is RequestStatus.CANCELLED
+
+
+async def test_other_peoples_work_in_the_same_thread_goes_on(world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    request = await asking.ask()
+    running = {}
+    for person in ("U1", "U2"):
+        agent = await world.worker(f"for-{person.lower()}")
+        await world.says(f"swarm#{agent.name} go", thread=asking.root, by=person)
+        running[person] = await begun(world, agent, await world.only(agent), requester=person)
+    assert await answered(world, "stop", by="U2") == WorkStopped(stopped=1)
+    assert [(await now(world, running[person])).stop_requested_by for person in ("U1", "U2")] == [None, "U2"]
+    assert (await asking.now(request)).is_open
 
 
 async def test_a_repeated_stop_stops_nothing_else_and_says_the_same(world: World) -> None:

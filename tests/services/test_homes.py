@@ -132,6 +132,18 @@ async def test_a_request_is_shown_to_who_may_decide_and_the_work_to_who_asked(wo
         assert wanted.link.startswith("https://team.slack.example/archives/C1/p")
 
 
+async def test_who_has_decided_is_not_asked_again(world: World) -> None:
+    asking = Asking(world)
+    await asking.begin()
+    request = await asking.ask(policy=DecisionPolicy(users=("U2", "U3"), need=2))
+    await asking.decide(request, by="U2")
+    tabs = Tabs(world)
+    await tabs.open("U2")
+    assert tabs.last.decisions == ()
+    await tabs.open("U3")
+    assert len(tabs.last.decisions) == 1
+
+
 async def test_a_request_that_names_nobody_is_shown_to_nobody(world: World) -> None:
     await ask(world, DecisionPolicy(not_requester=True))
     tabs = Tabs(world)
