@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Final, Protocol
 
 from swarm.domain.access import Person, UserGroup
+from swarm.domain.commands import HomeContent
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
@@ -76,6 +77,14 @@ class NoPeople:
 
 
 NO_PEOPLE: Final = NoPeople()
+
+
+class HomePublisher(Protocol):
+    """The Home tabs of people in Slack."""
+
+    async def publish_home(self, user_id: str, content: HomeContent) -> bool:
+        """Shows a person's Home tab. Returns whether Slack has accepted it. Never fails."""
+        ...
 
 
 class UserGroups(Protocol):

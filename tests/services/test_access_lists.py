@@ -25,7 +25,7 @@ from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
 from swarm.services.rules.idempotency import Caller
-from swarm.services.runs.run_control import UNVERIFIED_TEXT
+from swarm.services.rules.participants import UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.services.test_requests import Asking
 from tests.services.test_strangers import guest, outcome, whispers

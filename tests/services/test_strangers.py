@@ -15,8 +15,7 @@ from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage, St
 from swarm.domain.model.triggers import StartedBy
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
-from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS
-from swarm.services.runs.run_control import UNVERIFIED_TEXT
+from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS, UNVERIFIED_TEXT
 from swarm.services.tasks.tasks import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 

@@ -37,6 +37,7 @@ KEPT: Final = {
     "deliveries.ended_at",
     "early_messages.stored_at",
     "feedback.created_at",
+    "remarks.created_at",
     "forgotten.forgotten_at",
     "history.at",
     "inbox_messages.resolved_at",

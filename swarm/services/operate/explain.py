@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from typing_extensions import TypedDict
 
@@ -11,6 +12,7 @@ from swarm.clock import to_iso
 from swarm.domain.errors import Invalid, NotFound
 from swarm.domain.escalations import Escalation, asked_by
 from swarm.domain.json_shapes import shape
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.webhooks import WebhookKind
 from swarm.services.rules.escalations import post_key
@@ -83,7 +85,7 @@ class Explained(TypedDict):
     escalation: ExplainedEscalation | None
 
 
-def _parse_reference(reference: str) -> tuple[str, str]:
+def parse_reference(reference: str) -> tuple[str, str]:
     """Returns channel and timestamp from ``CHANNEL:TS`` or from a message's link. Raises Invalid."""
     link = _PERMALINK.search(reference)
     if link:
@@ -96,6 +98,39 @@ def _parse_reference(reference: str) -> tuple[str, str]:
         hint="Use CHANNEL:TS, for example C0123456789:1700000000.000100, or the message's link.",
         fields={"message": "CHANNEL:TS or a message's link"},
     )
+
+
+_BECAME: Final[Mapping[InboxStatus, str]] = {
+    InboxStatus.UNREAD: "has not read it yet",
+    InboxStatus.CLAIMED: "is working on it",
+    InboxStatus.WAITING: "waits for somebody's decision",
+    InboxStatus.RESPONDED: "has answered",
+    InboxStatus.DELEGATED: "has made a task of it",
+    InboxStatus.DISMISSED: "has read it and did not answer",
+    InboxStatus.WITHDRAWN: "does not get it any more",
+    InboxStatus.DEAD: "could not answer it, and it is set aside",
+}
+
+
+def sentences(explained: Explained) -> tuple[str, ...]:
+    """Returns an explanation as sentences for people in Slack. Reasons are as they were recorded."""
+    lines = [f"Routing: {step['reason']}." for step in explained["routing"] if step["reason"]]
+    if not explained["entries"] and not explained["tasks"]:
+        lines.append("No agent got it.")
+    for entry in explained["entries"]:
+        became, reason = _BECAME[InboxStatus(entry["status"])], _last_reason(entry["timeline"])
+        lines.append(f"{entry['agent'] or 'An agent still to come'} {became}{reason}.")
+    for task in explained["tasks"]:
+        status, reason = task["status"].replace("_", " "), _last_reason(task["timeline"])
+        lines.append(f"Task “{task['title']}”, {task['agent'] or 'not assigned'}: {status}{reason}.")
+    if explained["owner"]:
+        lines.append(f"Later messages in the thread go to {explained['owner']}.")
+    return tuple(lines)
+
+
+def _last_reason(timeline: list[StepShape]) -> str:
+    reason = timeline[-1]["reason"] if timeline else None
+    return f" ({reason.rstrip('.')})" if reason else ""
 
 
 class Explanations:
@@ -119,7 +154,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explained:
     inbox_message = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
     if task and inbox_message is None:
         return _of_task_alone(tx, task)
-    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else _parse_reference(reference)
+    channel, ts = (inbox_message.channel, inbox_message.ts) if inbox_message else parse_reference(reference)
     message = transcript.find(tx, team, channel, ts)
     names = agents.names(tx)
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)

@@ -300,12 +300,16 @@ def cancel(tx: Transaction, request: HumanRequest, reason: str, person: str | No
     return True
 
 
-def stop_waiting(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> int:
+def stop_waiting(
+    tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy, *, own_only: bool = False
+) -> int:
     """Withdraws what people are asked in a thread, and stops the work that waits for it. The thread is locked.
 
-    Returns the number of requests. Tasks are cancelled by the caller.
+    Returns the number of requests. Tasks are cancelled by the caller. ``own_only`` leaves other people's work alone.
     """
     found = requests.open_in_thread(tx, thread.id)
+    if own_only:
+        found = [request for request in found if request.requester == person]
     waiting = {request.run_id for request in found if request.run_id and request.asker is Asker.DURABLE}
     for run_id in sorted(waiting):  # the run of a live asker is still running, and its own Stop ends it
         runs.end(tx, run_id, RunStep.STOP, f"stopped by <@{person}>")

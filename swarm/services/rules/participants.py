@@ -27,6 +27,7 @@ from swarm.domain.access import (
     UserGroup,
     standing_by_event,
     standing_of,
+    why_press_refused,
 )
 from swarm.domain.channel_policy import PeopleLists
 from swarm.domain.model.agents import Role, is_online
@@ -56,7 +57,8 @@ WAIT_SECONDS: Final = 1.5
 
 REMEMBERED: Final = 20_000
 
-LIMITED_TEXT: Final = "You have reached the limit per minute. Press the button again in a minute."
+LIMITED_TEXT: Final = "You have reached the limit per minute. Try again in a minute."
+UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Try again in a moment."
 
 
 class Rosters:
@@ -171,10 +173,10 @@ class Standings:
         Slack replies in time.
         """
         known = self.known(author, channel)
-        denied = self._operating_policy.denial(known, channel, agents)
-        missing = denied.missing if denied else NOTHING_MISSING
-        if known.standing is None:
-            missing |= STANDING_MISSING
+        missing = STANDING_MISSING if known.standing is None else NOTHING_MISSING
+        for concerned in [(), *((agent,) for agent in agents)]:
+            denied = self._operating_policy.denial(known, channel, concerned)
+            missing |= denied.missing if denied else NOTHING_MISSING
         return await self.settled(known, missing) if missing else known
 
     async def presser(self, user_id: str, team: str | None, channel: str, agents: Iterable[str] = ()) -> Author:
@@ -270,6 +272,29 @@ def is_first_refusal(tx: Transaction, team: str, person: str, scope: str, since:
     """Whether a person's press is refused for the first time today, or since a moment. A refusal is said once."""
     when = tx.now // (24 * 3600 * SECOND) if since is None else since
     return idempotency_keys.record(tx, f"refused_press:{team}:{person}:{scope}:{when}")
+
+
+def why_refused_here(person: Author, channel: str, operating_policy: OperatingPolicy) -> str | None:
+    """Returns why a person may not use the swarm in a conversation, as a text for that person; None if allowed."""
+    denied = operating_policy.denial(person, channel)
+    if denied is None:
+        return None
+    return UNVERIFIED_TEXT if denied.missing else why_press_refused(denied, person)
+
+
+def why_not_now(
+    tx: Transaction, team: str, person: Author, channel: str, operating_policy: OperatingPolicy
+) -> str | None:
+    """Returns why a person's command is refused, as a text for that person. Otherwise counts it, and returns None."""
+    refused = why_refused_here(person, channel, operating_policy)
+    if refused is None and limited_since(tx, team, person.id, operating_policy) is not None:
+        return LIMITED_TEXT
+    return refused
+
+
+def may_use(agent: str, person: Author, channel: str, operating_policy: OperatingPolicy) -> bool:
+    """Whether a person may use an agent (by name) in a conversation."""
+    return operating_policy.denial(person, channel, [agent]) is None
 
 
 def people_among(authors: Iterable[Author]) -> list[Author]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -25,6 +25,7 @@ from swarm.domain.button_actions import (
     FEEDBACK_FORM,
     REASON_ACTION,
     RETRY_RUN_ACTION,
+    STOP_OWN_ACTION,
     STOP_RUN_ACTION,
     STOP_TASK_ACTION,
     ButtonPressed,
@@ -45,7 +46,13 @@ from swarm.services.requests.asking import stop_waiting
 from swarm.services.rules import task_ends
 from swarm.services.rules.escalations import escalate
 from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.participants import LIMITED_TEXT, Standings, is_first_refusal, limited_since
+from swarm.services.rules.participants import (
+    LIMITED_TEXT,
+    UNVERIFIED_TEXT,
+    Standings,
+    is_first_refusal,
+    limited_since,
+)
 from swarm.services.rules.system_messages import (
     RETRY_IMPOSSIBLE,
     RETRY_TAKEN,
@@ -68,10 +75,12 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
-UNVERIFIED_TEXT: Final = "Slack did not identify you in time. Press the button again in a moment."
+STOPPED_TEXT: Final = "It is being stopped."
 OVER_TEXT: Final = "This task has ended, so there is nothing to stop."
+ENDED_TEXT: Final = "This has ended, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has already been run again."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask again in the thread."
@@ -280,16 +289,35 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, operating_pol
 def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, operating_policy: OperatingPolicy) -> None:
     """Handles a ``!stop``: cancels the thread's tasks, stops its runs and adds ✅. The thread must be locked."""
     person = message.author.id
-    open_tasks = task_queries.open_in_thread(tx, thread.id)
-    for token in sorted(task.lease_token for task in open_tasks if task.lease_token):
-        leases.by_token(tx, token)
-    for task in open_tasks:
-        locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
-        if locked:
-            task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
+    _cancel_tasks(tx, task_queries.open_in_thread(tx, thread.id), person, operating_policy)
     stop_waiting(tx, thread, person, operating_policy)
     runs.request_stop(tx, person, thread_id=thread.id)
     show_answered(tx, thread, message.ts, operating_policy.reactions)
+
+
+def stop_own(tx: Transaction, thread_id: str, person: str, operating_policy: OperatingPolicy) -> int:
+    """Stops what runs in a thread for this person: tasks, runs, and work that waits for a decision.
+
+    Returns the number of pieces of work that were stopped. Other people's work in the thread goes on.
+    """
+    thread = threads.locked(tx, thread_id)
+    own = [task for task in task_queries.open_in_thread(tx, thread.id) if task.requester == person]
+    stopped = _cancel_tasks(tx, own, person, operating_policy)
+    stopped += stop_waiting(tx, thread, person, operating_policy, own_only=True)
+    running = [run.id for run in runs.of_thread(tx, thread.id) if run.requester == person and run.ended_at is None]
+    return stopped + sum(runs.request_stop(tx, person, run_id=run_id) for run_id in running)
+
+
+def _cancel_tasks(tx: Transaction, found: Sequence[Task], person: str, operating_policy: OperatingPolicy) -> int:
+    """Cancels tasks of a locked thread, after their leases are locked. Returns the number of cancelled tasks."""
+    for token in sorted(task.lease_token for task in found if task.lease_token):
+        leases.by_token(tx, token)
+    cancelled = 0
+    for task in found:
+        locked = tasks.locked(tx, task.id)  # it may already have been cancelled as a subtask
+        if locked:
+            cancelled += task_ends.cancel(tx, locked, f"by <@{person}>", operating_policy, person=person)
+    return cancelled
 
 
 def _cancel_asking_tasks(tx: Transaction, thread: Thread, person: str, operating_policy: OperatingPolicy) -> None:
@@ -388,8 +416,16 @@ def _stop_receipt(team: str, message: SlackMessage) -> str:
 
 
 def _stop_task(tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy) -> str | None:
-    stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, operating_policy)
-    return None if stopped else OVER_TEXT
+    if not cancel_by_person(tx, press.value, press.channel, press.user_id, operating_policy):
+        return OVER_TEXT
+    return STOPPED_TEXT if press.is_ephemeral else None  # a list that only this person sees does not change
+
+
+def _stop_own(tx: Transaction, press: ButtonPressed, operating_policy: OperatingPolicy) -> str:
+    thread = threads.get(tx, press.value)
+    if thread is None or thread.channel != press.channel:
+        return ENDED_TEXT
+    return STOPPED_TEXT if stop_own(tx, thread.id, press.user_id, operating_policy) else ENDED_TEXT
 
 
 def _stop_run(tx: Transaction, press: ButtonPressed, _operating_policy: OperatingPolicy) -> str | None:
@@ -419,6 +455,7 @@ Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], PressResult]
 
 _ACTS: Final[Mapping[str, Act]] = {
     STOP_TASK_ACTION: _stop_task,
+    STOP_OWN_ACTION: _stop_own,
     STOP_RUN_ACTION: _stop_run,
     RETRY_RUN_ACTION: _retry_run,
 }

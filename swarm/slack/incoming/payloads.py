@@ -337,6 +337,7 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
         team=id_at(object_at(body, "user"), "team_id"),
         trigger_id=trigger_id,
         response_url=text_at(body, "response_url") or None if container.get("is_ephemeral") is True else None,
+        is_ephemeral=container.get("is_ephemeral") is True,
     )
 
 

@@ -34,7 +34,7 @@ from swarm.slack.outgoing import ephemerals
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
 from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post, post_arguments, was_done_before
 from swarm.slack.outgoing.files import SlackFileClient
-from swarm.slack.outgoing.modals import change_view
+from swarm.slack.outgoing.modals import PersonalSurfaces, change_view
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
@@ -84,6 +84,7 @@ class Gateway:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
+        self.personal = PersonalSurfaces(self._api)
         self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
 
     @property

@@ -71,6 +71,7 @@ METHOD_LIMITS: Final = {
     "users.info": TIER_4,
     "users.lookupByEmail": TIER_3,
     "views.open": TIER_4,
+    "views.publish": TIER_4,
     "views.update": TIER_4,
 }
 
@@ -86,6 +87,7 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "usergroups.users.list",
         "users.info",
         "views.open",
+        "views.publish",
         "views.update",
     }
 )

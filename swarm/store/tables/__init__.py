@@ -9,7 +9,7 @@ from swarm.store.tables.agents import agent_message_addressees, agent_messages, 
 from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, history, idempotency_keys, locks, webhooks
 from swarm.store.tables.requests import audit, escalations, grants, request_answers, request_drafts, requests
-from swarm.store.tables.runs import feedback, run_events, run_messages, runs
+from swarm.store.tables.runs import feedback, remarks, run_events, run_messages, runs
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_usage, session_messages, sessions
 from swarm.store.tables.threads import (
@@ -58,6 +58,7 @@ __all__ = [
     "notices",
     "people",
     "queue_heads",
+    "remarks",
     "request_answers",
     "request_drafts",
     "requests",
