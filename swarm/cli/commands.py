@@ -42,11 +42,11 @@ for command in (
     "operator_commands:feedback",
     "tray:tray",
     "data:forget",
-    "config_commands:config",
+    "settings_commands:config",
 ):
     app.command(f"swarm.cli.{command}")  # loaded when it is used
 app.command("swarm.cli.eval:evaluation", name="eval")
-app.command("swarm.cli.import_commands:imports", name="import")
+app.command("swarm.cli.settings_commands:imports", name="import")
 
 _out = Terminal()
 

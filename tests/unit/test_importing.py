@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from swarm.cli import config_commands, import_commands
+from swarm.cli import settings_commands
 from swarm.config import Settings, checked_work_tree, load, read
 from swarm.config.explaining import explain, notes
 from swarm.domain.channel_policy import DirectReplies, Listen
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def imports(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def imports(*words: str) -> str:
-        import_commands.imports(list(words), result_action="return_value")
+        settings_commands.imports(list(words), result_action="return_value")
         return capsys.readouterr().out
 
     return imports
@@ -321,15 +321,15 @@ def test_the_command_shows_a_table_or_json_without_secrets(
         "'https://alert.example/integrations/hush-hush-2', format: pagerduty, routing_key: hush-hush-3}}}}"
     )
     monkeypatch.setenv("SLACK_INTEGRATION_BOT_CONFIG", OLDER)
-    config_commands.explain("C0OWN", as_json=True)
+    settings_commands.explain("C0OWN", as_json=True)
     out = capsys.readouterr().out
     told = {one["key"]: one["value"] for one in json.loads(out)["settings"]}
     assert "hush" not in out
     assert told["client_context"] == {"api_key": "…", "tone": "terse"}
     assert told["escalation.webhook.url"] == "https://alert.example/…"
-    config_commands.explain("C0PLATHELP1")
+    settings_commands.explain("C0PLATHELP1")
     shown = capsys.readouterr().out
     assert "overthink" in shown
     assert "C0PLATHELP1.other.delete_admins: not taken over: nobody deletes" in shown
-    config_commands.explain("C0OWN")
+    settings_commands.explain("C0OWN")
     assert "hush" not in capsys.readouterr().out

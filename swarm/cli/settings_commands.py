@@ -1,27 +1,68 @@
-"""The command ``swarm import``: settings of other systems become a ``swarm.yaml``."""
+"""The commands ``swarm config``, which shows the settings and their sources, and ``swarm import``, which makes settings
+from those of other systems."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import App, Parameter
+from rich.table import Column, Table
 
 from swarm.cli.terminal import Terminal
-from swarm.config import CONFIG_FILE
+from swarm.config import CONFIG_FILE, explaining, read
 from swarm.config.importing import files
 from swarm.config.importing.translation import Fate, Translation
 from swarm.domain.text.characters import line_for_terminal
 
+config = App(name="config", help="Show the settings.")
 imports = App(name="import", help="Write swarm.yaml from the settings of another system.")
 
-_out = Terminal()
+_LONGEST: Final = 100
+_OUTPUT: Final = Path(CONFIG_FILE)
 _Force = Annotated[bool, Parameter(negative=(), show_default=False)]
 _Output = Annotated[Path, Parameter(name=["--output", "-o"])]
 _Env = Annotated[Path | None, Parameter(name="--env")]
-_OUTPUT = Path(CONFIG_FILE)
+
+_out = Terminal()
+
+
+@config.command
+def explain(channel: str, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
+    """Show the effective settings of a channel, and where each value comes from.
+
+    The settings are read as `swarm up` would read them here and now.
+
+    Parameters
+    ----------
+    channel
+        A channel's id, C0123456789, or `dm` for direct messages. Channels without settings have the defaults.
+    as_json
+        Print JSON, with long values in full.
+    """
+    reading = read()
+    found = explaining.explain(reading, channel)
+    notes = explaining.notes(reading, channel)
+    if as_json:
+        left = [{"source": note.source, "target": note.target or None, "remark": note.remark} for note in notes]
+        sys.stdout.write(json.dumps({"channel": channel, "settings": [*map(asdict, found)], "notes": left}) + "\n")
+        return
+    table = Table(Column("setting", no_wrap=True), Column("value", overflow="fold"), Column("source", overflow="fold"))
+    for one in found:
+        table.add_row(one.key, _shortened(explaining.in_one_line(one.value)), one.source)
+    _out.print(table)
+    for note in notes:
+        _out.print(line_for_terminal(str(note)), soft_wrap=True)
+
+
+def _shortened(value: str) -> str:
+    line = line_for_terminal(value)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 @imports.command
