@@ -301,10 +301,10 @@ def test_each_value_of_a_channel_comes_with_its_source(folder: Path) -> None:
     assert theirs["agent"] == ("platform-engineer", "SLACK_INTEGRATION_BOT_CONFIG: C0PLATHELP1.agent_id")
     assert of("dm")["agent"] == of("D0UNKNOWN")["agent"] == ("direct", "SLACK_INTEGRATION_DM_AGENT_ID")
     assert of("C0UNKNOWN") == {**own, "listen": ("mention", "default"), "escalation.users": ([], "default")}
-    (folder / "swarm.yaml").write_text("channels: {C0PLATHELP1: {listen: mention, escalation: {users: [U9]}}}")
+    (folder / "swarm.yaml").write_text("channels: {C0PLATHELP1: {listen: mention, escalation: {users: [U0000009]}}}")
     reading = read(variables, folder=folder, user_home=folder / "nobody")
     replaced = of("C0PLATHELP1")
-    assert replaced["escalation.users"] == (["U9"], "swarm.yaml: channels.C0PLATHELP1.escalation.users")
+    assert replaced["escalation.users"] == (["U0000009"], "swarm.yaml: channels.C0PLATHELP1.escalation.users")
     assert replaced["escalation.emoji"] == (None, "default"), "the entry in the file counts as a whole"
     assert notes(reading, "C0PLATHELP1") == []
     assert len(notes(reading, "C0CICDHELP1")) == 2
