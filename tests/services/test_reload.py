@@ -152,11 +152,8 @@ async def test_a_template_is_read_anew_and_a_broken_one_is_refused(operator: Ope
         file.write_text(template, encoding="utf-8")
         assert "channels.C123" in (await operator.reloads(yaml))[0]
         assert operator.book.current.of("C123").alerts.template == template
-    for template, key in (("{nope}", "template"), (None, "template_file")):
-        if template:
-            file.write_text(template, encoding="utf-8")
-        else:
-            file.unlink()
+    for broken, key in (("{nope}", "template"), ("", "template_file")):
+        file.write_text(broken, encoding="utf-8")
         with pytest.raises(Invalid) as refused:
             await operator.reloads(yaml)
         assert list(refused.value.fields) == [f"channels.C123.alerts.{key}"]
