@@ -119,7 +119,11 @@ _lease_is_over = (_r.asker == literally(Asker.LIVE)) & ~exists().where(
 _is_without_work = _is_open & or_(_stopped_run, _task_is_over, _r.task_id.is_(None) & _message_is_over, _lease_is_over)
 _WITHOUT_WORK = Statement(_all.where(_is_without_work).order_by(_r.id).limit(AT_MOST_N))
 _IS_ANY_DUE = Statement(
-    select(or_(*(exists(select(_r.id).where(due)) for due in (_is_expired, _is_without_work, _is_sent, _is_to_tell))))
+    select(
+        or_(
+            *(exists(select(_r.id).where(due)) for due in (_is_expired, _is_without_work, _is_sent, _is_to_tell))
+        ).label("is_due")
+    )
 )
 _IS_WITHOUT_WORK = Statement(select(_r.id).where(_r.id == bindparam("id"), _is_without_work))
 _BY_STATUS = Statement(_all.where(_r.status == bindparam("status")).order_by(_r.id.desc()).limit(AT_MOST_N))
@@ -273,7 +277,8 @@ def threads_with_open(tx: Transaction, thread_ids: Collection[str]) -> set[str]:
 
 def is_any_due(tx: Transaction) -> bool:
     """Returns whether ``expired``, ``without_work``, ``sent_after`` or ``to_tell`` would find a request."""
-    return bool(_IS_ANY_DUE.first(tx, now=tx.now))
+    row = _IS_ANY_DUE.first(tx, now=tx.now)
+    return bool(row and row["is_due"])
 
 
 def expired(tx: Transaction, limit: int) -> list[HumanRequest]:

@@ -15,6 +15,7 @@ from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.threads import AuthorKind, MessageEdited, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.sweep import is_nothing_due
 from swarm.services.runs.run_input import Ids, run_input
 from swarm.store.bridge.database import Database
 from tests.services.test_erasure import memory
@@ -294,6 +295,26 @@ async def test_the_next_alert_after_a_deletion_reaches_the_agent(world: World, p
     second = await pager.posts(AGAIN, 60)
     assert len(await world.inbox_messages(second)) == 1
     assert await world.inbox_messages(await pager.posts(AGAIN, 120)) == []
+
+
+async def test_what_slack_repeats_after_the_end_of_its_group_is_still_a_repeat(world: World, pager: Pager) -> None:
+    first = await pager.posts(FIRING)
+    again = await pager.posts(AGAIN, 60)
+    await world.ingest.handle(delete(first))
+    await world.hears(again)
+    assert await world.inbox_messages(again) == []
+
+
+async def test_a_sweep_that_has_nothing_else_to_do_updates_the_count(world: World) -> None:
+    lead, pager = await world.lead(), Pager(world)
+    await pager.posts(FIRING)
+    await world.answers(lead, await world.only(lead), "it is the log")
+    for at in (1, 2):
+        await pager.posts(AGAIN, at)
+    assert len(await pager.shown()) == 1
+    assert await world.database.read(is_nothing_due, world.operating_policy)
+    await world.later(60)
+    assert [text.partition(",")[0] for text in await pager.shown()][1:] == ["This alert came again 2 times"]
 
 
 @pytest.mark.both_engines
