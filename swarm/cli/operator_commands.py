@@ -93,7 +93,8 @@ def _content(answer: httpx2.Response) -> Any:
 def reload() -> None:
     """Reload the settings of the coordinator on this machine; SIGHUP does the same.
 
-    Channels, channel_defaults, agents.default, agents.dm and reactions change at once. Everything else needs a restart.
+    Channels, channel_defaults, agents.access, agents.default, agents.dm and reactions change at once. Everything else
+    needs a restart.
     """
     try:
         done = operate("POST", "/reload")
@@ -173,6 +174,12 @@ def explain(message: str) -> None:
     owner = f", thread of {found['owner']}" if found["owner"] else ""
     _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
     _print_steps(found["routing"])
+    if escalation := found["escalation"]:
+        reason = f": {line_for_terminal(escalation['reason'])}" if escalation["reason"] else ""
+        by = f"{escalation['by']} by {escalation['door']}, {escalation['at']}"
+        _out.print(f"\nescalated by {by}{reason}")
+        for effect in escalation["effects"]:
+            _out.print(f"  {line_for_terminal(effect)}")
     for entry in found["entries"]:
         _out.print(
             f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"

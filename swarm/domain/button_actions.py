@@ -13,6 +13,12 @@ STOP_TASK_ACTION: Final = "swarm_stop_task"
 STOP_RUN_ACTION: Final = "swarm_stop_turn"
 """``action_id`` of the button that stops a running answer; its value is the run's id."""
 
+STOP_OWN_ACTION: Final = "swarm_stop_own"
+"""``action_id`` of the button that stops a person's own work in a thread; its value is the thread's id."""
+
+REMARK_FORM: Final = "swarm_remark"
+"""``callback_id`` of the form for a remark about the swarm."""
+
 RETRY_RUN_ACTION: Final = "swarm_retry_turn"
 """``action_id`` of the button that retries a run; its value is the run's id."""
 
@@ -26,7 +32,9 @@ FEEDBACK_FORM: Final = "swarm_feedback_form"
 """``callback_id`` of the form for a reason in a person's own words."""
 
 ESCALATE_ACTION: Final = "swarm_escalate"
-"""``action_id`` of the button that asks for a human; its value is the answer's id: a run, or a post."""
+"""``action_id`` of the button that asks for a human; its value refers to an answer and is not read. It is shown only
+where `ChannelPolicy.escalation` is set.
+"""
 
 DECIDE_ACTION: Final = "request_decide:"
 """The beginning of the ``action_id`` of buttons that decide on a request: a `HumanDecision` follows. The value is the
@@ -59,6 +67,7 @@ class ButtonPressed:
     trigger_id: str = field(default="", repr=False)  # opens a form, within three seconds
     response_url: str | None = field(default=None, repr=False)  # of an ephemeral message: replaces it
     text: str = field(default="", repr=False)  # entered in a form
+    is_ephemeral: bool = False  # only this person sees the message with the button
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -251,6 +251,8 @@ class TriggerShape(TypedDict):
     task: TaskShape | None
     notice: NoticeShape | None
     requests: list[RequestShape]
+    overthink: bool
+    humble_followup: bool
     instruction: str | None
 
 

@@ -86,6 +86,14 @@ class WebhookEnded:
     age_us: int  # since the call was stored
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Escalated:
+    """A request for a human in a thread."""
+
+    door: str
+    outcome: str  # asked, or asked_before
+
+
 MetricEvent = (
     Changed
     | TriggerClaimed
@@ -95,6 +103,7 @@ MetricEvent = (
     | FeedbackGiven
     | ReactionsExpired
     | WebhookEnded
+    | Escalated
 )
 
 

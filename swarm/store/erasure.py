@@ -22,7 +22,7 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import runs, sessions
 from swarm.store.tables.agents import agent_messages
 from swarm.store.tables.effects import deliveries, history
-from swarm.store.tables.requests import request_answers, requests
+from swarm.store.tables.requests import escalations, request_answers, requests
 from swarm.store.tables.runs import feedback, run_events, run_messages
 from swarm.store.tables.sessions import session_messages
 from swarm.store.tables.threads import thread_messages
@@ -49,6 +49,7 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     ),
     (notices.c.text, (notices.c.thread_id == _thread) & notices.c.text.is_not(None)),
     (history.c.reason, history.c.thread_id == _thread),
+    (escalations.c.reason, escalations.c.thread_id == _thread),
     (_d.text, _posted_there),
     (feedback.c.comment, (feedback.c.thread_id == _thread) & feedback.c.comment.is_not(None)),
     (_t.final_text, _ended),

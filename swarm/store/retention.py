@@ -79,6 +79,14 @@ _FORGET_ANSWERS = [
     )
     for about, concerned in ((deliveries.c.inbox_message_id, inbox_messages), (deliveries.c.task_id, tasks))
 ]
+_i = inbox_messages.c
+_FORGET_RENDERED = Statement(
+    update(inbox_messages)
+    .where(
+        _i.id.in_(select(_i.id).where(_i.thread_id == bindparam("of_thread"), _i.message.is_not(None)).limit(AT_MOST_N))
+    )
+    .values(message=None)
+)
 
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
@@ -105,6 +113,11 @@ def forget_answers(tx: Transaction, thread_id: str, limit: int) -> int:
     count.
     """
     return max(statement.run(tx, of_thread=thread_id, n=limit) for statement in _FORGET_ANSWERS)
+
+
+def forget_rendered(tx: Transaction, thread_id: str, limit: int) -> int:
+    """Deletes up to ``limit`` texts that were made for the agents of a thread's messages. Returns the number."""
+    return _FORGET_RENDERED.run(tx, of_thread=thread_id, n=limit)
 
 
 def forget_history(tx: Transaction, thread_id: str, limit: int) -> int:

@@ -28,6 +28,15 @@ PAYLOAD: dict[str, Any] = {
 }
 
 
+@pytest.mark.req("CHAN-08")
+@pytest.mark.parametrize(("told", "is_ephemeral"), [(True, True), (False, False), ("yes", False)])
+def test_a_press_in_a_message_that_only_one_person_sees_is_known(told: object, is_ephemeral: bool) -> None:
+    payload = {**PAYLOAD, "container": {**PAYLOAD["container"], "is_ephemeral": told}}
+    press = button_pressed(payload)
+    assert press is not None
+    assert press.is_ephemeral is is_ephemeral
+
+
 @pytest.mark.req("LOOP-16")
 def test_a_press_names_the_button_its_value_the_person_and_the_place() -> None:
     assert button_pressed(PAYLOAD) == ButtonPressed(

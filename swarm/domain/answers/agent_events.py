@@ -35,6 +35,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
     Warned,
+    Withheld,
 )
 from swarm.domain.answers.questions import why_unaskable
 from swarm.domain.answers.state import Live, Rope, join
@@ -174,6 +175,8 @@ def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
             return Closing(note=wording.stopped(by))
         case NeedsInput():  # the question is a message of its own
             return Closing(note=wording.ASKS, footer=True) if is_partial else NOTHING_BELOW
+        case Withheld():
+            return NOTHING_BELOW
         case _:
             assert_never(outcome)
 

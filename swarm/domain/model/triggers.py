@@ -105,6 +105,8 @@ class Trigger:
     task: TaskView | None = None
     started_by: StartedBy = StartedBy.MEMBERS
     requests: tuple[HumanRequest, ...] = ()  # decisions that the work has not received yet
+    overthink: bool = False  # nobody has asked: only an answer that the agent is sure of is shown
+    humble_followup: bool = False  # somebody asks in a thread in which the agents have stayed silent
     instruction: str | None = None  # how to do the work this time, after a person asked for it again
 
 

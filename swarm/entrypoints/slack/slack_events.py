@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol, TypeVar
 
@@ -39,12 +39,12 @@ from starlette.routing import Route
 from swarm.domain.button_actions import ButtonPressed, PressResult, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.domain.text.slack_text import safe
 from swarm.entrypoints.slack.button_presses import ButtonDoor, Press
+from swarm.entrypoints.slack.commands import CommandDoor
 from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
-from swarm.slack.incoming.fields import JsonObject, text_at
+from swarm.slack.incoming.fields import JsonObject
 from swarm.slack.incoming.payloads import session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
@@ -54,6 +54,7 @@ T = TypeVar("T")
 MAX_BODY_BYTES: Final = 1024 * 1024
 
 _DRAIN_SECONDS: Final = 1.5  # time limit of close() for events in progress
+_LATE_SECONDS: Final = 0.3  # and for answers after an acknowledgement
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
 """Bolt's errors for a payload that does not have the structure of Slack's payloads."""
@@ -95,7 +96,7 @@ class SlackEntryPoint:
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
     :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
     under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button;
-    ``requests`` receives what people do about requests, before ``press``.
+    ``requests`` receives what people do about requests, before ``press``; ``commands`` slash commands and Home tabs.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class SlackEntryPoint:
         *,
         stopped: Stopped | None = None,
         requests: RequestDoor | None = None,
+        commands: CommandDoor | None = None,
         hearing: _EventMonitor | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
@@ -122,7 +124,9 @@ class SlackEntryPoint:
         self._closing = False
         self._running = BackgroundTasks()
         self._hearing = hearing
-        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, requests, hearing))
+        self._commands = commands
+        doors = [door for door in (commands, requests) if door]
+        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, doors, hearing))
 
     @property
     def connected(self) -> bool:
@@ -168,6 +172,8 @@ class SlackEntryPoint:
         """Stops accepting events, lets running handlers finish, and closes the connection within three seconds."""
         self._closing = True
         await self._running.wait(_DRAIN_SECONDS)
+        if self._commands is not None:
+            await self._commands.close(_LATE_SECONDS)
         if self._socket is not None:
             await self._socket.close()
 
@@ -264,25 +270,22 @@ class _Events(AsyncMiddleware):
         handle: Handle,
         press: Press,
         stopped: Stopped | None,
-        requests: RequestDoor | None,
+        doors: Sequence[RequestDoor | CommandDoor],
         hearing: _EventMonitor | None,
     ) -> None:
         self._gateway = gateway
         self._handle = handle
         self._buttons = ButtonDoor(gateway, press)
         self._stopped = stopped
-        self._requests = requests
+        self._doors = doors
         self._hearing = hearing
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
-        if "command" in req.body:
-            return _without_command(text_at(req.body, "command"))
-        answer = await self._requests.handle(req.body) if self._requests else None
-        answer = answer or await self._buttons.handle(req.body)
-        if answer:
-            return answer
+        for door in self._doors:
+            if answer := await door.handle(req.body):
+                return answer
         stop = session_stopped(req.body)
         if stop and self._stopped:
             return await self._take(self._stopped, stop, req.body)
@@ -320,14 +323,6 @@ class _Events(AsyncMiddleware):
 
 def _refusal(error: SwarmError) -> BoltResponse:
     return _json(error.status, {"error": describe(error)})
-
-
-def _without_command(command: str) -> BoltResponse:
-    """Answers a slash command. The app has no commands yet, and silence would look as if the command had worked."""
-    text = (
-        f"{safe(command)} does nothing, since I have no commands. Mention me in a message, or send me a direct message."
-    )
-    return _json(200, {"response_type": "ephemeral", "text": text})
 
 
 def _json(status: int, body: object) -> BoltResponse:

@@ -32,6 +32,7 @@ from swarm.services.rules.fencing import AuthorizedMessage, AuthorizedTask, auth
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.leases import claimed_members, end_if_resolved
+from swarm.services.rules.silence import check_may_show
 from swarm.store import deliveries, grants, requests, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -162,6 +163,7 @@ class HumanRequests:
             hold = authorize_message(tx, caller.agent, work.inbox_message_id or "", caller.lease_token)
         waiting = _waiting(tx, caller, hold, Asker.LIVE if wait else Asker.DURABLE)
         thread = threads.get(tx, waiting.thread_id) if waiting.thread_id else None
+        check_may_show(thread, "people cannot be asked")
         tool = new.tool.name if new.tool else None
         policy = self._operating_policy.decision_policy(
             caller.agent.name, thread.channel if thread else None, tool, new.policy

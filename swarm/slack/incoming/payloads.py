@@ -34,6 +34,7 @@ from swarm.slack.incoming.fields import (
     id_at,
     ids_at,
     is_object,
+    json_text,
     object_at,
     objects_at,
     text_at,
@@ -127,13 +128,17 @@ def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackM
     ts = _required(ts_at(message, "ts"), "ts")
     author = _required(_author(message, me), "user or bot_id")
     words = message_words(message, author.kind)
+    thread_ts = _thread_ts(message, ts)
+    may_be_alert = author.kind is AuthorKind.BOT and thread_ts is None
     return SlackMessage(
         channel=channel,
         ts=ts,
-        thread_ts=_thread_ts(message, ts),
+        thread_ts=thread_ts,
         author=author,
         text=words.text,
         quoted=words.quoted,
+        blocks=json_text(message, "blocks") if may_be_alert else "",
+        attachments=json_text(message, "attachments") if may_be_alert else "",
         subtype=text_at(message, "subtype") or None,
         channel_type=_channel_type(message, channel),
         files=tuple(_files(message)),
@@ -185,6 +190,7 @@ def person_of(user_id: str, user: JsonObject) -> Person:
         is_guest=user.get("is_restricted") is True or user.get("is_ultra_restricted") is True,
         is_stranger=user.get("is_stranger") is True,
         is_known=user.get("deleted") is not True,
+        is_confirmed=user.get("is_email_confirmed") is not False,
     )
 
 
@@ -331,6 +337,7 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
         team=id_at(object_at(body, "user"), "team_id"),
         trigger_id=trigger_id,
         response_url=text_at(body, "response_url") or None if container.get("is_ephemeral") is True else None,
+        is_ephemeral=container.get("is_ephemeral") is True,
     )
 
 

@@ -34,7 +34,7 @@ from swarm.slack.outgoing import ephemerals
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
 from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post, post_arguments, was_done_before
 from swarm.slack.outgoing.files import SlackFileClient
-from swarm.slack.outgoing.modals import change_view
+from swarm.slack.outgoing.modals import PersonalSurfaces, change_view
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
@@ -84,12 +84,18 @@ class Gateway:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
+        self.personal = PersonalSurfaces(self._api)
         self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
 
     @property
     def clock(self) -> SlackClock:
         """Slack's clock."""
         return self._api.clock
+
+    @property
+    def scopes(self) -> frozenset[str] | None:
+        """The scopes of the bot's token, as Slack told them with its last answer; None if it has not told them."""
+        return self._api.scopes
 
     @property
     def client(self) -> AsyncWebClient:
@@ -241,6 +247,17 @@ class Gateway:
                 return Person(id=user_id, name=user_id, is_known=False)
             raise
         return person_of(user_id, object_at(answer, "user"))
+
+    async def user_by_email(self, email: str) -> Person | None:
+        """Returns the user with an e-mail address (``users.lookupByEmail``); None if Slack knows none."""
+        try:
+            user = object_at(await self._api.read("users.lookupByEmail", {"email": email}), "user")
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_USER:
+                return None
+            raise
+        user_id = id_at(user, "id")
+        return person_of(user_id, user) if user_id else None
 
     async def bot_name(self, bot_id: str) -> str:
         """Returns the name of a bot (``bots.info``)."""

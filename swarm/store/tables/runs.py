@@ -121,3 +121,14 @@ feedback = Table(
 Index("ix_feedback_created", feedback.c.created_at, feedback.c.id)
 Index("ix_feedback_thread", feedback.c.thread_id)
 Index("ix_feedback_run", feedback.c.run_id)
+
+remarks = Table(
+    "remarks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("channel", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("ix_remarks_created", remarks.c.created_at, remarks.c.id)

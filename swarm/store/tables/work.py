@@ -111,6 +111,8 @@ inbox_messages = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
     Column("task_id", Text, ForeignKey("tasks.id")),  # the task that the message was delegated as or follows up
+    Column("message", Text),  # the text for the agent, if it is not the text in Slack: an alert in its template
+    Column("silent", Boolean, nullable=False, server_default=false()),  # nobody has asked: see ChannelPolicy.overthink
     Column("instruction", Text),  # the text before the message for its agent, after a person asked for another answer
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
