@@ -138,6 +138,7 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /inbox/{inbox_message_id}/redrive": Entry(gets=statuses(operator=409)),
     "GET /threads/{thread_id}": Entry(gets=OPERATORS, sees=OPERATOR),
     "GET /deliveries": Entry(gets=OPERATORS, sees=OPERATOR),
+    "GET /feedback": Entry(gets=OPERATORS, sees=OPERATOR),
     "GET /explain": Entry(gets=OPERATORS, query="message=C1:{ts}", sees=OPERATOR),
     "POST /people/{person}/forget": Entry(gets=OPERATORS, body={}),
     "POST /reload": Entry(gets=OPERATORS),

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
-from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.button_actions import FEEDBACK_ACTION, REASON_ACTION, RETRY_RUN_ACTION, FeedbackChoice
+from swarm.domain.model.feedback import INSTRUCTIONS, Reason
 from swarm.domain.model.sessions import SessionMessage
 from swarm.domain.model.threads import SlackMessage
+from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import assistant, multiply, router
@@ -24,6 +26,7 @@ from tests.support.world import BOT, World
 pytestmark = pytest.mark.req("AGENT-05", "STREAM-10")
 
 HERE = "slack:C1:U1"
+AGAIN = f"{RETRY_PREFIX}\n\ntell me"
 OVERLOADED = Raises(ModelHTTPError(503, "scripted"))
 BROKE_OFF = "[This answer broke off: The model scripted has an internal error right now; try again in a moment.]"
 
@@ -88,25 +91,26 @@ async def test_a_message_that_is_retried_is_answered_as_if_it_were_for_the_first
         assert [shown.text for shown in show.live.of(root)] == ["Good morning.", "Half of it."]
         await retried(show, root)
         await show.over(root, 3)
-        assert (await told(world))[2:] == ["tell me", "Half of it.", BROKE_OFF, "tell me", BROKE_OFF]
+        assert (await told(world))[2:] == ["tell me", "Half of it.", BROKE_OFF, AGAIN, BROKE_OFF]
         await retried(show, root)
         await show.over(root, 4)
         await world.says("thanks", thread=root)
         await show.over(root, 5)
     await helper.aclose()
-    for request in script.told[1:4]:
+    for number, request in enumerate(script.told[1:4]):
         *before, question = request.shape
         assert before == ["user: good morning", "model: Good morning."]
-        heading, _, in_the_thread, _, _, asked = question.splitlines()
+        heading, _, in_the_thread, *prefix, asked = question.splitlines()
+        assert (RETRY_PREFIX in prefix) == bool(number)
         assert heading.startswith("user: Said before in this conversation")
         assert asked == "tell me"
         assert in_the_thread.endswith("look at this")
-    assert script.told[4].shape[2:4] == ["user: tell me", "model: All of it."]
-    assert (await told(world))[2:4] == ["tell me", "All of it."]
+    assert script.told[4].shape[2:4] == [f"user: {AGAIN}", "model: All of it."]
+    assert (await told(world))[2:4] == [AGAIN, "All of it."]
     assert (await originals(world))[2:9] == [
         *("tell me", "Half of it.", BROKE_OFF),
-        *("tell me", BROKE_OFF),
-        *("tell me", "All of it."),
+        *(AGAIN, BROKE_OFF),
+        *(AGAIN, "All of it."),
     ]
 
 
@@ -124,8 +128,29 @@ async def test_a_router_whose_message_is_retried_does_not_read_its_earlier_answe
     await helper.aclose()
     assert [request.shape for request in (script.told[0], script.told[3])] == [
         ["user: 6 times 7?"],
-        ["user: 6 times 7?", "model: `multiply` answered:\n42", "user: and again?"],
+        ["user: 6 times 7?", "model: `multiply` answered:\n42", f"user: {RETRY_PREFIX}\n\nand again?"],
     ]
+
+
+@pytest.mark.req("CHAN-05")
+async def test_who_is_asked_for_more_detail_reads_its_answer_and_keeps_it(world: World) -> None:
+    script = Scripted("Short.", "Longer, and longer.", "Shorter.", "You are welcome.")
+    helper = assistant(script.model, memory(world))
+    async with playing(world, hired("helper", helper)) as show:
+        root = await world.says(f"{BOT} tell me")
+        (run,) = await show.over(root)
+        assert isinstance(await pressed(world, press(FEEDBACK_ACTION, f"{run.id}:down")), FeedbackChoice)
+        for number, reason in enumerate((Reason.MORE_DETAIL, Reason.BRIEFER), start=2):
+            await pressed(world, press(REASON_ACTION + reason, run.id, key=f"press:{reason}"))
+            await show.over(root, number)
+        await world.says("thanks", thread=root)
+        await show.over(root, 4)
+    await helper.aclose()
+    more, less = (f"user: {INSTRUCTIONS[reason]}\n\ntell me" for reason in (Reason.MORE_DETAIL, Reason.BRIEFER))
+    before = ["user: tell me", "model: Short."]
+    assert script.told[1].shape == [*before, more]
+    assert script.told[2].shape == [*before, more, "model: Longer, and longer.", less]
+    assert script.told[3].shape == [*script.told[2].shape, "model: Shorter.", "user: thanks"]
 
 
 @pytest.mark.parametrize("old_is_late", [False, True])

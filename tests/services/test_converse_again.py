@@ -20,6 +20,7 @@ from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy, Policies
+from swarm.domain.prompts.input import RETRY_PREFIX
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import event_sources, streaming_agents
 from swarm.services.runs.feedback import THANKS_TEXT
@@ -68,7 +69,7 @@ async def test_a_retry_and_a_new_message_at_once_answer_both(world: World) -> No
 
         await wait_until(look, lambda seen: seen == [InboxStatus.RESPONDED] * 2)
         answered = [message.text for given in ada.inputs[1:] for message in given.messages]
-    assert sorted(answered) == ["and more", "hello"]
+    assert sorted(answered) == [f"{RETRY_PREFIX}\n\nhello", "and more"]
 
 
 @pytest.mark.req("CHAN-05", "STREAM-12")

@@ -197,6 +197,7 @@ def _rerun(tx: Transaction, answer: RatedAnswer, person: str, reason: Reason, po
         show_anew(tx, thread, message, policy.reactions)
     if not again:
         return _Rerun.IMPOSSIBLE
+    runs.rerun(tx, thread.id, [message.id for message in again], person)
     threads.touch(tx, [thread.id])
     return _Rerun.STARTED
 

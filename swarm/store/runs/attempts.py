@@ -3,6 +3,8 @@
 A message is answered again after a crash, a restart, or a retry by a person. Messages that were answered together may
 then be answered one by one, so two runs are attempts at the same work if they share any message. Only one run of a
 message is unfinished at a time (`uq_runs_trigger`), so its runs are ordered by their start, by the database's clock.
+
+An answer of which a person wants another one is no attempt: it stands, and the agent sees it when it answers again.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from typing import Any
 from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
+from swarm.domain.model.runs import RunStatus
 from swarm.store import deliveries
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages
 from swarm.store.tables import runs
@@ -40,7 +43,14 @@ _t = runs.c
 
 def _runs(condition: ColumnElement[bool]) -> Select[Any]:
     return select(
-        _t.id, _t.agent_id, _t.thread_id, _t.task_id, _t.agui_run_id, _t.inbox_message_ids, _t.started_at
+        _t.id,
+        _t.agent_id,
+        _t.thread_id,
+        _t.task_id,
+        _t.agui_run_id,
+        _t.inbox_message_ids,
+        _t.started_at,
+        ((_t.status == literally(RunStatus.ANSWERED)) & _t.retried_at.is_not(None)).label("stands"),
     ).where(condition)
 
 
@@ -54,7 +64,8 @@ def beside(tx: Transaction, run_id: str) -> Attempts | None:
     run = _GET.first(tx, run_id=run_id) if run_id else None
     if run is None:
         return None
-    others = [other for other in _near(tx, run) if other["id"] != run_id and _is_about_the_same(other, run)]
+    near = (other for other in _near(tx, run) if other["id"] != run_id and not other["stands"])
+    others = [other for other in near if _is_about_the_same(other, run)]
     return Attempts(
         run=run,
         before=tuple(other for other in others if _moment(other) < _moment(run)),

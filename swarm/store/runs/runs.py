@@ -6,7 +6,7 @@ first process changes nothing and gets False. A caller that also locks a thread 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,7 +61,7 @@ class Run:
     outcome_note: str | None
     final_text: str | None
     final_closing: Closing | None
-    retried_at: int | None
+    retried_at: int | None  # a person's Retry, or a person's wish for another answer
     started_at: int
     ended_at: int | None
 
@@ -145,6 +145,11 @@ _RETRY = Statement(
         _t.status.in_([literally(status) for status in sorted(RETRYABLE)]),
         _t.retried_at.is_(None),
     )
+    .values(retried_at=bindparam("now"), retried_by=bindparam("by"))
+)
+_RERUN = Statement(
+    update(runs)
+    .where(_t.id == bindparam("run_id"), _t.status == literally(RunStatus.ANSWERED))
     .values(retried_at=bindparam("now"), retried_by=bindparam("by"))
 )
 _h = threads.c
@@ -336,6 +341,14 @@ def retry(tx: Transaction, run: Run, by: str) -> bool:
     if marked:
         history.record(tx, "turn.retry", run.id, thread_id=run.thread_id, agent_id=run.agent_id, reason=f"by <@{by}>")
     return marked
+
+
+def rerun(tx: Transaction, thread_id: str, inbox_message_ids: Iterable[str], by: str) -> None:
+    """Records on all answers to these messages that a person wants another one."""
+    wanted = set(inbox_message_ids)
+    for run in of_thread(tx, thread_id):
+        if run.status is RunStatus.ANSWERED and wanted & set(run.inbox_message_ids):
+            _RERUN.run(tx, run_id=run.id, by=by, now=tx.now)
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

@@ -196,6 +196,7 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
     assert set(trigger) == {
         "id", "kind", "created_at", "attempt", "due_at", "lease", "prompt", "thread", "thread_context",
         "context_incomplete", "started_by", "inbox_messages", "task", "notice", "requests",
+        "instruction",
         "overthink", "humble_followup",
     }  # fmt: skip
     assert trigger["kind"] == "slack_inbox_message"
@@ -208,6 +209,7 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
     first, second = trigger["inbox_messages"]
     assert set(first) == {
         "id", "text", "preview", "user", "standing", "ts", "received_at", "matched_by", "files", "task_id",
+        "instruction",
     }  # fmt: skip
     assert first["user"] == {"id": "U1", "name": "alice"}
     assert (first["matched_by"], second["matched_by"]) == ("mention", "thread_owner")
