@@ -134,7 +134,7 @@ class _Channel:
             if bot not in ids:
                 self.leave(f"{source}.{bot}", _BOT_NAME)
 
-    def escalation(self, wanted: models.Escalation, source: str, agent_id: str | None) -> None:
+    def escalation(self, wanted: models.EscalationPart, source: str, agent_id: str | None) -> None:
         """``agent_id`` is the channel's agent, which is asked who is on call if no other is named."""
         users = [user for user in wanted.users if not _GROUP.fullmatch(user)]
         groups = [user for user in wanted.users if _GROUP.fullmatch(user)]

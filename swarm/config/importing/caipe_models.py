@@ -50,7 +50,7 @@ class Emoji(_Part):
     name: str = "eyes"
 
 
-class Escalation(_Part):
+class EscalationPart(_Part):
     victorops: VictorOps = VictorOps()
     users: list[str] = []
     emoji: Emoji = Emoji()
@@ -85,7 +85,7 @@ class Binding(_Part):
     agent_id: str = Field(min_length=1)
     users: Authors | None = None
     bots: Authors | None = None
-    escalation: Escalation | None = None
+    escalation: EscalationPart | None = None
     execution_identity: Identity | None = None
 
 
@@ -122,7 +122,7 @@ class Jira(_Part):
 
 class Other(_Part):
     jira: Jira | None = None
-    escalation: Escalation | None = None
+    escalation: EscalationPart | None = None
     delete_admins: list[str] = []
 
 
