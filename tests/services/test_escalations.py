@@ -13,7 +13,7 @@ import pytest
 from swarm.agents.webhooks import HttpWebhookClient
 from swarm.domain.answers.events import Failed
 from swarm.domain.button_actions import ESCALATE_ACTION, ButtonPressed
-from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, WebhookFormat
+from swarm.domain.channel_policy import ChannelPolicy, EscalationPolicy, Listen, WebhookFormat
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Unavailable
 from swarm.domain.escalations import ON_CALL_SECONDS
 from swarm.domain.model.agents import Agent
@@ -28,7 +28,7 @@ from swarm.services.rules.escalations import tell_failed_call
 from swarm.services.runs.run_control import ESCALATED_TEXT, UNKNOWN_THREAD_TEXT
 from tests.support.live import Scripted, ends, hired, playing
 from tests.support.services import other_service
-from tests.support.tasks import asked_and_handed
+from tests.support.tasks import asked_and_handed, hand
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("CHAN-07")
@@ -267,6 +267,25 @@ async def test_a_failed_run_of_the_coordinators_own_agents_escalates_its_thread(
         await show.over(root)
         await world.send()
     assert len([post for post in world.slack.posts if post.startswith("<@U3>")]) == 1
+
+
+@pytest.mark.parametrize("delegates", [True, False])
+async def test_where_nobody_has_asked_nobody_is_called(world: World, delegates: bool) -> None:
+    policy = replace(EVERYTHING, on_dead_letter=True)
+    world = offering(world, policy, listen=Listen.ALL, overthink=True)
+    lead, worker = await world.lead(), await world.worker()
+    await world.says("just talking about refunds")
+    trigger = await world.only(lead)
+    with pytest.raises(Conflict, match="Nobody has asked in this thread"):
+        await by_tool(world, lead, trigger)
+    if delegates:
+        await hand(world, lead, trigger, worker)
+        await fails(world, worker)
+    else:
+        await world.services.work.release(lead, [trigger.lease_token])
+        await fails(world, lead)
+    await world.send()
+    assert (world.slack.landed, await webhook_bodies(world)) == ([], [])
 
 
 # --- The paging service

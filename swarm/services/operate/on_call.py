@@ -38,6 +38,7 @@ from swarm.services.rules.fencing import authorize_message, authorize_task, lock
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.participants import read_roster
+from swarm.services.rules.silence import check_may_show
 from swarm.store import escalations, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -103,6 +104,7 @@ class Escalations:
             )
             if thread is None:
                 raise Conflict("This task has no Slack thread, so no human can be asked there.")
+            check_may_show(thread, "no human can be called")
             asker = EscalationAsker(
                 door=EscalationDoor.TOOL,
                 agent_id=caller.agent.id,

@@ -73,9 +73,11 @@ def escalate(
 def escalate_dead_letter(
     tx: Transaction, thread: Thread, reason: str, operating_policy: OperatingPolicy, agent_id: str | None = None
 ) -> None:
-    """Asks for a human because work in a locked thread was set aside, if the channel's settings say so."""
+    """Asks for a human because work in a locked thread was set aside, if the channel's settings say so and somebody has
+    asked there.
+    """
     policy = operating_policy.policy(thread.channel).escalation
-    if policy and policy.on_dead_letter:
+    if policy and policy.on_dead_letter and not thread.is_silent:
         asker = EscalationAsker(door=EscalationDoor.DEAD_LETTER, agent_id=agent_id)
         escalate(tx, thread, asker, reason, operating_policy)
 
