@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from swarm.domain.channel_policy import ChannelPolicy
+from swarm.domain.channel_policy import ChannelPolicy, DirectReplies
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
@@ -180,6 +180,10 @@ class OperatingPolicy:
     def policy(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel."""
         return self.book.current.of(channel)
+
+    def is_flat(self, channel: str) -> bool:
+        """Whether new messages outside threads in this channel belong to a flat direct message."""
+        return channel.startswith(_DIRECT) and self.policy(channel).dm_replies is DirectReplies.FLAT
 
 
 SETTINGS_KEPT: Final = "The old ones stay."

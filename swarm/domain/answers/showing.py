@@ -46,6 +46,10 @@ class PageRecord(Protocol):
         """Records that a message has started."""
         ...
 
+    async def begins_after(self, page: int) -> int:
+        """Returns a time on Slack's clock, in microseconds, before any possible start of a message; 0 if unknown."""
+        ...
+
     async def leaving(self, page: int, text: str) -> None:
         """Records that a message with this text is about to be closed; the answer continues in another message."""
         ...

@@ -17,7 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.domain.access import Me, standing_in
-from swarm.domain.model.threads import CONTEXT_WAIT_SECONDS, AuthorKind, ContextState, SlackMessage
+from swarm.domain.model.threads import (
+    CONTEXT_WAIT_SECONDS,
+    FLAT,
+    AuthorKind,
+    ChannelType,
+    ContextState,
+    SlackMessage,
+)
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import UserGroups
 from swarm.domain.roster import Roster
@@ -35,7 +42,7 @@ from swarm.store.inbox.inbox import NewInboxMessage
 from swarm.store.inbox.queues import Lane
 from swarm.store.tasks import Task
 from swarm.store.threads import early, people, threads, transcript, watermarks
-from swarm.store.threads.threads import NewThread
+from swarm.store.threads.threads import NewThread, Place
 
 EARLY_SECONDS: Final = 600
 """A reply written this long after its thread's first message cannot have overtaken it."""
@@ -66,10 +73,32 @@ class PostedMessages:
         """Routes messages in order. The result of a message is False, without an effect, if the standing of its author
         is needed first.
         """
-        routings = [Routing(message=new.message, roster=new.roster, is_final=new.is_final) for new in posted]
+        messages = self.placed(tx, [new.message for new in posted])
+        routings = [
+            Routing(message=message, roster=new.roster, is_final=new.is_final)
+            for message, new in zip(messages, posted, strict=True)
+        ]
         # Own posts are added to the transcript when they are sent.
         self._route_in_waves(tx, [found for found in routings if not self._me.wrote(found.message.author)])
         return [routing.is_done for routing in routings]
+
+    def placed(self, tx: Transaction, messages: Sequence[SlackMessage]) -> list[SlackMessage]:
+        """Returns the messages with their conversation: direct messages outside threads may be flat.
+
+        A message stays where it was stored first, even if the setting has changed.
+        """
+        outside = [one for one in messages if one.channel_type is ChannelType.DM and one.thread_ts is None]
+        flat = self.flat_among(tx, [(one.channel, one.ts) for one in outside])
+        return [replace(one, thread_ts=FLAT) if (one.channel, one.ts) in flat else one for one in messages]
+
+    def flat_among(self, tx: Transaction, outside: Sequence[Place]) -> set[Place]:
+        """Returns which messages outside threads, by channel and timestamp, belong to flat direct messages."""
+        known = transcript.where(tx, self._me.team, outside)
+        return {
+            place
+            for place in outside
+            if (known[place] == FLAT if place in known else self._operating_policy.is_flat(place[0]))
+        }
 
     def _route_in_waves(self, tx: Transaction, routings: Iterable[Routing]) -> None:
         waves: list[list[Routing]] = []
@@ -297,7 +326,7 @@ def _new_thread(routing: Routing) -> NewThread:
         thread_ts=message.root_ts,
         channel_type=message.channel_type,
         watermark_ts=(is_edit and message.edited_ts) or message.ts,
-        known_whole=not is_edit and message.is_root and not message.has_replies,
+        known_whole=not is_edit and message.thread_ts is None and not message.has_replies,
     )
 
 

@@ -270,6 +270,10 @@ class RunRecord:
         if not await self._database.write(_began, self._run_id, page, ts):
             raise AnswerLost
 
+    async def begins_after(self, page: int) -> int:
+        """Returns a time on Slack's clock before any possible start of a message."""
+        return await self._database.read(run_pages.begins_after, self._run_id, page)
+
     async def leaving(self, page: int, text: str) -> None:
         """Records the text of a message before the next message begins, so that recovery can still add a note to it."""
         await self._database.write(run_pages.page_text, self._run_id, page, text)

@@ -26,7 +26,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackMessage
+from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, ids_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
@@ -193,8 +193,12 @@ class Gateway:
         """Returns all messages of a thread, oldest first (``conversations.replies``). Swarm's own messages have their
         ``delivery_id``.
 
-        Empty if there is no such thread.
+        Empty if there is no such thread. For `FLAT`, returns the newest `FLAT_MESSAGES` messages of the channel, without
+        replies (``conversations.history``).
         """
+        if thread_ts == FLAT:
+            newest = await self.read_channel(channel, "0", FLAT_MESSAGES)
+            return [one.message for one in newest if one.message.is_root]
         try:
             # Each page may begin with the root message again.
             messages = {m.ts: m async for m in self._messages("conversations.replies", channel, {"ts": thread_ts})}
@@ -291,7 +295,7 @@ class Gateway:
         Slack shows no ephemeral text in a thread without replies.
         """
         arguments: dict[str, object] = {"user": person, "text": delivery.text}
-        if delivery.target_ts != delivery.thread_ts:
+        if delivery.thread_ts and delivery.target_ts != delivery.thread_ts:
             arguments["thread_ts"] = delivery.thread_ts
         answer = await self._write(delivery, arguments)
         return answer if isinstance(answer, Failure) else DeliveryAccepted()

@@ -152,7 +152,7 @@ class SlackStreams:
         failures and never raises for them. A method that the workspace does not support is not tried again.
         """
         method = next(iter(self._status_methods), None)
-        if method is None:
+        if method is None or not place.thread_ts:  # Slack shows a status only in a thread
             return
         session = session or (SessionState.PROCESSING if text else SessionState.ACTIVE)
         is_shown = session is SessionState.PROCESSING if method == _SESSION_STATUS else bool(text)
@@ -199,7 +199,8 @@ class SlackStreams:
         if isinstance(answer, Failure):
             return answer
         posted = _begun(answer)
-        if isinstance(posted, DeliveryAccepted) and posted.ts and not ts_at(object_at(answer, "message"), "thread_ts"):
+        is_stray = bool(place.thread_ts) and not ts_at(object_at(answer, "message"), "thread_ts")
+        if isinstance(posted, DeliveryAccepted) and posted.ts and is_stray:
             await self._take_back(place.channel, posted.ts)
             return DeliveryRefused(error="thread_not_found")
         return posted
@@ -212,9 +213,14 @@ class SlackStreams:
         return await self._api.call(slot.value, {"channel": place.channel, **arguments})
 
     async def _replies_after(self, place: AnswerTarget, after_us: int) -> AsyncIterator[SlackMessage]:
-        """Yields the replies without the root, which is on every page and may be Swarm's own."""
-        where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
-        async for message in self._messages("conversations.replies", place.channel, where):
+        """Yields the replies without the root, which is on every page and may be Swarm's own; in a flat direct message
+        the messages outside threads.
+        """
+        where: dict[str, object] = {"oldest": us_to_slack_ts(after_us)}
+        if place.thread_ts:
+            where["ts"] = place.thread_ts
+        method = "conversations.replies" if place.thread_ts else "conversations.history"
+        async for message in self._messages(method, place.channel, where):
             if message.ts != place.thread_ts and slack_ts_to_us(message.ts) > after_us:
                 yield message
 
@@ -264,7 +270,8 @@ def _instead_of_text(place: AnswerTarget, page: PostPage | UpdatePage) -> str:
 
 def _post_arguments(place: AnswerTarget, page: PostPage) -> JsonObject:
     quiet = {"unfurl_links": False, "unfurl_media": False}
-    return {"thread_ts": place.thread_ts, **_page_arguments(place, page), **quiet}
+    where = {"thread_ts": place.thread_ts} if place.thread_ts else {}
+    return {**where, **_page_arguments(place, page), **quiet}
 
 
 def _status_arguments(method: str, place: AnswerTarget, text: str, session: SessionState) -> JsonObject:
