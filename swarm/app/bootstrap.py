@@ -39,7 +39,7 @@ from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsEntryPoint
 from swarm.entrypoints.mcp.mcp_server import McpEntryPoint
 from swarm.entrypoints.slack.request_presses import RequestDoor
-from swarm.entrypoints.slack.slack_events import Handle, Press, SlackEntryPoint, Stopped
+from swarm.entrypoints.slack.slack_events import Handle, Opened, Press, SlackEntryPoint, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.server import ConnectionLimits
@@ -49,6 +49,7 @@ from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.ingest import Ingest
+from swarm.services.intake.panes import Panes
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.overview import FigureReader
 from swarm.services.operate.sweep import Sweeper
@@ -150,8 +151,9 @@ def build(
     hearing = EventWatchdog(database, gateway, me, watcher=watcher, monotonic=_elapsed, sleep=clock.offset.sleep)
     buttons = Buttons(database, operating_policy, standings, me.team)
     run_control = RunControl(database, operating_policy, me.team, standings)
+    panes = Panes(database, operating_policy, me.team, standings, rosters)
     slack_entry_point = _slack_entry_point(
-        settings, gateway, hearing, handle, buttons.press, run_control.stop_session, services.decisions
+        settings, gateway, hearing, handle, buttons.press, run_control.stop_session, panes.opened, services.decisions
     )
     terms: dict[str, LockTerm] = {}
     figures = FigureReader(database, operating_policy)
@@ -238,7 +240,7 @@ def _streaming_agents(
         me=me,
         operating_policy=operating_policy,
         recovery=recovery,
-        stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
+        stop_button_seconds=settings.slack.stop_button_after_seconds,
     )
     running = ActiveRuns(run_context)
     news = RunNotifications(services.work, services.tasks, services.delegations, running)
@@ -374,6 +376,7 @@ def _slack_entry_point(
     handle: Handle,
     press: Press,
     stopped: Stopped,
+    opened: Opened,
     decisions: RequestDecisions,
 ) -> SlackEntryPoint:
     return SlackEntryPoint(
@@ -381,6 +384,7 @@ def _slack_entry_point(
         handle,
         press,
         stopped=stopped,
+        opened=opened,
         requests=RequestDoor(gateway, decisions),
         hearing=hearing,
         app_token=secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,

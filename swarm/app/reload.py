@@ -32,6 +32,9 @@ LIVE: Final = (
 )
 """The keys that a reload changes, with all keys below them."""
 
+_LIVE_OF_AGENTS: Final = ".suggested_prompts"
+"""The key of each agent that a reload changes as well."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -136,4 +139,4 @@ class Reloader:
 
 
 def _is_live(key: str) -> bool:
-    return any(key == live or key.startswith(f"{live}.") for live in LIVE)
+    return key.endswith(_LIVE_OF_AGENTS) or any(key == live or key.startswith(f"{live}.") for live in LIVE)

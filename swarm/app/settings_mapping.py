@@ -50,6 +50,12 @@ def policies(settings: Settings) -> Policies:
             DecisionRule(policy=rule.policy, agent=rule.agent, channel=rule.channel, tool=rule.tool)
             for rule in settings.decisions
         ),
+        agent_prompts={
+            name: tuple(one.prompt for one in chosen.suggested_prompts)
+            for agents in (settings.agents.remote_in_full, settings.agents.builtin)
+            for name, chosen in agents.items()
+            if chosen.suggested_prompts
+        },
     )
 
 

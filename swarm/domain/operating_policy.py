@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from swarm.domain.channel_policy import ChannelPolicy, DirectReplies
+from swarm.domain.channel_policy import ChannelPolicy, DirectReplies, SuggestedPrompt
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
@@ -56,6 +56,7 @@ class Policies:
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
     decisions: tuple[DecisionRule, ...] = ()  # who decides on requests; the first rule that applies counts
+    agent_prompts: Mapping[str, tuple[SuggestedPrompt, ...]] = field(default_factory=dict)  # by the agent's name
 
     def of(self, channel: str) -> ChannelPolicy:
         """Returns the policy of a channel: its own entry, or `everywhere`; direct messages use ``dm_agent``."""

@@ -94,6 +94,11 @@ class LiveSlack(Protocol):
         """Sets the status line; an empty text clears it. Never raises."""
         ...
 
+    @property
+    def shows_stop(self) -> bool:
+        """Whether Slack shows its own Stop button while an answer grows, as far as known."""
+        ...
+
 
 class Showing(Protocol):
     """One answer while it is shown in Slack."""

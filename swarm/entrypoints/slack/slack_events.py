@@ -37,7 +37,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from swarm.domain.button_actions import ButtonPressed, SessionStopped
+from swarm.domain.button_actions import ButtonPressed, PaneOpened, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.text.slack_text import safe
@@ -45,7 +45,7 @@ from swarm.entrypoints.slack.request_presses import RequestDoor
 from swarm.entrypoints.web.errors import describe
 from swarm.processes.background import BackgroundTasks
 from swarm.slack.incoming.fields import JsonObject, text_at
-from swarm.slack.incoming.payloads import button_pressed, session_stopped, slack_event
+from swarm.slack.incoming.payloads import button_pressed, pane_opened, session_stopped, slack_event
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.transport import BACKOFF_SECONDS, SocketMode, until_reachable, verify
 
@@ -70,6 +70,10 @@ Press = Callable[[ButtonPressed], Awaitable[str | None]]
 
 Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Handles a press of Slack's own Stop button. The same press may arrive more than once."""
+
+
+Opened = Callable[[PaneOpened], Awaitable[None]]
+"""Handles the opening of an assistant pane or of the app's Messages tab. The same event may arrive more than once."""
 
 
 class _EventMonitor(Protocol):
@@ -99,6 +103,7 @@ class SlackEntryPoint:
     ``app_token`` enables Socket Mode: :meth:`start` and :attr:`connected`. ``signing_secret`` enables HTTP:
     :meth:`routes`. ``handle`` runs concurrently for simultaneous events. ``press`` receives every press of a button
     under one of our messages, whatever its action; ``stopped`` receives every press of Slack's own Stop button;
+    ``opened`` receives every opening of an assistant pane or of the app's Messages tab;
     ``requests`` receives what people do about requests, before ``press``.
     """
 
@@ -109,6 +114,7 @@ class SlackEntryPoint:
         press: Press = ignore_press,
         *,
         stopped: Stopped | None = None,
+        opened: Opened | None = None,
         requests: RequestDoor | None = None,
         hearing: _EventMonitor | None = None,
         app_token: str | None = None,
@@ -126,7 +132,7 @@ class SlackEntryPoint:
         self._closing = False
         self._running = BackgroundTasks()
         self._hearing = hearing
-        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, requests, hearing))
+        self.bolt = _bolt_app(gateway, _Events(gateway, handle, press, stopped, opened, requests, hearing))
 
     @property
     def connected(self) -> bool:
@@ -268,6 +274,7 @@ class _Events(AsyncMiddleware):
         handle: Handle,
         press: Press,
         stopped: Stopped | None,
+        opened: Opened | None,
         requests: RequestDoor | None,
         hearing: _EventMonitor | None,
     ) -> None:
@@ -275,6 +282,7 @@ class _Events(AsyncMiddleware):
         self._handle = handle
         self._press = press
         self._stopped = stopped
+        self._opened = opened
         self._requests = requests
         self._hearing = hearing
 
@@ -292,6 +300,9 @@ class _Events(AsyncMiddleware):
         stop = session_stopped(req.body)
         if stop and self._stopped:
             return await self._take(self._stopped, stop, req.body)
+        pane = pane_opened(req.body)
+        if pane and self._opened:
+            return await self._take(self._opened, pane, req.body)
         try:
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:

@@ -32,7 +32,7 @@ from swarm.domain.routing import Change, Decision, RoutingOutcome
 from swarm.services.intake.decisions import Decisions, Routing, counts
 from swarm.services.requests.words import answer_in_words
 from swarm.services.rules.participants import Standings
-from swarm.services.rules.system_messages import show_answered, show_stored, tell_refused, tell_routed
+from swarm.services.rules.system_messages import give_title, show_answered, show_stored, tell_refused, tell_routed
 from swarm.services.rules.task_threads import answer, hand_over_all, stored
 from swarm.services.runs.run_control import stop_latest, stop_thread
 from swarm.store import history, requests, task_queries
@@ -256,6 +256,8 @@ class PostedMessages:
         messages = [(routing.opened, routing.message.ts) for routing in made]
         show_stored(tx, messages, self._operating_policy.reactions)
         for routing in made:
+            if routing.message.author.kind is AuthorKind.USER:
+                give_title(tx, routing.opened, routing.message, is_first=routing.is_new)
             tell_routed(tx, routing.opened, routing.message, routing.decision, routing.roster)
 
     def _without_answers(self, tx: Transaction, routings: Sequence[Routing]) -> list[Routing]:

@@ -27,7 +27,7 @@ from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.cutting import split
 from swarm.domain.text.secrets import REMOVED
-from swarm.domain.text.slack_text import safe
+from swarm.domain.text.slack_text import safe, title_of
 from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.deliveries import below_of
@@ -184,6 +184,20 @@ def post_ephemeral(tx: Transaction, thread: Thread, message: SlackMessage, text:
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
     )
+
+
+def greeting_key(thread: Thread) -> str:
+    """Returns the key under which a pane or a direct message is greeted once."""
+    return f"greeting:{thread.id}"
+
+
+def give_title(tx: Transaction, thread: Thread, message: SlackMessage, *, is_first: bool) -> None:
+    """Names a thread of a direct message after its first message, once. A pane with a greeting has no message yet."""
+    title = title_of(message.own_text)
+    if not title or thread.is_flat or thread.channel_type is not ChannelType.DM:
+        return
+    if is_first or deliveries.is_wanted(tx, greeting_key(thread)):
+        deliveries.add(tx, DeliveryKind.TITLE, thread, text=title, idempotency_key=f"title:{thread.id}")
 
 
 def show_stored(tx: Transaction, messages: Iterable[tuple[Thread, str]], reactions: Reactions) -> None:

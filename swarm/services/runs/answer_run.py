@@ -49,7 +49,7 @@ _log = structlog.get_logger(__name__)
 class RunContext:
     """The services shared by all runs.
 
-    Without ``stop_button_seconds`` no Stop button is shown, because Slack shows its own.
+    After ``stop_button_seconds`` a run gets a Stop button, unless Slack shows its own; None: never.
     """
 
     database: Database
@@ -169,7 +169,8 @@ class AnswerRun:
 
         async def offer() -> None:
             await asyncio.sleep(seconds)
-            await self._run_context.database.write(offer_stop, self.run_id)
+            if not (place.thread_ts and self._run_context.stage.slack.shows_stop):
+                await self._run_context.database.write(offer_stop, self.run_id)
 
         return [self._run_context.background.start(attempt(offer(), "turn", turn=self.run_id))]
 

@@ -35,6 +35,7 @@ from swarm.slack.outgoing.delivery_calls import content, method_of, oldest_post,
 from swarm.slack.outgoing.files import SlackFileClient
 from swarm.slack.outgoing.modals import change_view
 from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.sessions import Sessions
 from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RETRY_SECONDS, Failure, RefusedBySlack, SlackClock, WebApi
 
@@ -67,7 +68,7 @@ class Gateway:
 
     ``timeout_seconds`` limits one HTTP call, including connecting. Unless documented otherwise, reading methods raise
     Unavailable if Slack cannot be reached, and RefusedBySlack, a NotFound with Slack's code, if Slack refuses.
-    ``agent_sessions`` is set if the app is declared as an agent, see :class:`SlackStreams`.
+    ``agent_sessions`` tells whether the app is declared as an agent, see :class:`Sessions`.
     """
 
     def __init__(
@@ -78,12 +79,13 @@ class Gateway:
         base_url: str = SLACK_API_URL,
         timeout_seconds: float = 10.0,
         watcher: Watcher = NO_WATCHERS,
-        agent_sessions: bool = False,
+        agent_sessions: bool | None = False,
     ) -> None:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
         self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
-        self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
+        self._sessions = Sessions(self._api, agent_sessions=agent_sessions)
+        self.streams = SlackStreams(self._api, self._messages, self._take_back, self._sessions)
 
     @property
     def clock(self) -> SlackClock:
@@ -157,6 +159,10 @@ class Gateway:
                 return await self._change(delivery, {"ts": delivery.target_ts})
             case DeliveryKind.REACTION:
                 return await self._change(delivery, {"timestamp": delivery.target_ts, "name": delivery.text})
+            case DeliveryKind.TITLE:
+                return await self._sessions.title(delivery)
+            case DeliveryKind.PROMPTS:
+                return await self._sessions.prompts(delivery)
             case _:
                 assert_never(delivery.kind)
 
