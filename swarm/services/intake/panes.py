@@ -17,7 +17,7 @@ import orjson
 
 from swarm.domain.access import denial
 from swarm.domain.button_actions import PaneOpened
-from swarm.domain.channel_policy import SuggestedPrompt
+from swarm.domain.channel_policy import SUGGESTED_PROMPTS, SuggestedPrompt
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.threads import FLAT, Author, ChannelType, Thread
 from swarm.domain.operating_policy import OperatingPolicy
@@ -34,9 +34,6 @@ from swarm.store.threads.threads import NewThread
 
 GREETING: Final = "Hi, I am {agent}. Write to me here, and I will answer as soon as I can."
 GREETING_OF_NOBODY: Final = "Hi. Write to me here, and an agent of the team will answer as soon as one is available."
-
-PROMPTS: Final = (SuggestedPrompt(title="What can you do?", message="What can you help me with?"),)
-"""The prompts without any in the settings."""
 
 
 class Panes:
@@ -86,7 +83,8 @@ class Panes:
             thread_ts=pane.thread_ts,
             channel_type=ChannelType.DM,
             watermark_ts=pane.event_ts,
-            known_whole=True,  # nobody has written yet
+            # In a new pane, nobody has written yet; outside of threads, only a flat conversation is read.
+            known_whole=pane.thread_ts != FLAT or not self._operating_policy.is_flat(pane.channel),
         )
         place = (pane.channel, pane.thread_ts)
         opened = threads.open_all(tx, self._team, [new]).get(place)
@@ -97,4 +95,4 @@ class Panes:
         viewed = self._operating_policy.policy(pane.viewing).suggested_prompts if pane.viewing else ()
         own = self._operating_policy.policy(pane.channel).suggested_prompts
         agents = self._operating_policy.book.current.agent_prompts
-        return viewed or own or agents.get(agent.name if agent else "", ()) or PROMPTS
+        return viewed or own or agents.get(agent.name if agent else "", ()) or SUGGESTED_PROMPTS

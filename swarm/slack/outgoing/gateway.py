@@ -199,8 +199,8 @@ class Gateway:
         """Returns all messages of a thread, oldest first (``conversations.replies``). Swarm's own messages have their
         ``delivery_id``.
 
-        Empty if there is no such thread. For `FLAT`, returns the newest `FLAT_MESSAGES` messages of the channel, without
-        replies (``conversations.history``).
+        Empty if there is no such thread. For `FLAT`, returns the newest `FLAT_MESSAGES` messages of the channel,
+        without replies (``conversations.history``).
         """
         if thread_ts == FLAT:
             newest = await self.read_channel(channel, "0", FLAT_MESSAGES)

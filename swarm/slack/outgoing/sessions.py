@@ -35,6 +35,9 @@ TITLE: Final = "assistant.threads.setTitle"
 SESSION_TITLE: Final = "agents.sessions.rename"
 PROMPTS: Final = "assistant.threads.setSuggestedPrompts"
 
+_OF_SESSIONS: Final = frozenset({SESSION_STATUS, SESSION_TITLE})
+"""An app has both methods or none."""
+
 _CLEARING_ATTEMPTS: Final = 3
 
 _OF_THE_PLACE: Final = frozenset(
@@ -62,7 +65,7 @@ class Sessions:
 
     def __init__(self, api: WebApi, *, agent_sessions: bool | None = False) -> None:
         self._api = api
-        self._missing: set[str] = {SESSION_STATUS, SESSION_TITLE} if agent_sessions is False else set()
+        self._missing: set[str] = set(_OF_SESSIONS) if agent_sessions is False else set()
         self._is_agent = bool(agent_sessions)  # or a session was accepted
 
     @property
@@ -97,7 +100,7 @@ class Sessions:
         return answer or await self._decorate(TITLE, arguments) or DeliveryAccepted()
 
     async def prompts(self, delivery: Delivery) -> Answer:
-        """Suggests prompts in a thread or, without one, in the Messages tab (``assistant.threads.setSuggestedPrompts``).
+        """Suggests prompts in a thread or in the Messages tab (``assistant.threads.setSuggestedPrompts``).
 
         Accepted also where Slack shows no prompts.
         """
@@ -111,7 +114,13 @@ class Sessions:
             return None
         answer = await self._api.call(method, arguments)
         if isinstance(answer, DeliveryRefused) and self._is_missing(method, answer.error):
-            self._give_up(method, answer.error)
+            self._give_up(method)
+            _log.info(
+                "Slack does not offer a method here; it is not tried again.",
+                action="slack_method_missing",
+                method=method,
+                reason=answer.error,
+            )
             return None
         return answer if isinstance(answer, Failure) else DeliveryAccepted()
 
@@ -123,7 +132,7 @@ class Sessions:
         except RefusedBySlack as refused:
             _not_shown(method, place, refused.slack_code)
             if self._is_missing(method, refused.slack_code):
-                self._give_up(method, refused.slack_code)
+                self._give_up(method)
                 return False
         except Unavailable as error:
             _not_shown(method, place, error.message)
@@ -149,13 +158,11 @@ class Sessions:
 
     def _is_missing(self, method: str, code: str) -> bool:
         """Whether a refusal is permanent. While it is unknown whether the app is an agent, most are."""
-        is_probe = method in (SESSION_STATUS, SESSION_TITLE) and not self._is_agent
+        is_probe = method in _OF_SESSIONS and not self._is_agent
         return is_for_good(code) or (is_probe and code not in _OF_THE_PLACE)
 
-    def _give_up(self, method: str, code: str) -> None:
-        self._missing |= {SESSION_STATUS, SESSION_TITLE} if method in (SESSION_STATUS, SESSION_TITLE) else {method}
-        _log.info("Slack does not offer this method here; it is not tried again.", action="slack_method_missing",
-                  method=method, reason=code)  # fmt: skip
+    def _give_up(self, method: str) -> None:
+        self._missing |= _OF_SESSIONS if method in _OF_SESSIONS else {method}
 
 
 def _status_arguments(method: str, place: AnswerTarget, text: str, session: SessionState) -> JsonObject:
