@@ -177,14 +177,17 @@ async def test_an_agent_has_a_messages_tab_and_sessions_and_an_assistant_has_a_p
         heard[name] = [(event["type"], event.get("context")) for event in events[:-1]]
         direct = events[-1]["channel"]
         place: dict[str, Any] = {"channel_id": direct, "thread_ts": root}
-        begun = await world.error(
+        _, begun = await world.raw(
             "agents.sessions.setStatus", token=f"xoxb-twin-{name}", json=place | {"status": "active"}
         )
         prompts = [{"title": "Hi", "message": "Say hi"}]
         await client.assistant_threads_setSuggestedPrompts(**place, prompts=prompts)
         await client.assistant_threads_setSuggestedPrompts(channel_id=direct, prompts=prompts)
         shown = (await world.ask("GET", "assistant"))["assistants"]
-        worked[name] = (begun, [one["thread_ts"] == "" for one in shown if one["app"] == name and one["prompts"]])
+        worked[name] = (
+            begun.get("error"),
+            [one["thread_ts"] == "" for one in shown if one["app"] == name and one["prompts"]],
+        )
     entity = {"type": "slack#/types/channel_id", "value": world.general, "team_id": "T0TWIN"}
     assert heard == {
         "agent": [("app_home_opened", {"entities": [entity]})],
