@@ -58,6 +58,6 @@ export function drawTabs(shown) {
       { type: "button", role: "tab", "aria-selected": String(shown.tab === tab), onclick: () => shown.choose(tab) },
       text,
     );
-  const begin = shown.begin && element("button", { type: "button", onclick: shown.begin }, "＋ New chat");
+  const begin = shown.begin && element("button", { type: "button", onclick: shown.begin }, "+ New chat");
   byId("tabs").replaceChildren(...[one("messages", "Messages"), one("home", "Home"), begin].filter(Boolean));
 }

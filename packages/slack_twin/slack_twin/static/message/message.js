@@ -50,7 +50,7 @@ export function drawMessage(message, { names, act, unread, titleOf, inThread = f
       drawFiles(message.files),
       message.streaming && stopButton(message, act),
       drawReactions(message, names, act),
-      !inThread && threadLink(message, { names, act, unread, title: titleOf?.(message) }),
+      !inThread && threadLink(message, { names, act, unread, title: titleOf(message) }),
     ),
     !SILENT.has(message.subtype) && drawTools(message, { act, own, inThread }),
   );
