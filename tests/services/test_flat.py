@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from swarm.clock import us_to_slack_ts
+from swarm.domain.answers.calls import OpenStream, PostPage
 from swarm.domain.channel_policy import ChannelPolicy, DirectReplies
-from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.deliveries import Delivery, DeliveryKind
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, Retention
+from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.store.threads import watermarks
+from tests.support.conversing import begun
+from tests.support.live import FakeLive, Gate, Scripted, hired, playing
 from tests.support.slack import next_ts
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import ME, World, delete, edit, said, texts
 
 pytestmark = pytest.mark.req("CHAN-01")
@@ -163,14 +172,40 @@ async def test_messages_edits_and_deletions_of_an_outage_are_served_once_and_in_
     assert first.ts not in [row["ts"] for row in await flat.rows("SELECT ts FROM thread_messages WHERE text = ''")]
 
 
-async def test_stop_ends_what_works_on_the_conversation(flat: World) -> None:
-    lead = await flat.lead()
-    first = await says(flat, "a long job")
-    await read(flat)
-    await flat.only(lead)
-    stop = await says(flat, "!stop")
-    assert (await flat.inbox_message(first)).status == "claimed"
-    assert len(await flat.inbox_messages(stop)) == 1  # nothing runs that could be stopped: a message
+@pytest.mark.req("STREAM-09")
+async def test_a_run_is_stopped_by_word_and_has_our_button_even_where_slack_shows_its_own_in_threads(
+    flat: World,
+) -> None:
+    gate, live = Gate(), FakeLive(shows_stop=True)
+    async with playing(flat, hired("ada", Scripted(gate)), live=live, stop_button_seconds=0) as show:
+        first = replace(await says(flat, "a long job"), thread_ts=FLAT)
+        await read(flat)
+        await begun(show, gate, first)
+
+        async def offered() -> list[Delivery]:
+            await flat.send()
+            return [done for done in flat.slack.landed if done.text == STOP_TEXT]
+
+        (button,) = await wait_until(offered)
+        await says(flat, "!stop")
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
+        (run,) = await show.over(first)
+    assert (run.status, button.thread_ts) == (RunStatus.STOPPED, FLAT)
+    calls = [call for of_run, call in live.calls if of_run == run.id]
+    assert [type(call) for call in calls[:1]] == [PostPage]
+    assert not [call for call in calls if isinstance(call, OpenStream)]
+
+
+@pytest.mark.req("STREAM-09")
+async def test_in_a_thread_our_button_is_left_out_where_slack_shows_its_own(world: World) -> None:
+    gate, live = Gate(), FakeLive(shows_stop=True)
+    async with playing(world, hired("ada", Scripted(gate)), live=live, stop_button_seconds=0) as show:
+        root = await world.says("<@UBOT> hello")
+        await begun(show, gate, root)
+        gate.opened.set()
+        await show.over(root)
+        await world.send()
+    assert STOP_TEXT not in world.slack.posts
 
 
 async def test_an_agent_sees_the_latest_messages_and_all_that_are_new(flat: World) -> None:

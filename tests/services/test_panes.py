@@ -70,7 +70,7 @@ async def test_the_messages_tab_is_greeted_once_per_person_and_outside_threads(w
     for user, channel in (("U1", "D1"), ("U1", "D1"), ("U2", "D2")):
         await open_pane(world, pane(user_id=user, channel=channel))
     posts = await shown(world, DeliveryKind.POST)
-    assert [(post.channel, post.thread_ts, post.text) for post in posts] == [
+    assert sorted((post.channel, post.thread_ts, post.text) for post in posts) == [
         ("D1", FLAT, GREETING_OF_NOBODY),
         ("D2", FLAT, GREETING_OF_NOBODY),
     ]
