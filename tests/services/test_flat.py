@@ -11,17 +11,19 @@ from swarm.clock import us_to_slack_ts
 from swarm.domain.answers.calls import OpenStream, PostPage
 from swarm.domain.channel_policy import ChannelPolicy, DirectReplies
 from swarm.domain.model.deliveries import Delivery, DeliveryKind
+from swarm.domain.model.requests import NewRequest
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import FLAT, FLAT_MESSAGES, ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.model.triggers import TriggerKind
 from swarm.domain.operating_policy import OperatingPolicy, Policies, Retention
+from swarm.services.requests.human_requests import AskedWork
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.store.threads import watermarks
 from tests.support.conversing import begun
 from tests.support.live import FakeLive, Gate, Scripted, hired, playing
 from tests.support.slack import next_ts
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.world import ME, World, delete, edit, said, texts
+from tests.support.world import ME, World, delete, edit, holding, said, texts
 
 pytestmark = pytest.mark.req("CHAN-01")
 
@@ -141,6 +143,7 @@ async def test_a_change_of_the_setting_neither_loses_nor_doubles_messages(world:
     await says(world, "a thread again")
     got = [one for one in await world.poll(lead) if one.kind is TriggerKind.SLACK_INBOX_MESSAGE]
     assert texts(got) == [["a thread again"]]
+    assert len(await places(world)) == 3
     rows = await world.rows("SELECT text, thread_ts = '' AS flat FROM thread_messages ORDER BY ts")
     assert [(row["text"], bool(row["flat"])) for row in rows] == [
         ("in a thread, still", False),
@@ -156,20 +159,23 @@ async def test_messages_edits_and_deletions_of_an_outage_are_served_once_and_in_
     first = await says(flat, "hello")
     await read(flat)
     await flat.answers(lead, await flat.only(lead), "hi")
+    await says(flat, "a remark")
     gone = await says(flat, "never mind")
     flat.clock.advance(60_000_000)
     await flat.database.write(watermarks.advance, ME.team, next_ts())
     missed = [in_slack(flat, direct(f"missed {number}")) for number in range(3)]
-    flat.slack.channels["D1"] = [one for one in flat.slack.channels["D1"] if one.message.ts != gone.ts]
+    # The history is read only so far back, and one message was deleted.
+    flat.slack.channels["D1"] = [one for one in flat.slack.channels["D1"] if one.message.ts not in (first.ts, gone.ts)]
     await flat.database.write(watermarks.open_gap, ME.team)
     await flat.hears(in_slack(flat, direct("heard")))
     await read(flat)
     await flat.catch_up.read_gap()
     for again in missed:
         await flat.hears(again)
-    assert texts(await flat.poll(lead)) == [["missed 0", "missed 1", "missed 2", "heard"]]
+    assert texts(await flat.poll(lead)) == [["a remark", "missed 0", "missed 1", "missed 2", "heard"]]
     assert await places(flat) == [FLAT]
-    assert first.ts not in [row["ts"] for row in await flat.rows("SELECT ts FROM thread_messages WHERE text = ''")]
+    deleted = await flat.rows("SELECT ts FROM thread_messages WHERE deleted_at IS NOT NULL")
+    assert [row["ts"] for row in deleted] == [gone.ts]
 
 
 @pytest.mark.req("STREAM-09")
@@ -206,6 +212,22 @@ async def test_in_a_thread_our_button_is_left_out_where_slack_shows_its_own(worl
         await show.over(root)
         await world.send()
     assert STOP_TEXT not in world.slack.posts
+
+
+@pytest.mark.req("HITL-01")
+async def test_the_card_of_a_request_belongs_to_the_conversation(flat: World) -> None:
+    lead = await flat.lead()
+    await says(flat, "deploy it")
+    await read(flat)
+    trigger = await flat.only(lead)
+    asked = NewRequest(key="q1", title="May I deploy?")
+    work = AskedWork(inbox_message_id=trigger.inbox_messages[0].id)
+    await flat.services.requests.ask(holding(trigger, lead), work, asked, wait=False)
+    await flat.send()
+    (card,) = [done for done in flat.slack.landed if done.request]
+    assert (card.channel, card.thread_ts) == ("D1", FLAT)
+    rows = await flat.rows("SELECT thread_ts FROM thread_messages WHERE text LIKE '%May I deploy?%'")
+    assert [row["thread_ts"] for row in rows] == [FLAT]
 
 
 async def test_an_agent_sees_the_latest_messages_and_all_that_are_new(flat: World) -> None:
