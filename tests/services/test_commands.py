@@ -363,7 +363,7 @@ async def test_who_may_not_use_the_swarm_here_is_refused_every_command(world: Wo
     task = await task_of(world, await world.lead(), await world.worker())
     refused = await answered(world.governed_by(ONLY_U2), text)
     assert isinstance(refused, CommandRefused)
-    assert refused.reason.startswith("You may not do that here.")
+    assert refused.reason.startswith("You may not do that here")
     assert await status_of(world, task) is TaskStatus.PENDING
     assert await world.database.read(remarks.latest, 0, 10) == []
 
